@@ -1,0 +1,101 @@
+//! Options of mounts and what is asked of them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::secret::SecretArgs;
+use super::values::{LogTarget, duration, size};
+
+/// Options of `mount`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  strongroom mount ~/vault ~/plain
+  strongroom mount ~/vault ~/plain --password-command \"pass show vault\" --idle 30m
+  sudo strongroom mount /srv/vault /srv/plain --key-file /media/usb/key --allow-other
+
+Returns when the mount can be used, or with the exit code of what went wrong.
+Unmount with `strongroom umount DIR`.")]
+pub(crate) struct MountArgs {
+    /// The vault
+    pub(crate) vault: PathBuf,
+    /// Where its files shall be seen: an empty directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// Stay in the foreground until it is unmounted
+    #[arg(long, short)]
+    pub(crate) foreground: bool,
+    /// Change nothing in the vault
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Let other users in, as far as file modes permit (for others than root,
+    /// /etc/fuse.conf must have user_allow_other)
+    #[arg(long)]
+    pub(crate) allow_other: bool,
+    /// Unmount after this long without use, as 10m or 2h
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) idle: Option<Duration>,
+    /// Compute with this engine: cpu, or reference (slow, to compare with)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) engine: Option<String>,
+    /// Write messages to FILE, or to the system log with `syslog` [default: syslog, or standard error in the
+    /// foreground]
+    #[arg(long, value_name = "FILE|syslog")]
+    pub(crate) log: Option<LogTarget>,
+    /// What the mount table shows as the source [default: the vault]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) fsname: Option<String>,
+    /// Options as mount(8) knows them, separated by commas: ro, rw, nosuid, nodev, noexec, allow_other, …
+    #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
+    pub(crate) options: Vec<String>,
+    /// What a power cut may take: with `full` nothing that was synced; `relaxed` waits for no barriers, and a
+    /// power cut may take the last seconds and damage what was being overwritten
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Durability::Full)]
+    pub(crate) durability: Durability,
+    /// Space for the journal, at least 16MiB
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64MiB")]
+    pub(crate) journal_size: u64,
+    #[command(flatten)]
+    pub(crate) secret: SecretArgs,
+}
+
+/// What is waited for before a write counts as durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Durability {
+    /// Every rule of the format is kept.
+    Full,
+    /// No barriers.
+    Relaxed,
+}
+
+/// Options of `umount`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct UmountArgs {
+    /// Where it is mounted
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// Detach now, and end when the last open file is closed
+    #[arg(long, conflicts_with = "abort")]
+    pub(crate) lazy: bool,
+    /// End at once: whoever uses the mount gets errors, and what was not synced may be lost
+    #[arg(long)]
+    pub(crate) abort: bool,
+}
+
+/// Options of `sync`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SyncArgs {
+    /// Where it is mounted
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+}
+
+/// Options of `status`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StatusArgs {
+    /// Where it is mounted [default: all mounts of this user]
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+}

@@ -1,0 +1,109 @@
+//! Values that are typed with a unit.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Parses a size in bytes: `4096`, `4K`, `4KiB`, `64M`, `1GiB`. Units are
+/// powers of 1024, and case does not matter.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text)?;
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        "t" | "tib" => 40,
+        _ => return Err("expected a number of bytes, or one with K, M, G or T, as 64KiB".to_owned()),
+    };
+    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_owned())
+}
+
+/// Parses a duration: `90` or `90s`, `500ms`, `10m`, `2h`, `1d`.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split(text)?;
+    let seconds = match unit {
+        "ms" => return Ok(Duration::from_millis(number)),
+        "" | "s" => 1,
+        "m" | "min" => 60,
+        "h" => 3600,
+        "d" => 86400,
+        _ => return Err("expected a number with ms, s, m, h or d, as 10m".to_owned()),
+    };
+    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(|| "too long".to_owned())
+}
+
+fn split(text: &str) -> Result<(u64, &str), String> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number = text[..end].parse().map_err(|_| "expected a whole number first".to_owned())?;
+    Ok((number, text[end..].trim_start()))
+}
+
+/// Where the daemon's messages go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LogTarget {
+    /// The system log.
+    Syslog,
+    /// Appended to this file.
+    File(PathBuf),
+}
+
+impl From<OsString> for LogTarget {
+    fn from(text: OsString) -> LogTarget {
+        if text == OsStr::new("syslog") { LogTarget::Syslog } else { LogTarget::File(text.into()) }
+    }
+}
+
+/// A file, or something said in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RecoveryOut {
+    /// Not at all: no recovery key is made.
+    None,
+    /// To the terminal.
+    Terminal,
+    /// To a new file of mode 0600.
+    File(PathBuf),
+}
+
+impl From<OsString> for RecoveryOut {
+    fn from(text: OsString) -> RecoveryOut {
+        match text.to_str() {
+            Some("none") => RecoveryOut::None,
+            Some("-") => RecoveryOut::Terminal,
+            _ => RecoveryOut::File(text.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        for (text, bytes) in
+            [("0", 0), ("4096", 4096), ("4k", 4096), ("4 KiB", 4096), ("64MiB", 64 << 20), ("1g", 1 << 30)]
+        {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for bad in ["", "k", "4KB", "-1", "1.5M", "4 k k", "99999999T", "123456789012345678901"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        for (text, ms) in [("3", 3000), ("500ms", 500), ("90s", 90_000), ("10m", 600_000), ("2h", 7_200_000)] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for bad in ["", "m", "1w", "-1", "1.5s", "99999999999999999d"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Options of the commands that work on a vault without a mount.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use strongroom_format::vault::Suite;
+
+use super::secret::{FirstSecretArgs, NewSecretArgs, SecretArgs};
+use super::values::{RecoveryOut, duration, size};
+
+/// What trying a password shall cost.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "What trying a password shall cost")]
+pub(crate) struct CostArgs {
+    /// Memory for Argon2id, 8MiB to 4GiB [default: measured]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) kdf_memory: Option<u64>,
+    /// Passes of Argon2id over the memory, 1 to 64 [default: measured]
+    #[arg(long, value_name = "PASSES")]
+    pub(crate) kdf_time: Option<u32>,
+    /// How long it shall take on this machine, where it is measured
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    pub(crate) kdf_target: Duration,
+}
+
+/// Options of `init`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  strongroom init ~/vault
+  strongroom init ~/vault --recovery-out /media/usb/vault-recovery.txt
+  strongroom init /srv/vault --key-file /etc/vault.key --recovery-out none
+
+The recovery key opens the vault when the password is forgotten. It is shown
+once: print it, and keep it where nobody finds it.")]
+pub(crate) struct InitArgs {
+    /// A new or empty directory
+    pub(crate) vault: PathBuf,
+    /// xaes-256-gcm, xchacha20-poly1305 or aegis-256x2 [default: what suits this CPU]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) suite: Option<Suite>,
+    /// 4KiB to 1MiB, a power of two; larger blocks suit data that is written once
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "4KiB")]
+    pub(crate) block_size: u64,
+    /// Write the recovery key to FILE (which must not exist), or make none [default: the terminal]
+    #[arg(long, value_name = "FILE|none")]
+    pub(crate) recovery_out: Option<RecoveryOut>,
+    /// What `key list` shall call the secret, at most 64 bytes
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) label: String,
+    #[command(flatten)]
+    pub(crate) cost: CostArgs,
+    #[command(flatten)]
+    pub(crate) secret: FirstSecretArgs,
+}
+
+/// Options of `info`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Without a secret, what is told is what the header says, and is not authenticated.")]
+pub(crate) struct InfoArgs {
+    /// The vault
+    pub(crate) vault: PathBuf,
+    #[command(flatten)]
+    pub(crate) secret: SecretArgs,
+}
+
+/// What is done with keys.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// List what opens a vault
+    List(InfoArgs),
+    /// Let a further password, key file or recovery key open a vault
+    Add(KeyAddArgs),
+    /// Let something open a vault no more
+    Remove(KeyRemoveArgs),
+    /// Replace a password, key file or recovery key by another
+    Change(KeyChangeArgs),
+}
+
+/// Options of `key add`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  strongroom key add ~/vault                                   ask for both passwords
+  strongroom key add ~/vault --new-key-file /media/usb/key
+  strongroom key add ~/vault --new-recovery-out recovery.txt   make a new recovery key")]
+pub(crate) struct KeyAddArgs {
+    /// The vault
+    pub(crate) vault: PathBuf,
+    /// What `key list` shall call it, at most 64 bytes
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) label: String,
+    #[command(flatten)]
+    pub(crate) secret: SecretArgs,
+    #[command(flatten)]
+    pub(crate) new: NewSecretArgs,
+    #[command(flatten)]
+    pub(crate) cost: CostArgs,
+}
+
+/// Options of `key remove`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Any secret of the vault will do; the last slot cannot be removed. Copies of
+the vault, and of its header, made before still open with what is removed.")]
+pub(crate) struct KeyRemoveArgs {
+    /// The vault
+    pub(crate) vault: PathBuf,
+    /// Its number, as `key list` tells it
+    pub(crate) slot: usize,
+    #[command(flatten)]
+    pub(crate) secret: SecretArgs,
+}
+
+/// Options of `key change`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Without --slot, the slot that the given secret opens is changed. Copies of the
+vault, and of its header, made before still open with what it was.")]
+pub(crate) struct KeyChangeArgs {
+    /// The vault
+    pub(crate) vault: PathBuf,
+    /// Number of the slot to change, as `key list` tells it
+    #[arg(long, value_name = "N")]
+    pub(crate) slot: Option<usize>,
+    /// What `key list` shall call it [default: as before]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+    #[command(flatten)]
+    pub(crate) secret: SecretArgs,
+    #[command(flatten)]
+    pub(crate) new: NewSecretArgs,
+    #[command(flatten)]
+    pub(crate) cost: CostArgs,
+}
+
+/// What is done with the vault header.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum HeaderCommand {
+    /// Copy the header to a file
+    Backup(HeaderBackupArgs),
+    /// Put a header back that was backed up
+    Restore(HeaderRestoreArgs),
+}
+
+/// Options of `header backup`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+The backup opens with every password that opens the vault now, also when that
+is changed or removed later: make a new one then, and destroy the old one.")]
+pub(crate) struct HeaderBackupArgs {
+    /// The vault
+    pub(crate) vault: PathBuf,
+    /// A new file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) secret: SecretArgs,
+}
+
+/// Options of `header restore`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+The secret is one that opened the vault when the backup was made. The vault
+opens with what opened it then; passwords that were changed or removed since
+are back. Not while it is mounted.")]
+pub(crate) struct HeaderRestoreArgs {
+    /// The vault
+    pub(crate) vault: PathBuf,
+    /// The backup
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) secret: SecretArgs,
+}
+
+/// Options of `check`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Exit code 0 when everything is sound, 4 when damage was found. Every damaged
+file is named by its plain path, with the bytes that are lost. Nothing is
+changed. While the vault is mounted for writing, files that are being written
+can look damaged: unmount it first, or take that into account with --force.")]
+pub(crate) struct CheckArgs {
+    /// The vault
+    pub(crate) vault: PathBuf,
+    /// Check although the vault is mounted for writing
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Threads that verify [default: one per CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) secret: SecretArgs,
+}

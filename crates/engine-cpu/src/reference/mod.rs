@@ -1,0 +1,81 @@
+//! The reference engine: every algorithm straight from its specification, or
+//! from RustCrypto where this crate's fast path uses own code. It shares no
+//! cipher code with [`crate::CpuEngine`], and is slow.
+
+mod aegis256x2;
+mod gcm;
+mod xaes;
+mod xchacha;
+mod xts;
+
+use std::sync::Arc;
+
+use strongroom_engine::{
+    Aead, Algorithm, Batch, Capability, Engine, Operation, Refusal, Refused, SectorCipher, Session,
+    SessionError, Ticket,
+};
+
+use crate::engine::{BATCH_BYTES_MAX, SEGMENTS_MAX, check};
+use crate::process;
+
+/// The slow engine, by the book. Inline.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReferenceEngine;
+
+enum Cipher {
+    Xaes(Box<xaes::Xaes>),
+    XChaCha(xchacha::XChaCha),
+    Aegis(aegis256x2::Aegis),
+    Xts(xts::Xts),
+}
+
+impl Cipher {
+    fn new(algorithm: Algorithm, key: &[u8]) -> Result<Cipher, SessionError> {
+        let aead_key = || <&[u8; 32]>::try_from(key).map_err(|_| SessionError::KeyLength);
+        Ok(match algorithm {
+            Algorithm::Aead(Aead::XAes256Gcm) => Cipher::Xaes(Box::new(xaes::Xaes::new(aead_key()?))),
+            Algorithm::Aead(Aead::XChaCha20Poly1305) => Cipher::XChaCha(xchacha::XChaCha::new(aead_key()?)),
+            Algorithm::Aead(Aead::Aegis256X2) => Cipher::Aegis(aegis256x2::Aegis::new(aead_key()?)),
+            Algorithm::Sector(SectorCipher::AesXtsPlain64) => {
+                Cipher::Xts(xts::Xts::new(key).ok_or(SessionError::KeyLength)?)
+            }
+        })
+    }
+}
+
+impl Engine for ReferenceEngine {
+    fn name(&self) -> &str {
+        "reference"
+    }
+
+    fn capability(&self, algorithm: Algorithm, operation: Operation) -> Option<Capability> {
+        algorithm.has(operation).then_some(Capability {
+            inline: true,
+            batch_bytes_max: BATCH_BYTES_MAX,
+            segments_max: SEGMENTS_MAX,
+            alignment: 1,
+            latency_ns: 100_000,
+            bytes_per_second: 10_000_000,
+        })
+    }
+
+    fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError> {
+        Ok(Session::new(algorithm, Arc::new(Cipher::new(algorithm, key)?)))
+    }
+
+    fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
+        let Some(cipher) = session.state::<Cipher>() else {
+            let refusal = Refusal::Misuse("the session belongs to another engine");
+            return Err(Box::new(Refused { batch, refusal }));
+        };
+        if let Err(refusal) = check(session.algorithm(), &batch) {
+            return Err(Box::new(Refused { batch, refusal }));
+        }
+        Ok(Ticket::ready(match cipher {
+            Cipher::Xaes(cipher) => process::aead(&**cipher, batch),
+            Cipher::XChaCha(cipher) => process::aead(cipher, batch),
+            Cipher::Aegis(cipher) => process::aead(cipher, batch),
+            Cipher::Xts(cipher) => process::sectors(cipher, batch),
+        }))
+    }
+}

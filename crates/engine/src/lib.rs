@@ -1,0 +1,181 @@
+//! The engine contract: what computes (an [`Engine`]), what it is asked to do
+//! (a [`Batch`] of [`Segment`]s on a [`Session`]), and how it answers (a
+//! [`Ticket`] that becomes a [`Completed`]).
+//!
+//! The contract is asynchronous: a batch owns its buffer from `submit` until
+//! its completion, so that a device may work on it while the caller does
+//! something else. A CPU engine completes inside `submit` and costs no
+//! allocation and no thread switch.
+//!
+//! What this crate does not do: place work (that is the scheduler, itself an
+//! engine over engines) or compute anything (that is an `engine-*` crate).
+#![forbid(unsafe_code)]
+
+mod batch;
+mod buffer;
+pub mod limits;
+mod nonce;
+mod ticket;
+mod validate;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+#[cfg(feature = "conformance")]
+pub mod unruly;
+
+pub use batch::{AssociatedData, Batch, Operation, Segment, Tag, Verdict};
+pub use buffer::Buffer;
+pub use nonce::{BatchNonces, EntropyError, FreshNonce, NonceSource, SessionId, StoredNonce};
+pub use ticket::{Answer, Completed, Completer, Outcome, Ticket, Vanished};
+
+use std::any::Any;
+use std::sync::Arc;
+
+/// The first eight bytes of every AEGIS-256X2 nonce; the contract's 24 follow.
+pub const AEGIS_NONCE_PREFIX: [u8; 8] = *b"strongrm";
+
+/// An authenticated cipher with a 256-bit key, a 24-byte nonce and a 16-byte tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Aead {
+    /// XAES-256-GCM: AES-256-GCM under a key derived from the first 12 bytes
+    /// of the nonce (C2SP XAES-256-GCM, NIST SP 800-108r1 and SP 800-38D).
+    XAes256Gcm,
+    /// XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha).
+    XChaCha20Poly1305,
+    /// AEGIS-256X2 with the nonce padded to 32 bytes by a fixed prefix
+    /// (draft-irtf-cfrg-aegis-aead).
+    Aegis256X2,
+}
+
+/// A block cipher for sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SectorCipher {
+    /// AES (FIPS 197) in XTS mode (IEEE 1619, NIST SP 800-38E) with the
+    /// little-endian sector number as tweak, as dm-crypt's `xts-plain64`.
+    /// Keys of 32 (AES-128) or 64 bytes (AES-256).
+    AesXtsPlain64,
+}
+
+/// What an engine may be able to compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Algorithm {
+    /// Seal, open, or make the keystream of an authenticated cipher.
+    Aead(Aead),
+    /// Encrypt or decrypt sectors.
+    Sector(SectorCipher),
+}
+
+/// What an engine says of one algorithm and operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capability {
+    /// True when the batch is complete before `submit` returns.
+    pub inline: bool,
+    /// Most bytes of one batch's buffer.
+    pub batch_bytes_max: usize,
+    /// Most segments of one batch.
+    pub segments_max: usize,
+    /// Alignment in bytes that segment starts need; 1 when any will do.
+    pub alignment: usize,
+    /// Expected time of a small batch, in nanoseconds.
+    pub latency_ns: u64,
+    /// Expected rate of large batches, in bytes per second.
+    pub bytes_per_second: u64,
+}
+
+/// A key schedule bound to an algorithm on an engine; cheap to clone. What is
+/// inside belongs to the engine that made it, which alone can look into it,
+/// and is wiped when the last clone is dropped.
+#[derive(Clone)]
+pub struct Session {
+    algorithm: Algorithm,
+    state: Arc<dyn Any + Send + Sync>,
+}
+
+impl Session {
+    /// For engines: wraps the state that `submit` will ask back.
+    #[must_use]
+    pub fn new(algorithm: Algorithm, state: Arc<dyn Any + Send + Sync>) -> Session {
+        Session { algorithm, state }
+    }
+
+    /// What this session computes.
+    #[must_use]
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// For engines: the state, if it is of type `T`, which it is when this
+    /// engine made the session.
+    #[must_use]
+    pub fn state<T: 'static>(&self) -> Option<&T> {
+        self.state.downcast_ref()
+    }
+}
+
+/// Why an engine cannot open a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionError {
+    /// This engine does not have the algorithm; place it elsewhere.
+    Unsupported,
+    /// The key is not of the algorithm's length.
+    KeyLength,
+    /// The device is gone or its self-test failed.
+    DeviceLost,
+}
+
+impl std::fmt::Display for SessionError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            SessionError::Unsupported => "the engine does not support this algorithm",
+            SessionError::KeyLength => "the key has the wrong length for this algorithm",
+            SessionError::DeviceLost => "the device is lost or failed its self-test",
+        })
+    }
+}
+
+impl std::error::Error for SessionError {}
+
+/// Why `submit` gave a batch back untouched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The queue is full: try again, or elsewhere.
+    Busy,
+    /// Not this algorithm, operation, size or alignment: place it elsewhere.
+    Unsupported,
+    /// The caller's bug: overlapping or out-of-range segments, or a session
+    /// of another engine.
+    Misuse(&'static str),
+}
+
+/// A batch that was not accepted; its buffer holds what it held.
+#[derive(Debug)]
+pub struct Refused {
+    /// The batch, as it was.
+    pub batch: Batch,
+    /// Why.
+    pub refusal: Refusal,
+}
+
+/// Something that computes. Implementations are shared by threads.
+pub trait Engine: Send + Sync {
+    /// A short, stable name: `cpu-vaes`, `reference`, `fixed(cpu-vaes)`.
+    fn name(&self) -> &str;
+
+    /// What this engine says of `algorithm` and `operation`; `None` when it
+    /// does not have them.
+    fn capability(&self, algorithm: Algorithm, operation: Operation) -> Option<Capability>;
+
+    /// Opens a session for `key`, whose length the algorithm decides (32 bytes
+    /// for every [`Aead`]). The engine copies what it needs and wipes it when
+    /// the session is dropped.
+    ///
+    /// # Errors
+    /// [`SessionError`]; nothing was kept.
+    fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError>;
+
+    /// Takes a batch. An inline engine has completed it when this returns.
+    ///
+    /// # Errors
+    /// The batch, untouched, with the reason.
+    fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>>;
+}

@@ -1,0 +1,242 @@
+//! Nonces that cannot be used twice.
+//!
+//! A nonce has 24 bytes: a 12-byte random write session id, 7 bytes drawn for
+//! the batch, and a 5-byte counter within it. It is unique inside a process by
+//! the counter, across mounts and hosts by the session id, and across copies
+//! of a running machine by the batch's bytes, which come from the kernel at
+//! the moment of sealing and are mixed with the clock, since a memory
+//! snapshot copies the kernel's generator too.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::limits;
+
+/// A write session's id: the first 12 bytes of every nonce drawn in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub [u8; 12]);
+
+/// A nonce that has never been used. Neither `Clone` nor `Copy`: sealing
+/// consumes it, so the compiler refuses its second use.
+#[derive(Debug)]
+pub struct FreshNonce([u8; 24]);
+
+impl FreshNonce {
+    /// The last 12 bytes, which the format stores beside the session.
+    #[must_use]
+    pub fn suffix(&self) -> [u8; 12] {
+        self.0[12..].try_into().expect("twelve bytes")
+    }
+
+    /// The session it belongs to.
+    #[must_use]
+    pub fn session(&self) -> SessionId {
+        SessionId(self.0[..12].try_into().expect("twelve bytes"))
+    }
+
+    /// All bytes, for storing them; the nonce itself is still there to be used.
+    #[must_use]
+    pub fn bytes(&self) -> [u8; 24] {
+        self.0
+    }
+
+    pub(crate) fn into_bytes(self) -> [u8; 24] {
+        self.0
+    }
+
+    /// For known-answer tests alone, where the nonce is published.
+    #[cfg(feature = "conformance")]
+    #[must_use]
+    pub fn published(bytes: [u8; 24]) -> FreshNonce {
+        FreshNonce(bytes)
+    }
+}
+
+/// A nonce read from the store, good for opening alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredNonce([u8; 24]);
+
+impl StoredNonce {
+    /// As stored whole.
+    #[must_use]
+    pub fn new(bytes: [u8; 24]) -> StoredNonce {
+        StoredNonce(bytes)
+    }
+
+    /// From a session id and the suffix stored beside it.
+    #[must_use]
+    pub fn from_parts(session: SessionId, suffix: [u8; 12]) -> StoredNonce {
+        let mut bytes = [0; 24];
+        bytes[..12].copy_from_slice(&session.0);
+        bytes[12..].copy_from_slice(&suffix);
+        StoredNonce(bytes)
+    }
+
+    pub(crate) fn into_bytes(self) -> [u8; 24] {
+        self.0
+    }
+}
+
+/// Draws nonces. One per mounted vault, made after the last fork.
+pub struct NonceSource {
+    state: Mutex<State>,
+}
+
+struct State {
+    session: SessionId,
+    owner: u32,
+    cipher_blocks: u64,
+}
+
+/// The system's generator failed, or gave nothing: sealing must stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntropyError;
+
+impl std::fmt::Display for EntropyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the kernel's random generator failed")
+    }
+}
+
+impl std::error::Error for EntropyError {}
+
+impl NonceSource {
+    /// Opens a write session.
+    ///
+    /// # Errors
+    /// [`EntropyError`] when the kernel gives no random bytes.
+    pub fn new() -> Result<NonceSource, EntropyError> {
+        let state = State { session: SessionId(random()?), owner: std::process::id(), cipher_blocks: 0 };
+        Ok(NonceSource { state: Mutex::new(state) })
+    }
+
+    /// The session that the next batch will use.
+    #[must_use]
+    pub fn session(&self) -> SessionId {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).session
+    }
+
+    /// Closes the session and opens another: after a resume, or when the
+    /// kernel announces that the machine was copied.
+    ///
+    /// # Errors
+    /// [`EntropyError`]; the old session must not be used then.
+    pub fn renew(&self) -> Result<(), EntropyError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.renew()
+    }
+
+    /// Nonces for one batch that seals `bytes` in all. A process that finds
+    /// itself forked, or a session near its limit, renews first.
+    ///
+    /// # Errors
+    /// [`EntropyError`]; nothing may be sealed then.
+    pub fn batch(&self, bytes: usize) -> Result<BatchNonces, EntropyError> {
+        let session = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let cipher_blocks = bytes as u64 / 16 + 1;
+            let spent = state.cipher_blocks.saturating_add(cipher_blocks);
+            if spent > limits::SESSION_CIPHER_BLOCKS_MAX || state.owner != std::process::id() {
+                state.renew()?;
+            }
+            state.cipher_blocks += cipher_blocks;
+            state.session
+        };
+        let mut drawn: [u8; 7] = random()?;
+        for (byte, mix) in drawn.iter_mut().zip(clock()) {
+            *byte ^= mix;
+        }
+        Ok(BatchNonces { session, drawn, next: 0 })
+    }
+}
+
+impl State {
+    fn renew(&mut self) -> Result<(), EntropyError> {
+        self.session = SessionId(random()?);
+        self.owner = std::process::id();
+        self.cipher_blocks = 0;
+        Ok(())
+    }
+}
+
+/// The nonces of one batch, handed out in order.
+#[derive(Debug)]
+pub struct BatchNonces {
+    session: SessionId,
+    drawn: [u8; 7],
+    next: u64,
+}
+
+impl BatchNonces {
+    /// The session of all of them.
+    #[must_use]
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// The next one.
+    ///
+    /// # Panics
+    /// After [`limits::BATCH_NONCES_MAX`], which no batch has segments for.
+    #[must_use]
+    pub fn draw(&mut self) -> FreshNonce {
+        assert!(self.next < limits::BATCH_NONCES_MAX, "a batch draws at most 2^32 nonces");
+        let mut bytes = [0; 24];
+        bytes[..12].copy_from_slice(&self.session.0);
+        bytes[12..19].copy_from_slice(&self.drawn);
+        bytes[19..].copy_from_slice(&self.next.to_be_bytes()[3..]);
+        self.next += 1;
+        FreshNonce(bytes)
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N], EntropyError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|_| EntropyError)?;
+    Ok(bytes)
+}
+
+/// The fast-moving bytes of the clock. They separate two copies of one machine
+/// that resume with the same generator state at different moments.
+fn clock() -> [u8; 7] {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let nanos = now.as_nanos() as u64;
+    nanos.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()[1..].try_into().expect("seven bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn nonces_differ_within_and_between_batches() {
+        let source = NonceSource::new().unwrap();
+        let mut seen = HashSet::new();
+        for _ in 0..100 {
+            let mut batch = source.batch(4096).unwrap();
+            for _ in 0..100 {
+                assert!(seen.insert(batch.draw().bytes()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_renews_itself_at_its_limit() {
+        let source = NonceSource::new().unwrap();
+        let first = source.session();
+        source.state.lock().unwrap().cipher_blocks = limits::SESSION_CIPHER_BLOCKS_MAX - 1;
+        let _ = source.batch(1 << 20).unwrap();
+        assert_ne!(source.session(), first);
+    }
+
+    #[test]
+    fn a_forked_process_opens_a_session_of_its_own() {
+        let source = NonceSource::new().unwrap();
+        let first = source.session();
+        source.state.lock().unwrap().owner = 0;
+        let _ = source.batch(1).unwrap();
+        assert_ne!(source.session(), first);
+    }
+}

@@ -1,0 +1,278 @@
+//! Tickets: the promise of a completion.
+//!
+//! A ticket is complete already (an inline engine), pending (a device), or
+//! guarded: pending, with a step that sees the answer before the waiter does
+//! and may replace it. That is how an engine over engines redoes lost work
+//! without a thread of its own, on the thread that waits.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::Batch;
+
+/// How a batch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every segment is done.
+    Done,
+    /// At least one segment of an `Open` was forged; its verdict says which,
+    /// its bytes are zero, the others are good. Never retried.
+    AuthenticationFailed,
+    /// The device failed half-way: the buffer may hold anything. The work is
+    /// redone from its source, or its error is reported.
+    DeviceLost,
+}
+
+/// A batch that has come back.
+#[derive(Debug)]
+pub struct Completed {
+    /// The batch, its buffer with it.
+    pub batch: Batch,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// A promise that a batch will come back. Dropping it abandons the batch: the
+/// engine still completes it, and the buffer is then freed.
+#[must_use = "a ticket is waited for, or its batch is lost"]
+pub struct Ticket(State);
+
+enum State {
+    Inline(Completed),
+    Pending(Arc<Slot>),
+    Guarded(Box<Guarded>),
+}
+
+/// What a guard is told about the ticket it guards.
+#[derive(Debug)]
+pub enum Answer {
+    /// The batch came back, well or not.
+    Completed(Completed),
+    /// It will never come back.
+    Vanished,
+    /// It had not come back at the deadline. It is abandoned: the engine
+    /// keeps its buffer, and frees it if it ever completes.
+    Late,
+}
+
+type Guard = Box<dyn FnOnce(Answer) -> Result<Completed, Vanished> + Send>;
+
+struct Guarded {
+    ticket: Ticket,
+    deadline: Instant,
+    guard: Guard,
+}
+
+#[derive(Default)]
+struct Slot {
+    arrival: Mutex<Arrival>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+enum Arrival {
+    #[default]
+    Awaited,
+    Arrived(Box<Completed>),
+    /// The engine dropped its completer: batch and buffer are gone.
+    Vanished,
+}
+
+/// The batch will never come back, and its buffer is gone with the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vanished;
+
+impl Ticket {
+    /// Already complete; costs no allocation.
+    pub fn ready(completed: Completed) -> Ticket {
+        Ticket(State::Inline(completed))
+    }
+
+    /// To be completed later, from any thread, through the [`Completer`].
+    pub fn pending() -> (Ticket, Completer) {
+        let slot = Arc::new(Slot::default());
+        (Ticket(State::Pending(Arc::clone(&slot))), Completer { slot, answered: false })
+    }
+
+    /// This ticket with a step between its answer and its waiter: `guard`
+    /// runs on the waiting thread when the answer is there or `deadline` has
+    /// passed, and what it returns is what the waiter sees. It does not run
+    /// when the ticket is dropped.
+    ///
+    /// Allocates, so engines use it for pending tickets alone.
+    pub fn guarded(
+        self,
+        deadline: Instant,
+        guard: impl FnOnce(Answer) -> Result<Completed, Vanished> + Send + 'static,
+    ) -> Ticket {
+        Ticket(State::Guarded(Box::new(Guarded { ticket: self, deadline, guard: Box::new(guard) })))
+    }
+
+    /// True when the batch was complete before `submit` returned.
+    #[must_use]
+    pub fn is_inline(&self) -> bool {
+        matches!(self.0, State::Inline(_))
+    }
+
+    /// Waits as long as it takes.
+    ///
+    /// # Errors
+    /// [`Vanished`] when the engine gave up without handing the batch back.
+    pub fn wait(self) -> Result<Completed, Vanished> {
+        match self.0 {
+            State::Inline(completed) => Ok(completed),
+            State::Pending(slot) => slot.take_within(None).expect("waits until it arrives"),
+            State::Guarded(guarded) => {
+                let Guarded { ticket, deadline, guard } = *guarded;
+                let limit = deadline.saturating_duration_since(Instant::now());
+                guard(match ticket.wait_for(limit) {
+                    Ok(Ok(completed)) => Answer::Completed(completed),
+                    Ok(Err(Vanished)) => Answer::Vanished,
+                    Err(_abandoned) => Answer::Late,
+                })
+            }
+        }
+    }
+
+    /// Waits at most `limit`, or longer where a guard has work to redo; the
+    /// outer error gives the ticket back when the batch is still out.
+    ///
+    /// # Errors
+    /// The ticket itself after `limit`.
+    pub fn wait_for(self, limit: Duration) -> Result<Result<Completed, Vanished>, Ticket> {
+        match self.0 {
+            State::Inline(completed) => Ok(Ok(completed)),
+            State::Pending(slot) => slot.take_within(Some(limit)).ok_or(Ticket(State::Pending(slot))),
+            State::Guarded(guarded) => (*guarded).wait_for(limit),
+        }
+    }
+}
+
+impl Guarded {
+    fn wait_for(self, limit: Duration) -> Result<Result<Completed, Vanished>, Ticket> {
+        let Guarded { ticket, deadline, guard } = self;
+        let until_deadline = deadline.saturating_duration_since(Instant::now());
+        match ticket.wait_for(limit.min(until_deadline)) {
+            Ok(Ok(completed)) => Ok(guard(Answer::Completed(completed))),
+            Ok(Err(Vanished)) => Ok(guard(Answer::Vanished)),
+            Err(_abandoned) if until_deadline <= limit => Ok(guard(Answer::Late)),
+            Err(ticket) => Err(Ticket(State::Guarded(Box::new(Guarded { ticket, deadline, guard })))),
+        }
+    }
+}
+
+impl Slot {
+    /// The answer, or `None` if it has not arrived within `limit`.
+    fn take_within(&self, limit: Option<Duration>) -> Option<Result<Completed, Vanished>> {
+        let arrival = self.arrival.lock().unwrap_or_else(PoisonError::into_inner);
+        let awaited = |arrival: &mut Arrival| matches!(arrival, Arrival::Awaited);
+        let mut arrival = match limit {
+            None => self.arrived.wait_while(arrival, awaited).unwrap_or_else(PoisonError::into_inner),
+            Some(limit) => {
+                let waited = self.arrived.wait_timeout_while(arrival, limit, awaited);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        match std::mem::take(&mut *arrival) {
+            Arrival::Arrived(completed) => Some(Ok(*completed)),
+            Arrival::Vanished => Some(Err(Vanished)),
+            Arrival::Awaited => None,
+        }
+    }
+}
+
+/// The engine's end of a pending [`Ticket`]. Dropped unanswered, it tells the
+/// waiter that the batch has vanished.
+pub struct Completer {
+    slot: Arc<Slot>,
+    answered: bool,
+}
+
+impl Completer {
+    /// Hands the batch back.
+    pub fn complete(mut self, completed: Completed) {
+        self.answered = true;
+        self.answer(Arrival::Arrived(Box::new(completed)));
+    }
+
+    fn answer(&self, arrival: Arrival) {
+        *self.slot.arrival.lock().unwrap_or_else(PoisonError::into_inner) = arrival;
+        self.slot.arrived.notify_all();
+    }
+}
+
+impl Drop for Completer {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.answer(Arrival::Vanished);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Batch, Buffer, Operation};
+
+    fn completed(outcome: Outcome) -> Completed {
+        Completed { batch: Batch::new(Operation::Seal, Buffer::empty(), Vec::new()), outcome }
+    }
+
+    #[test]
+    fn a_pending_ticket_waits_for_its_completer() {
+        let (ticket, completer) = Ticket::pending();
+        let ticket = ticket.wait_for(Duration::from_millis(1)).expect_err("nothing has answered");
+        let answering = std::thread::spawn(move || completer.complete(completed(Outcome::Done)));
+        assert_eq!(ticket.wait().unwrap().outcome, Outcome::Done);
+        answering.join().unwrap();
+    }
+
+    #[test]
+    fn a_dropped_completer_is_noticed() {
+        let (ticket, completer) = Ticket::pending();
+        drop(completer);
+        assert_eq!(ticket.wait().unwrap_err(), Vanished);
+    }
+
+    #[test]
+    fn a_guard_replaces_a_bad_answer() {
+        let (ticket, completer) = Ticket::pending();
+        let far = Instant::now() + Duration::from_secs(3600);
+        let ticket = ticket.guarded(far, |answer| {
+            assert!(matches!(answer, Answer::Completed(Completed { outcome: Outcome::DeviceLost, .. })));
+            Ok(completed(Outcome::Done))
+        });
+        let ticket = ticket.wait_for(Duration::from_millis(1)).expect_err("nothing has answered");
+        completer.complete(completed(Outcome::DeviceLost));
+        assert_eq!(ticket.wait().unwrap().outcome, Outcome::Done);
+    }
+
+    #[test]
+    fn a_guard_sees_a_missed_deadline() {
+        for bounded in [false, true] {
+            let (ticket, completer) = Ticket::pending();
+            let soon = Instant::now() + Duration::from_millis(5);
+            let ticket = ticket.guarded(soon, |answer| {
+                assert!(matches!(answer, Answer::Late));
+                Ok(completed(Outcome::Done))
+            });
+            let answer = match bounded {
+                true => ticket.wait_for(Duration::from_secs(3600)).ok().expect("the deadline came first"),
+                false => ticket.wait(),
+            };
+            assert_eq!(answer.unwrap().outcome, Outcome::Done);
+            completer.complete(completed(Outcome::Done));
+        }
+    }
+
+    #[test]
+    fn a_guard_sees_a_vanished_batch() {
+        let (ticket, completer) = Ticket::pending();
+        let ticket = ticket.guarded(Instant::now() + Duration::from_secs(3600), |answer| {
+            assert!(matches!(answer, Answer::Vanished));
+            Err(Vanished)
+        });
+        drop(completer);
+        assert_eq!(ticket.wait().unwrap_err(), Vanished);
+    }
+}

@@ -1,0 +1,168 @@
+//! The checks that every engine makes before it touches a batch.
+//!
+//! They cost one pass over the segments and no allocation for segments in
+//! ascending order, which is how consumers build them.
+
+use crate::batch::Purpose;
+use crate::{Aead, Algorithm, Batch, Operation, Refusal, Segment, Verdict};
+
+/// Bytes of an AES block, the unit of a sector's length.
+const CIPHER_BLOCK_LEN: usize = 16;
+
+impl Algorithm {
+    /// True when the algorithm has this operation at all, on any engine.
+    #[must_use]
+    pub fn has(self, operation: Operation) -> bool {
+        match self {
+            Algorithm::Aead(aead) => match operation {
+                Operation::Seal | Operation::Open => true,
+                Operation::Keystream => aead != Aead::Aegis256X2,
+                Operation::EncryptSectors | Operation::DecryptSectors => false,
+            },
+            Algorithm::Sector(_) => {
+                matches!(operation, Operation::EncryptSectors | Operation::DecryptSectors)
+            }
+        }
+    }
+}
+
+impl Batch {
+    /// Checks the batch against a session's algorithm: that the algorithm has
+    /// the operation, that segments lie in the buffer and do not overlap, were
+    /// made for this operation, and were not processed before (which would use
+    /// a nonce twice).
+    ///
+    /// # Errors
+    /// [`Refusal::Unsupported`] for an operation the algorithm does not have,
+    /// [`Refusal::Misuse`] for everything else.
+    pub fn validate(&self, algorithm: Algorithm) -> Result<(), Refusal> {
+        if !algorithm.has(self.operation) {
+            return Err(Refusal::Unsupported);
+        }
+        let purpose = match self.operation {
+            Operation::Seal => Purpose::Seal,
+            Operation::Open => Purpose::Open,
+            Operation::Keystream => Purpose::Keystream,
+            Operation::EncryptSectors | Operation::DecryptSectors => Purpose::Sectors,
+        };
+        let mut end_of_last = 0;
+        let mut ascending = true;
+        for segment in &self.segments {
+            if segment.purpose() != purpose {
+                return Err(Refusal::Misuse("a segment was made for another operation"));
+            }
+            if segment.verdict() != Verdict::Pending {
+                return Err(Refusal::Misuse("a segment was processed before"));
+            }
+            let end = match segment.start().checked_add(segment.len()) {
+                Some(end) if end <= self.buffer.len() => end,
+                _ => return Err(Refusal::Misuse("a segment lies outside the buffer")),
+            };
+            if purpose == Purpose::Sectors {
+                check_sectors(segment)?;
+            }
+            ascending &= segment.start() >= end_of_last;
+            end_of_last = end;
+        }
+        if !ascending && overlap(&self.segments) {
+            return Err(Refusal::Misuse("segments overlap"));
+        }
+        Ok(())
+    }
+}
+
+fn check_sectors(segment: &Segment) -> Result<(), Refusal> {
+    let sector_len = segment.sector_len() as usize;
+    if sector_len == 0 || !sector_len.is_multiple_of(CIPHER_BLOCK_LEN) {
+        return Err(Refusal::Misuse("a sector is not a multiple of 16 bytes"));
+    }
+    if !segment.len().is_multiple_of(sector_len) {
+        return Err(Refusal::Misuse("a segment is not a whole number of sectors"));
+    }
+    let after_first = (segment.len() / sector_len).saturating_sub(1) as u64;
+    if segment.first_sector().checked_add(after_first).is_none() {
+        return Err(Refusal::Misuse("sector numbers exceed 64 bits"));
+    }
+    Ok(())
+}
+
+/// For segments out of order, which is rare enough to allocate for.
+fn overlap(segments: &[Segment]) -> bool {
+    let mut ranges: Vec<_> =
+        segments.iter().filter(|segment| !segment.is_empty()).map(Segment::range).collect();
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.windows(2).any(|pair| pair[1].start < pair[0].end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AssociatedData, Buffer, NonceSource, SectorCipher, StoredNonce};
+
+    const XAES: Algorithm = Algorithm::Aead(Aead::XAes256Gcm);
+    const XTS: Algorithm = Algorithm::Sector(SectorCipher::AesXtsPlain64);
+
+    fn open_batch(ranges: &[(usize, usize)]) -> Batch {
+        let segments = ranges
+            .iter()
+            .map(|&(start, len)| {
+                Segment::open(start, len, StoredNonce::new([7; 24]), AssociatedData::new(&[]), [0; 16])
+            })
+            .collect();
+        Batch::new(Operation::Open, Buffer::new(100), segments)
+    }
+
+    fn sector_batch(len: usize, first: u64, sector_len: u32) -> Batch {
+        let segments = vec![Segment::sectors(0, len, first, sector_len)];
+        Batch::new(Operation::EncryptSectors, Buffer::new(4096), segments)
+    }
+
+    #[test]
+    fn disjoint_segments_pass_in_any_order() {
+        for ranges in [&[(0, 10), (10, 90)][..], &[(50, 50), (0, 50), (10, 0)], &[(100, 0)], &[]] {
+            assert_eq!(open_batch(ranges).validate(XAES), Ok(()), "{ranges:?}");
+        }
+    }
+
+    #[test]
+    fn overlapping_and_outlying_segments_are_misuse() {
+        for ranges in
+            [&[(0, 11), (10, 90)][..], &[(50, 50), (0, 51)], &[(101, 0)], &[(1, 100)], &[(usize::MAX, 2)]]
+        {
+            let refusal = open_batch(ranges).validate(XAES).unwrap_err();
+            assert!(matches!(refusal, Refusal::Misuse(_)), "{ranges:?}");
+        }
+    }
+
+    #[test]
+    fn a_stored_nonce_never_seals_and_a_segment_is_sealed_once() {
+        let mut batch = open_batch(&[(0, 10)]);
+        batch.operation = Operation::Seal;
+        assert!(matches!(batch.validate(XAES), Err(Refusal::Misuse(_))));
+
+        let nonce = NonceSource::new().unwrap().batch(10).unwrap().draw();
+        let segment = Segment::seal(0, 10, nonce, AssociatedData::new(&[]));
+        let mut batch = Batch::new(Operation::Seal, Buffer::new(10), vec![segment]);
+        assert_eq!(batch.validate(XAES), Ok(()));
+        batch.segments[0].set_done(None);
+        assert!(matches!(batch.validate(XAES), Err(Refusal::Misuse(_))));
+    }
+
+    #[test]
+    fn operations_that_an_algorithm_lacks_are_unsupported() {
+        assert_eq!(open_batch(&[]).validate(XTS), Err(Refusal::Unsupported));
+        assert_eq!(sector_batch(0, 0, 512).validate(XAES), Err(Refusal::Unsupported));
+        let keystream = Batch::new(Operation::Keystream, Buffer::empty(), Vec::new());
+        assert_eq!(keystream.validate(Algorithm::Aead(Aead::Aegis256X2)), Err(Refusal::Unsupported));
+        assert_eq!(keystream.validate(XAES), Ok(()));
+    }
+
+    #[test]
+    fn sectors_are_whole_and_numbered_in_64_bits() {
+        assert_eq!(sector_batch(4096, 0, 512).validate(XTS), Ok(()));
+        assert_eq!(sector_batch(512, u64::MAX, 512).validate(XTS), Ok(()));
+        for (len, first, sector_len) in [(4096, 0, 0), (4095, 0, 512), (510, 0, 510), (1024, u64::MAX, 512)] {
+            assert!(matches!(sector_batch(len, first, sector_len).validate(XTS), Err(Refusal::Misuse(_))));
+        }
+    }
+}

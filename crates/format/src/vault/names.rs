@@ -1,0 +1,307 @@
+//! How sealed names, symlink targets and attribute names are spelled in the
+//! store, and how stored names are told apart (section 5).
+//!
+//! Spelling alone: what is sealed, and under which key, is another crate's.
+//! Every text has one spelling; others are refused.
+
+use std::sync::LazyLock;
+
+use data_encoding::{BASE64URL_NOPAD, Encoding, HEXLOWER, Specification};
+
+use super::{DirectoryId, WriteSession};
+use crate::error::FormatError;
+
+/// The longest name that a store takes, in bytes.
+pub const STORED_NAME_MAX: usize = 255;
+/// Bytes that AES-SIV adds.
+pub const SIV_LEN: usize = 16;
+/// Bytes of the mark of a directory record.
+pub const RECORD_MAC_LEN: usize = 16;
+/// Random bytes before a symlink target or an attribute's value, when sealed.
+pub const SALT_LEN: usize = 16;
+/// Bytes of the id of a symlink target that stands in a side file.
+pub const LINK_ID_LEN: usize = 16;
+
+/// The vault's own directory, in its root.
+pub const VAULT_DIRECTORY: &str = ".strongroom";
+/// The directory record, in every directory but the root.
+pub const DIRECTORY_RECORD: &str = ".id";
+/// Attributes' stored names begin so.
+pub const XATTR_PREFIX: &str = "user.strongroom.";
+
+const LONG: char = '~';
+const SIDE_PREFIX: &str = ".n";
+const INLINE: u8 = b'1';
+const SIDE: u8 = b'2';
+const JOURNAL_PREFIX: &str = "journal.";
+
+static BASE32HEX_LOWER_NOPAD: LazyLock<Encoding> = LazyLock::new(|| {
+    let mut specification = Specification::new();
+    specification.symbols.push_str("0123456789abcdefghijklmnopqrstuv");
+    specification.encoding().expect("32 different symbols")
+});
+
+/// How sealed names are spelled; the vault header says which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NameEncoding {
+    /// Base64url without padding.
+    Base64Url,
+    /// Base32hex in lower case without padding, for stores that fold case.
+    Base32Hex,
+}
+
+impl NameEncoding {
+    /// The one that the vault header's flag stands for.
+    #[must_use]
+    pub const fn from_flag(base32: bool) -> NameEncoding {
+        if base32 { NameEncoding::Base32Hex } else { NameEncoding::Base64Url }
+    }
+
+    fn encoding(self) -> &'static Encoding {
+        static BASE64: Encoding = BASE64URL_NOPAD;
+        match self {
+            NameEncoding::Base64Url => &BASE64,
+            NameEncoding::Base32Hex => &BASE32HEX_LOWER_NOPAD,
+        }
+    }
+
+    /// The longest plain name whose stored name is not a long one, in bytes.
+    #[must_use]
+    pub const fn short_name_max(self) -> usize {
+        let bits = match self {
+            NameEncoding::Base64Url => 6,
+            NameEncoding::Base32Hex => 5,
+        };
+        STORED_NAME_MAX * bits / 8 - SIV_LEN
+    }
+
+    /// Bytes of SHA-256 of the sealed name that a long name shows.
+    #[must_use]
+    pub const fn long_digest_len(self) -> usize {
+        match self {
+            NameEncoding::Base64Url => 24,
+            NameEncoding::Base32Hex => 20,
+        }
+    }
+
+    /// The stored name of a sealed name; `None` when it would be too long, and
+    /// [`NameEncoding::long_name`] is its stored name.
+    #[must_use]
+    pub fn short_name(self, sealed: &[u8]) -> Option<String> {
+        let fits = sealed.len() <= self.short_name_max() + SIV_LEN;
+        fits.then(|| self.encoding().encode(sealed))
+    }
+
+    /// The stored name of a sealed name that is too long, from the SHA-256 of
+    /// the sealed name.
+    #[must_use]
+    pub fn long_name(self, sha256: &[u8; 32]) -> String {
+        let mut name = String::from(LONG);
+        self.encoding().encode_append(&sha256[..self.long_digest_len()], &mut name);
+        name
+    }
+
+    /// What a name in the store is.
+    ///
+    /// # Errors
+    /// [`FormatError::Text`] for names that this format does not write.
+    pub fn parse(self, stored: &[u8]) -> Result<StoredName, FormatError> {
+        let malformed = || FormatError::text("stored name", stored);
+        let text = core::str::from_utf8(stored).map_err(|_| malformed())?;
+        if let Some(long) = text.strip_prefix(SIDE_PREFIX) {
+            return self.check_long(long).map(|()| StoredName::Side(long.to_owned())).ok_or_else(malformed);
+        }
+        match text {
+            VAULT_DIRECTORY => Ok(StoredName::VaultDirectory),
+            DIRECTORY_RECORD => Ok(StoredName::DirectoryRecord),
+            _ if text.starts_with(LONG) => {
+                self.check_long(text).map(|()| StoredName::Long).ok_or_else(malformed)
+            }
+            _ => self.decode_short(stored).map(StoredName::Short).ok_or_else(malformed),
+        }
+    }
+
+    fn decode_short(self, stored: &[u8]) -> Option<Vec<u8>> {
+        if stored.len() > STORED_NAME_MAX {
+            return None;
+        }
+        let sealed = self.encoding().decode(stored).ok()?;
+        // A plain name has at least one byte.
+        (sealed.len() > SIV_LEN).then_some(sealed)
+    }
+
+    fn check_long(self, text: &str) -> Option<()> {
+        let digest = self.encoding().decode(text.strip_prefix(LONG)?.as_bytes()).ok()?;
+        (digest.len() == self.long_digest_len()).then_some(())
+    }
+}
+
+/// What a name in the store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoredName {
+    /// A user's entry: its sealed name.
+    Short(Vec<u8>),
+    /// A user's entry whose sealed name stands in the side file
+    /// [`side_name`] of it.
+    Long,
+    /// The side file of the long name that is given.
+    Side(String),
+    /// [`VAULT_DIRECTORY`].
+    VaultDirectory,
+    /// [`DIRECTORY_RECORD`].
+    DirectoryRecord,
+}
+
+/// The name of the file that holds the sealed name of the entry `long_name`.
+#[must_use]
+pub fn side_name(long_name: &str) -> String {
+    format!("{SIDE_PREFIX}{long_name}")
+}
+
+/// A directory record: the target of the symlink [`DIRECTORY_RECORD`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectoryRecord {
+    /// The directory's id.
+    pub id: DirectoryId,
+    /// Binds it to the vault.
+    pub mac: [u8; RECORD_MAC_LEN],
+}
+
+impl DirectoryRecord {
+    /// The symlink's target.
+    #[must_use]
+    pub fn to_target(&self) -> String {
+        tagged(INLINE, &[self.id.0, self.mac].concat())
+    }
+
+    /// Reads a symlink's target.
+    ///
+    /// # Errors
+    /// [`FormatError::Text`].
+    pub fn parse(target: &[u8]) -> Result<DirectoryRecord, FormatError> {
+        let malformed = || FormatError::text("directory record", target);
+        let (tag, bytes) = untagged(target).ok_or_else(malformed)?;
+        if tag != INLINE || bytes.len() != DirectoryId::LEN + RECORD_MAC_LEN {
+            return Err(malformed());
+        }
+        let (id, mac) = bytes.split_at(DirectoryId::LEN);
+        Ok(DirectoryRecord {
+            id: DirectoryId(id.try_into().expect("split at its length")),
+            mac: mac.try_into().expect("the rest has its length"),
+        })
+    }
+}
+
+/// A stored symlink's target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoredTarget {
+    /// The sealed target.
+    Inline(Vec<u8>),
+    /// The sealed id of the file in `.strongroom/links/` that holds the sealed
+    /// target.
+    Side(Vec<u8>),
+}
+
+impl StoredTarget {
+    /// The stored target.
+    #[must_use]
+    pub fn to_target(&self) -> String {
+        match self {
+            StoredTarget::Inline(sealed) => tagged(INLINE, sealed),
+            StoredTarget::Side(sealed) => tagged(SIDE, sealed),
+        }
+    }
+
+    /// Reads a stored target.
+    ///
+    /// # Errors
+    /// [`FormatError::Text`].
+    pub fn parse(target: &[u8]) -> Result<StoredTarget, FormatError> {
+        match untagged(target) {
+            Some((INLINE, sealed)) if sealed.len() > SIV_LEN + SALT_LEN => Ok(StoredTarget::Inline(sealed)),
+            Some((SIDE, sealed)) if sealed.len() == SIV_LEN + LINK_ID_LEN => Ok(StoredTarget::Side(sealed)),
+            _ => Err(FormatError::text("stored symlink target", target)),
+        }
+    }
+}
+
+/// Bytes of the stored target of a symlink whose plain target has `plain_len`
+/// bytes, when it stands in the symlink.
+#[must_use]
+pub fn inline_target_len(plain_len: usize) -> usize {
+    1 + BASE64URL_NOPAD.encode_len(SIV_LEN + SALT_LEN + plain_len)
+}
+
+/// The name of the file in `.strongroom/links/` with this id.
+#[must_use]
+pub fn link_name(id: &[u8; LINK_ID_LEN]) -> String {
+    BASE64URL_NOPAD.encode(id)
+}
+
+/// The id in the name of a file in `.strongroom/links/`.
+///
+/// # Errors
+/// [`FormatError::Text`].
+pub fn parse_link_name(name: &[u8]) -> Result<[u8; LINK_ID_LEN], FormatError> {
+    let id = BASE64URL_NOPAD.decode(name).ok().and_then(|id| id.try_into().ok());
+    id.ok_or_else(|| FormatError::text("name of a link", name))
+}
+
+/// The longest attribute name that can be stored, in bytes.
+pub const XATTR_NAME_MAX: usize = (STORED_NAME_MAX - XATTR_PREFIX.len()) * 6 / 8 - SIV_LEN;
+
+/// The stored name of an attribute; `None` when it would be too long for a
+/// store.
+#[must_use]
+pub fn xattr_name(sealed: &[u8]) -> Option<String> {
+    let name = format!("{XATTR_PREFIX}{}", BASE64URL_NOPAD.encode(sealed));
+    (name.len() <= STORED_NAME_MAX).then_some(name)
+}
+
+/// The sealed name of a stored attribute; `None` when it is none of the vault's.
+///
+/// # Errors
+/// [`FormatError::Text`] when it has the vault's prefix and is malformed.
+pub fn parse_xattr_name(stored: &[u8]) -> Result<Option<Vec<u8>>, FormatError> {
+    let Some(text) = stored.strip_prefix(XATTR_PREFIX.as_bytes()) else { return Ok(None) };
+    let sealed = BASE64URL_NOPAD.decode(text).ok().filter(|sealed| sealed.len() > SIV_LEN);
+    match sealed {
+        Some(sealed) if stored.len() <= STORED_NAME_MAX => Ok(Some(sealed)),
+        _ => Err(FormatError::text("stored attribute name", stored)),
+    }
+}
+
+/// The name in [`VAULT_DIRECTORY`] of a session's journal segment 0 or 1.
+#[must_use]
+pub fn journal_name(session: WriteSession, segment: u8) -> String {
+    format!("{JOURNAL_PREFIX}{session}.{segment}")
+}
+
+/// The session and the segment in the name of a journal segment; `None` for
+/// other names.
+#[must_use]
+pub fn parse_journal_name(name: &[u8]) -> Option<(WriteSession, u8)> {
+    let rest = name.strip_prefix(JOURNAL_PREFIX.as_bytes())?;
+    let (session, segment) = match rest {
+        [session @ .., b'.', b'0'] => (session, 0),
+        [session @ .., b'.', b'1'] => (session, 1),
+        _ => return None,
+    };
+    let id = HEXLOWER.decode(session).ok()?.try_into().ok()?;
+    Some((WriteSession(id), segment))
+}
+
+fn tagged(tag: u8, bytes: &[u8]) -> String {
+    let mut text = String::from(char::from(tag));
+    BASE64URL_NOPAD.encode_append(bytes, &mut text);
+    text
+}
+
+fn untagged(text: &[u8]) -> Option<(u8, Vec<u8>)> {
+    let (&tag, rest) = text.split_first()?;
+    Some((tag, BASE64URL_NOPAD.decode(rest).ok()?))
+}
+
+#[cfg(test)]
+#[path = "names_tests.rs"]
+mod tests;

@@ -1,0 +1,146 @@
+//! Tests of [`super`].
+
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const ENCODINGS: [NameEncoding; 2] = [NameEncoding::Base64Url, NameEncoding::Base32Hex];
+
+#[test]
+fn the_longest_short_name_fits_and_one_byte_more_does_not() {
+    for (encoding, longest) in [(NameEncoding::Base64Url, 175), (NameEncoding::Base32Hex, 143)] {
+        assert_eq!(encoding.short_name_max(), longest);
+        let stored = encoding.short_name(&vec![7; longest + SIV_LEN]).expect("fits");
+        assert!(stored.len() <= STORED_NAME_MAX);
+        assert_eq!(encoding.short_name(&vec![7; longest + SIV_LEN + 1]), None);
+        let over = encoding.encoding().encode(&vec![7; longest + SIV_LEN + 1]);
+        assert!(over.len() > STORED_NAME_MAX);
+        assert!(encoding.parse(over.as_bytes()).is_err());
+    }
+}
+
+#[test]
+fn long_names_and_their_side_files_are_told_from_short_ones() {
+    for encoding in ENCODINGS {
+        let long = encoding.long_name(&[0xa5; 32]);
+        assert_eq!(long.len(), 33);
+        assert_eq!(encoding.parse(long.as_bytes()), Ok(StoredName::Long));
+        assert_eq!(encoding.parse(side_name(&long).as_bytes()), Ok(StoredName::Side(long.clone())));
+        assert!(encoding.parse(&long.as_bytes()[..32]).is_err());
+        assert!(encoding.parse(format!("{long}0").as_bytes()).is_err());
+        assert!(encoding.parse(format!("..n{long}").as_bytes()).is_err());
+    }
+}
+
+#[test]
+fn names_of_the_vault_itself_and_of_nobody() {
+    for encoding in ENCODINGS {
+        assert_eq!(encoding.parse(b".strongroom"), Ok(StoredName::VaultDirectory));
+        assert_eq!(encoding.parse(b".id"), Ok(StoredName::DirectoryRecord));
+        let other: [&[u8]; 7] = [b"", b".", b"..", b"~", b".n", b"README.md", b"\xff\xfe"];
+        for name in other {
+            assert!(encoding.parse(name).is_err(), "{}", name.escape_ascii());
+        }
+        // Sixteen bytes are a tag without a name.
+        let empty = encoding.encoding().encode(&[0; SIV_LEN]);
+        assert!(encoding.parse(empty.as_bytes()).is_err());
+    }
+}
+
+#[test]
+fn every_name_has_one_spelling() {
+    let stored = NameEncoding::Base32Hex.short_name(&[0xff; 20]).expect("fits");
+    assert!(NameEncoding::Base32Hex.parse(stored.to_uppercase().as_bytes()).is_err());
+    // The last character of 17 bytes carries unused bits, which must be zero.
+    let mut stored = NameEncoding::Base64Url.short_name(&[0; 17]).expect("fits");
+    assert_eq!(stored.pop(), Some('A'));
+    stored.push('B');
+    assert!(NameEncoding::Base64Url.parse(stored.as_bytes()).is_err());
+    assert!(NameEncoding::Base64Url.parse(format!("{}=", "A".repeat(23)).as_bytes()).is_err());
+}
+
+#[test]
+fn directory_records_come_back() {
+    let record = DirectoryRecord { id: DirectoryId([1; 16]), mac: [2; 16] };
+    let target = record.to_target();
+    assert_eq!(target.len(), 1 + 43, "a target below 60 bytes stays in the inode");
+    assert_eq!(DirectoryRecord::parse(target.as_bytes()), Ok(record));
+    assert!(DirectoryRecord::parse(target.replacen('1', "2", 1).as_bytes()).is_err());
+    assert!(DirectoryRecord::parse(&target.as_bytes()[..40]).is_err());
+    assert!(DirectoryRecord::parse(b"").is_err());
+}
+
+#[test]
+fn symlink_targets_come_back() {
+    for target in [StoredTarget::Inline(vec![3; 33]), StoredTarget::Side(vec![4; 32])] {
+        assert_eq!(StoredTarget::parse(target.to_target().as_bytes()), Ok(target));
+    }
+    assert_eq!(inline_target_len(5), StoredTarget::Inline(vec![0; 37]).to_target().len());
+    assert!(StoredTarget::parse(StoredTarget::Inline(vec![3; 32]).to_target().as_bytes()).is_err());
+    assert!(StoredTarget::parse(StoredTarget::Side(vec![3; 33]).to_target().as_bytes()).is_err());
+    assert!(StoredTarget::parse(b"/etc/passwd").is_err());
+}
+
+#[test]
+fn attribute_names_come_back_and_others_are_not_ours() {
+    let longest = vec![1; XATTR_NAME_MAX + SIV_LEN];
+    let stored = xattr_name(&longest).expect("fits");
+    assert_eq!(parse_xattr_name(stored.as_bytes()), Ok(Some(longest)));
+    assert_eq!(xattr_name(&[1; XATTR_NAME_MAX + SIV_LEN + 1]), None);
+    assert_eq!(parse_xattr_name(b"user.other"), Ok(None));
+    assert!(parse_xattr_name(b"user.strongroom.!").is_err());
+    assert!(parse_xattr_name(b"user.strongroom.").is_err());
+}
+
+#[test]
+fn journal_and_link_names_come_back() {
+    let session = WriteSession([0xab; 12]);
+    let name = journal_name(session, 1);
+    assert_eq!(name, "journal.abababababababababababab.1");
+    assert_eq!(parse_journal_name(name.as_bytes()), Some((session, 1)));
+    for other in
+        ["journal.abababababababababababab.2", "journal.ABababababababababababab.0", "journal.ab.0", "x"]
+    {
+        assert_eq!(parse_journal_name(other.as_bytes()), None);
+    }
+    assert_eq!(parse_link_name(link_name(&[9; 16]).as_bytes()), Ok([9; 16]));
+    assert!(parse_link_name(b"abc").is_err());
+}
+
+proptest! {
+    #[test]
+    fn short_names_come_back(sealed in vec(any::<u8>(), SIV_LEN + 1..200)) {
+        for encoding in ENCODINGS {
+            if let Some(stored) = encoding.short_name(&sealed) {
+                prop_assert!(stored.len() <= STORED_NAME_MAX && !stored.starts_with(['.', '~']));
+                prop_assert_eq!(encoding.parse(stored.as_bytes()), Ok(StoredName::Short(sealed.clone())));
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_is_parsed_has_that_spelling(text in "[.~]{0,2}n?~?[0-9a-zA-V_-]{0,40}") {
+        for encoding in ENCODINGS {
+            if let Ok(StoredName::Short(sealed)) = encoding.parse(text.as_bytes()) {
+                prop_assert_eq!(encoding.short_name(&sealed), Some(text.clone()));
+            }
+        }
+        if let Ok(target) = StoredTarget::parse(text.as_bytes()) {
+            prop_assert_eq!(target.to_target(), text);
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..300)) {
+        for encoding in ENCODINGS {
+            let _ = encoding.parse(&bytes);
+        }
+        let _ = DirectoryRecord::parse(&bytes);
+        let _ = StoredTarget::parse(&bytes);
+        let _ = parse_link_name(&bytes);
+        let _ = parse_xattr_name(&bytes);
+        let _ = parse_xattr_name(&[XATTR_PREFIX.as_bytes(), &bytes].concat());
+        let _ = parse_journal_name(&bytes);
+        let _ = parse_journal_name(&[JOURNAL_PREFIX.as_bytes(), &bytes].concat());
+    }
+}

@@ -1,0 +1,42 @@
+//! Controls of a connection in `/sys`: aborting it, and its readahead.
+
+use super::table::DeviceNumber;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where the control file system is mounted.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+
+/// The directory of a connection: named by the kernel's device number, 20
+/// bits of which are the minor.
+fn directory(device: DeviceNumber) -> PathBuf {
+    let number = u64::from(device.major) << 20 | u64::from(device.minor);
+    Path::new(CONNECTIONS).join(number.to_string())
+}
+
+/// Ends a connection. Needs the control file system, and root or the user who
+/// mounted.
+pub(super) fn abort(device: DeviceNumber) -> io::Result<()> {
+    // Opened without creating: where nothing is mounted, there is no file.
+    let mut control = std::fs::OpenOptions::new().write(true).open(directory(device).join("abort"))?;
+    io::Write::write_all(&mut control, b"1")
+}
+
+/// Sets readahead in KiB. Needs root.
+pub(super) fn set_readahead(device: DeviceNumber, kib: u32) -> io::Result<()> {
+    let path = format!("/sys/class/bdi/{}:{}/read_ahead_kb", device.major, device.minor);
+    let mut control = std::fs::OpenOptions::new().write(true).open(path)?;
+    io::Write::write_all(&mut control, kib.to_string().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_named_by_the_whole_device_number() {
+        let at = |major, minor| directory(DeviceNumber { major, minor });
+        assert_eq!(at(0, 57), Path::new("/sys/fs/fuse/connections/57"));
+        assert_eq!(at(7, 1), Path::new("/sys/fs/fuse/connections/7340033"));
+    }
+}

@@ -1,0 +1,243 @@
+//! A session: the threads that serve a mount, from INIT until it is gone.
+
+use crate::abi::Opcode;
+use crate::abi::reply::Body;
+use crate::abi::request::{self, Header, Operation};
+use crate::errno::Errno;
+use crate::filesystem::Filesystem;
+use crate::mount::{Mount, MountError, UnmountMode};
+use crate::negotiation::{SessionOptions, Unfit, negotiate};
+use crate::notify::Notifier;
+use crate::statistics::{Counters, Statistics};
+use crate::transport::{Device, ReceiveError, Reply, Transport};
+use crate::worker;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+
+/// How a session ended that did what it was to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The mount was unmounted.
+    Unmounted,
+    /// The connection was aborted; what was mounted has been unmounted since.
+    /// An abort by a forced unmount shows as [`Ended::Unmounted`].
+    Aborted,
+}
+
+/// Why a session failed.
+#[derive(Debug)]
+pub enum SessionError {
+    /// The kernel's FUSE is too old; the text says what it lacks.
+    Kernel(String),
+    /// The file system refused to start.
+    Init(Errno),
+    /// A thread could not be started.
+    Thread(io::Error),
+    /// The device failed.
+    Device(Errno),
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SessionError::Kernel(lack) => write!(f, "the kernel's FUSE is too old: {lack}"),
+            SessionError::Init(errno) => write!(f, "the file system did not start: {errno}"),
+            SessionError::Thread(error) => write!(f, "a thread could not be started: {error}"),
+            SessionError::Device(errno) => write!(f, "/dev/fuse failed: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for SessionError {}
+
+/// A mount and the file system that answers for it.
+#[derive(Debug)]
+pub struct Session<F> {
+    // Before `mount`, so that its descriptor is closed before the unmount.
+    device: Device,
+    mount: Mount,
+    filesystem: Arc<F>,
+    options: SessionOptions,
+    counters: Arc<[Counters]>,
+}
+
+/// Steers a session from other threads. It does not keep the mount alive.
+#[derive(Clone, Debug)]
+pub struct SessionHandle {
+    point: Arc<crate::mount::MountPoint>,
+    counters: Arc<[Counters]>,
+    notifier: Notifier,
+}
+
+impl<F: Filesystem> Session<F> {
+    /// Binds `filesystem` to `mount`. Nothing is served yet.
+    #[must_use]
+    pub fn new(mut mount: Mount, filesystem: Arc<F>, options: SessionOptions) -> Session<F> {
+        let file = mount.take_file().expect("a mount is bound to one session, which consumes it");
+        let device = Device::new(Arc::new(file), options.transfer_bytes());
+        let counters = (0..options.workers.max(1)).map(|_| Counters::new()).collect();
+        Session { device, mount, filesystem, options, counters }
+    }
+
+    /// For other threads.
+    #[must_use]
+    pub fn handle(&self) -> SessionHandle {
+        SessionHandle {
+            point: Arc::clone(self.mount.point()),
+            counters: Arc::clone(&self.counters),
+            notifier: Notifier::new(&self.device),
+        }
+    }
+
+    /// Serves until the mount is gone, and then leaves no thread behind.
+    ///
+    /// # Errors
+    /// [`SessionError`]. The mount is gone then too: callers that were waiting
+    /// got an error.
+    pub fn run(self) -> Result<Ended, SessionError> {
+        let filesystem = Arc::clone(&self.filesystem);
+        let Some(started) = self.start()? else {
+            return Ok(Ended::Unmounted);
+        };
+        let ended = started.serve();
+        filesystem.destroy();
+        ended
+    }
+
+    /// Answers INIT; `None` when the mount was gone before.
+    fn start(mut self) -> Result<Option<Session<F>>, SessionError> {
+        let mut body = Body::new();
+        loop {
+            let message = match self.device.receive() {
+                Ok(received) => received.message,
+                Err(ReceiveError::Unmounted | ReceiveError::Aborted) => return Ok(None),
+                Err(ReceiveError::Failed(errno)) => return Err(SessionError::Device(errno)),
+            };
+            let Ok(header) = Header::parse(message) else { continue };
+            let unique = header.context.unique;
+            let offer = match request::parse(message).map(|request| request.operation) {
+                Ok(Operation::Init(offer)) => offer,
+                _ => {
+                    refuse(&mut self.device, &header);
+                    continue;
+                }
+            };
+            body.clear();
+            match negotiate(&offer, &self.options) {
+                Ok((reply, agreed)) => {
+                    if let Err(errno) = self.filesystem.init(&agreed) {
+                        refuse(&mut self.device, &header);
+                        return Err(SessionError::Init(errno));
+                    }
+                    body.init(&reply);
+                    self.device.reply(unique, Reply::Body(body.bytes())).map_err(SessionError::Device)?;
+                    // The reply caps the readahead; raise it only now.
+                    self.mount.point().set_readahead(self.options.readahead_kib);
+                    return Ok(Some(self));
+                }
+                Err(Unfit::NewerMajor) => {
+                    body.init_version();
+                    self.device.reply(unique, Reply::Body(body.bytes())).map_err(SessionError::Device)?;
+                }
+                Err(unfit) => {
+                    refuse(&mut self.device, &header);
+                    return Err(SessionError::Kernel(lack(unfit)));
+                }
+            }
+        }
+    }
+
+    /// Runs the workers and waits for all of them.
+    fn serve(self) -> Result<Ended, SessionError> {
+        let Session { device, mount, filesystem, counters, .. } = self;
+        let mut devices: Vec<Device> = (1..counters.len()).map(|_| device.another()).collect();
+        devices.push(device);
+        let ends = thread::scope(|scope| {
+            let mut threads = Vec::with_capacity(devices.len());
+            for (index, (mut device, counters)) in devices.into_iter().zip(counters.iter()).enumerate() {
+                let filesystem = &*filesystem;
+                let started = thread::Builder::new()
+                    .name(format!("fuse-worker-{index}"))
+                    .spawn_scoped(scope, move || worker::serve(&mut device, filesystem, counters));
+                match started {
+                    Ok(thread) => threads.push(Ok(thread)),
+                    Err(error) => {
+                        // Those that run must end, too.
+                        let _ = mount.point().abort();
+                        threads.push(Err(error));
+                        break;
+                    }
+                }
+            }
+            let join = |thread: thread::ScopedJoinHandle<'_, ReceiveError>| {
+                thread.join().unwrap_or(ReceiveError::Failed(Errno::IO))
+            };
+            threads.into_iter().map(|thread| thread.map(join)).collect::<Vec<_>>()
+        });
+        drop(mount);
+        verdict(ends)
+    }
+}
+
+/// The worst of how the workers ended.
+fn verdict(ends: Vec<Result<ReceiveError, io::Error>>) -> Result<Ended, SessionError> {
+    let mut ended = Ended::Unmounted;
+    for end in ends {
+        match end.map_err(SessionError::Thread)? {
+            ReceiveError::Unmounted => {}
+            ReceiveError::Aborted => ended = Ended::Aborted,
+            ReceiveError::Failed(errno) => return Err(SessionError::Device(errno)),
+        }
+    }
+    Ok(ended)
+}
+
+/// Answers with a protocol error, which for INIT fails the mount.
+fn refuse(device: &mut Device, header: &Header) {
+    let silent = matches!(Opcode::from_raw(header.opcode), Some(Opcode::Forget | Opcode::BatchForget));
+    if !silent {
+        // A caller that is gone needs no answer.
+        let _ = device.reply(header.context.unique, Reply::Error(Errno::PROTO));
+    }
+}
+
+fn lack(unfit: Unfit) -> String {
+    match unfit {
+        Unfit::Lacks(flag) => format!("it lacks INIT flag {flag:#x}; Linux 5.14 is needed"),
+        Unfit::OlderMajor | Unfit::NewerMajor => "it speaks another major version".to_owned(),
+    }
+}
+
+impl SessionHandle {
+    /// What has been counted so far.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        Statistics::sum(self.counters.iter())
+    }
+
+    /// Unmounts, upon which [`Session::run`] returns. Not from within a method
+    /// of the file system, which would wait for itself.
+    ///
+    /// # Errors
+    /// [`MountError`]; of kind `Busy` while files are open, unless lazily.
+    pub fn unmount(&self, mode: UnmountMode) -> Result<(), MountError> {
+        self.point.unmount(mode)
+    }
+
+    /// Ends the connection at once: every caller gets an error, and data that
+    /// was not written back is lost. [`Session::run`] unmounts and returns.
+    ///
+    /// # Errors
+    /// [`MountError`]; needs root, or the control file system of FUSE.
+    pub fn abort(&self) -> Result<(), MountError> {
+        self.point.abort()
+    }
+
+    /// For telling the kernel of changes.
+    #[must_use]
+    pub fn notifier(&self) -> Notifier {
+        self.notifier.clone()
+    }
+}

@@ -1,0 +1,98 @@
+//! A served mount that is gone at the end of its test, however that ends.
+
+use super::Memory;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use strongroom_fuse::{
+    Ended, Mount, MountError, MountOptions, Session, SessionError, SessionHandle, SessionOptions, UnmountMode,
+};
+use tempfile::TempDir;
+
+/// No test takes longer; callers that still wait then get an error.
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) struct Served {
+    pub(crate) filesystem: Arc<Memory>,
+    pub(crate) handle: SessionHandle,
+    ended: Option<Receiver<Result<Ended, SessionError>>>,
+    server: Option<JoinHandle<()>>,
+    watchdog: Option<(Sender<()>, JoinHandle<()>)>,
+    directory: TempDir,
+}
+
+/// True where mounts can be made; says so on standard error where not.
+pub(crate) fn can_mount() -> bool {
+    let can = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
+    if !can {
+        eprintln!("skipped: mounting needs root and /dev/fuse");
+    }
+    can
+}
+
+impl Served {
+    pub(crate) fn new() -> Served {
+        Served::with(&MountOptions::default(), SessionOptions { workers: 4, ..Default::default() }).unwrap()
+    }
+
+    pub(crate) fn with(mount: &MountOptions, options: SessionOptions) -> Result<Served, MountError> {
+        let directory = TempDir::with_prefix("fuse test ").unwrap();
+        let mount = Mount::new(directory.path(), mount)?;
+        let filesystem = Arc::new(Memory::new());
+        let session = Session::new(mount, Arc::clone(&filesystem), options);
+        let handle = session.handle();
+        let (sender, ended) = channel();
+        let server = std::thread::spawn(move || drop(sender.send(session.run())));
+        let watchdog = Some(watch(handle.clone(), Arc::clone(&filesystem)));
+        Ok(Served { filesystem, handle, ended: Some(ended), server: Some(server), watchdog, directory })
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Waits for the session's end, which must come soon.
+    pub(crate) fn ended(&mut self) -> Result<Ended, SessionError> {
+        let ended = self.ended.take().expect("a session ends once");
+        let result = ended.recv_timeout(Duration::from_secs(20)).expect("the session ends in time");
+        self.server.take().unwrap().join().unwrap();
+        result
+    }
+
+    /// Unmounts in an orderly way and waits for the session's end.
+    pub(crate) fn unmount(mut self) -> Ended {
+        self.handle.unmount(UnmountMode::Orderly).unwrap();
+        self.ended().unwrap()
+    }
+}
+
+fn watch(handle: SessionHandle, filesystem: Arc<Memory>) -> (Sender<()>, JoinHandle<()>) {
+    let (sender, receiver) = channel::<()>();
+    let thread = std::thread::spawn(move || {
+        if receiver.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("the test took too long: its connection is aborted");
+            filesystem.release_hanging();
+            let _ = handle.abort();
+        }
+    });
+    (sender, thread)
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.filesystem.release_hanging();
+        if let Some(ended) = self.ended.take() {
+            let _ = self.handle.unmount(UnmountMode::Lazy);
+            if ended.recv_timeout(Duration::from_secs(5)).is_err() {
+                let _ = self.handle.abort();
+                let _ = ended.recv_timeout(Duration::from_secs(5));
+            }
+        }
+        if let Some((sender, thread)) = self.watchdog.take() {
+            drop(sender);
+            let _ = thread.join();
+        }
+    }
+}

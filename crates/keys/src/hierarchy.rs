@@ -1,0 +1,189 @@
+//! From the root key to every other key of a vault (section 2 of the format).
+
+use hkdf::Hkdf;
+use sha2::Sha256;
+use strongroom_format::vault::VaultId;
+
+use crate::random::EntropyError;
+use crate::secret::Secret;
+
+/// A key's label and length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Derivation {
+    /// The beginning of HKDF's `info`.
+    pub label: &'static str,
+    /// Bytes of the key.
+    pub len: usize,
+}
+
+const BLOCKS: Derivation = Derivation { label: "strongroom blocks", len: 32 };
+const PAGES: Derivation = Derivation { label: "strongroom pages", len: 32 };
+const JOURNAL: Derivation = Derivation { label: "strongroom journal", len: 32 };
+const NAMES: Derivation = Derivation { label: "strongroom names", len: 64 };
+const XATTRS: Derivation = Derivation { label: "strongroom xattrs", len: 64 };
+const RECORDS: Derivation = Derivation { label: "strongroom records", len: 32 };
+const HEADER: Derivation = Derivation { label: "strongroom header", len: 32 };
+
+/// Every key that comes from the root key, in the format document's order.
+pub const DERIVATIONS: [Derivation; 7] = [BLOCKS, PAGES, JOURNAL, NAMES, XATTRS, RECORDS, HEADER];
+
+/// The 32 bytes from which all keys of a vault come.
+pub struct RootKey(Secret<32>);
+
+impl RootKey {
+    /// A new one.
+    ///
+    /// # Errors
+    /// [`EntropyError`].
+    pub fn random() -> Result<RootKey, EntropyError> {
+        Secret::random().map(RootKey)
+    }
+
+    pub(crate) fn from_secret(secret: Secret<32>) -> RootKey {
+        RootKey(secret)
+    }
+
+    pub(crate) fn expose(&self) -> &[u8; 32] {
+        self.0.expose()
+    }
+
+    fn derive(&self, vault: VaultId, generation: u32, what: Derivation, key: &mut [u8]) {
+        let info = [what.label.as_bytes(), &[0], &generation.to_le_bytes()].concat();
+        let hkdf = Hkdf::<Sha256>::new(Some(&vault.0), self.0.expose());
+        hkdf.expand(&info, key).expect("64 bytes are less than 255 hashes");
+    }
+
+    /// The key of the vault header's MAC.
+    pub(crate) fn header_key(&self, vault: VaultId, generation: u32) -> Secret<32> {
+        Secret::build(|key| self.derive(vault, generation, HEADER, key))
+    }
+}
+
+/// The keys of one generation of a vault.
+pub struct VaultKeys {
+    generation: u32,
+    short: Secret<{ 4 * 32 }>,
+    long: Secret<{ 2 * 64 }>,
+}
+
+impl VaultKeys {
+    /// All keys of `vault` in `generation`, which is at least 1.
+    #[must_use]
+    pub fn derive(root: &RootKey, vault: VaultId, generation: u32) -> VaultKeys {
+        let all = |keys: &mut [u8], which: &[Derivation]| {
+            for (key, &what) in keys.chunks_exact_mut(which[0].len).zip(which) {
+                root.derive(vault, generation, what, key);
+            }
+        };
+        VaultKeys {
+            generation,
+            short: Secret::build(|keys| all(keys, &[BLOCKS, PAGES, JOURNAL, RECORDS])),
+            long: Secret::build(|keys| all(keys, &[NAMES, XATTRS])),
+        }
+    }
+
+    /// The generation.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Seals blocks.
+    #[must_use]
+    pub fn blocks(&self) -> &[u8; 32] {
+        self.short(0)
+    }
+
+    /// Seals pages.
+    #[must_use]
+    pub fn pages(&self) -> &[u8; 32] {
+        self.short(1)
+    }
+
+    /// Seals journal records and segment headers.
+    #[must_use]
+    pub fn journal(&self) -> &[u8; 32] {
+        self.short(2)
+    }
+
+    /// HMAC of directory records, homes and page digests.
+    #[must_use]
+    pub fn records(&self) -> &[u8; 32] {
+        self.short(3)
+    }
+
+    /// AES-SIV of names and symlink targets.
+    #[must_use]
+    pub fn names(&self) -> &[u8; 64] {
+        self.long(0)
+    }
+
+    /// AES-SIV of attributes' names and values.
+    #[must_use]
+    pub fn xattrs(&self) -> &[u8; 64] {
+        self.long(1)
+    }
+
+    fn short(&self, index: usize) -> &[u8; 32] {
+        &self.short.expose().as_chunks().0[index]
+    }
+
+    fn long(&self, index: usize) -> &[u8; 64] {
+        &self.long.expose().as_chunks().0[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use data_encoding::HEXLOWER;
+
+    fn hex(bytes: &[u8]) -> String {
+        HEXLOWER.encode(bytes)
+    }
+
+    /// RFC 5869, A.1.
+    #[test]
+    fn hkdf_of_the_rfc() {
+        let salt = HEXLOWER.decode(b"000102030405060708090a0b0c").expect("hex");
+        let info = HEXLOWER.decode(b"f0f1f2f3f4f5f6f7f8f9").expect("hex");
+        let mut key = [0; 42];
+        Hkdf::<Sha256>::new(Some(&salt), &[0x0b; 22]).expand(&info, &mut key).expect("short");
+        let expected = "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865";
+        assert_eq!(hex(&key), expected);
+    }
+
+    fn root() -> RootKey {
+        RootKey::from_secret(Secret::build(|key| key.fill(7)))
+    }
+
+    /// Computed once with another implementation of HKDF.
+    #[test]
+    fn keys_of_a_known_root() {
+        let keys = VaultKeys::derive(&root(), VaultId([9; 16]), 1);
+        assert_eq!(hex(keys.blocks()), "24d4b404e6948e494069c4ca4322210a1bd788861381accbb8909f600e3d2bd0");
+        assert_eq!(
+            hex(keys.names()),
+            "3671a84adfb8f32aee1da73052a4aef163b9f650f1e72a8e75c12c80f366bb8f4a8aafc87668967d07e2a8f3b96a70ad809a4b03b70c9dca49ade3bc28ccda18"
+        );
+        assert_eq!(
+            hex(root().header_key(VaultId([9; 16]), 1).expose()),
+            "c9fe0010a5292206f2442e3b0f6cc6f7e898b522912de11007edf10423e376ce"
+        );
+    }
+
+    #[test]
+    fn no_two_keys_are_alike() {
+        let mut all = Vec::new();
+        for (vault, generation) in [(9, 1), (9, 2), (8, 1)] {
+            let keys = VaultKeys::derive(&root(), VaultId([vault; 16]), generation);
+            all.extend([keys.blocks(), keys.pages(), keys.journal(), keys.records()].map(|key| hex(key)));
+            all.extend([keys.names(), keys.xattrs()].map(|key| hex(&key[..32])));
+            all.push(hex(root().header_key(VaultId([vault; 16]), generation).expose()));
+        }
+        let count = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+}

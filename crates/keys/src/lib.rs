@@ -1,0 +1,33 @@
+//! Secret memory, key derivation, key slots, and the names of a vault.
+//!
+//! The control plane of the cryptography: nothing here goes through an engine
+//! or the scheduler, and nothing here does bulk work. All secrets live in
+//! [`secret`] memory, all unsafe code in the private module `low`.
+//!
+//! A credential opens a slot of the vault header ([`slots`], [`unlock`]) and
+//! gives the root key; [`hierarchy`] derives the vault's keys from it, of which
+//! [`names`] and [`record`] use theirs, and the vault hands the others to an
+//! engine.
+
+pub mod hierarchy;
+pub mod kdf;
+mod low;
+pub mod names;
+pub mod process;
+pub mod random;
+pub mod record;
+pub mod recovery;
+pub mod secret;
+mod siv;
+pub mod slots;
+pub mod unlock;
+
+pub use hierarchy::{RootKey, VaultKeys};
+pub use kdf::fit_cost;
+pub use names::{NameCipher, XattrCipher};
+pub use process::protect_process;
+pub use record::RecordMac;
+pub use recovery::RecoveryKey;
+pub use secret::{Secret, SecretBytes};
+pub use slots::{Credential, KeyFile};
+pub use unlock::{UnlockError, unlock, unlock_copies};

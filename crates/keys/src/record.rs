@@ -1,0 +1,107 @@
+//! What binds directories, homes and pages to their vault: HMAC-SHA256 under
+//! the records key (sections 4.1 and 5 of the format).
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use strongroom_format::vault::names::{DirectoryRecord, RECORD_MAC_LEN};
+use strongroom_format::vault::{DirectoryId, FileId, PageKind, TAG_LEN};
+use subtle::ConstantTimeEq;
+
+use crate::hierarchy::VaultKeys;
+
+/// The records key, as a state that each use copies, so that the key is
+/// hashed once.
+pub struct RecordMac {
+    keyed: Hmac<Sha256>,
+}
+
+impl RecordMac {
+    /// Of a vault's keys.
+    #[must_use]
+    pub fn new(keys: &VaultKeys) -> RecordMac {
+        RecordMac { keyed: Hmac::new_from_slice(keys.records()).expect("HMAC takes keys of any length") }
+    }
+
+    /// The id of the vault's root directory.
+    #[must_use]
+    pub fn root_directory(&self) -> DirectoryId {
+        DirectoryId(self.first_16(&[b"root directory"]))
+    }
+
+    /// The record of a directory with this id.
+    #[must_use]
+    pub fn directory(&self, id: DirectoryId) -> DirectoryRecord {
+        DirectoryRecord { id, mac: self.directory_mac(id) }
+    }
+
+    /// True when the record is this vault's. Compares in constant time.
+    #[must_use]
+    pub fn verifies(&self, record: &DirectoryRecord) -> bool {
+        self.directory_mac(record.id).ct_eq(&record.mac).into()
+    }
+
+    /// What binds a file to its directory and plain name.
+    #[must_use]
+    pub fn home(&self, directory: DirectoryId, name: &[u8]) -> [u8; 16] {
+        self.first_16(&[b"home", &directory.0, name])
+    }
+
+    /// A page's term of its file's page digest, which is the XOR of all.
+    #[must_use]
+    pub fn page_term(
+        &self,
+        kind: PageKind,
+        file: FileId,
+        number: u64,
+        sequence: u64,
+        tag: &[u8; TAG_LEN],
+    ) -> [u8; 16] {
+        let (number, sequence) = (number.to_le_bytes(), sequence.to_le_bytes());
+        self.first_16(&[b"page", &[kind.number()], &file.0, &number, &sequence, tag])
+    }
+
+    fn directory_mac(&self, id: DirectoryId) -> [u8; RECORD_MAC_LEN] {
+        self.first_16(&[b"directory", &id.0])
+    }
+
+    fn first_16(&self, parts: &[&[u8]]) -> [u8; 16] {
+        let mut mac = self.keyed.clone();
+        parts.iter().for_each(|part| mac.update(part));
+        let full: [u8; 32] = mac.finalize().into_bytes().into();
+        *full.first_chunk().expect("sixteen of thirty-two bytes")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hierarchy::RootKey;
+    use crate::secret::Secret;
+    use data_encoding::HEXLOWER;
+    use strongroom_format::vault::VaultId;
+
+    fn mac(vault: u8) -> RecordMac {
+        let root = RootKey::from_secret(Secret::build(|key| key.fill(7)));
+        RecordMac::new(&VaultKeys::derive(&root, VaultId([vault; 16]), 1))
+    }
+
+    /// Computed once with another implementation of HKDF and HMAC.
+    #[test]
+    fn marks_of_a_known_root() {
+        let mac = mac(9);
+        let hex = |bytes: [u8; 16]| HEXLOWER.encode(&bytes);
+        assert_eq!(hex(mac.root_directory().0), "2432f65dbe3effd8d50a37e6649cac76");
+        assert_eq!(hex(mac.directory(DirectoryId([1; 16])).mac), "e01964c598560ad64bee30757c5e00a8");
+        assert_eq!(hex(mac.home(DirectoryId([1; 16]), b"name")), "6576f36ed9a2d3440a681cf080bf405f");
+        let term = mac.page_term(PageKind::Node, FileId([2; 16]), 3, 4, &[5; 16]);
+        assert_eq!(hex(term), "98be365953139e24639aa1dbc7d688a2");
+    }
+
+    #[test]
+    fn a_record_of_another_directory_or_vault_does_not_verify() {
+        let record = mac(9).directory(DirectoryId([1; 16]));
+        assert!(mac(9).verifies(&record));
+        assert!(!mac(8).verifies(&record));
+        assert!(!mac(9).verifies(&DirectoryRecord { id: DirectoryId([2; 16]), ..record }));
+    }
+}

@@ -1,0 +1,3 @@
+//! Policies, one module each.
+
+pub(crate) mod fixed;

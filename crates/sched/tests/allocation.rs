@@ -1,0 +1,86 @@
+//! The inline path allocates nothing: neither the scheduler nor the CPU
+//! engine, whatever the suite and the number of segments.
+
+use std::alloc::System;
+use std::sync::Arc;
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use strongroom_engine::{
+    Aead, Algorithm, AssociatedData, Batch, Buffer, Engine, FreshNonce, Operation, Outcome, SectorCipher,
+    Segment, Session, StoredNonce,
+};
+use strongroom_engine_cpu::CpuEngine;
+use strongroom_sched::Fixed;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const SEGMENTS: usize = 32;
+const SEGMENT_LEN: usize = 4096;
+
+/// A batch of every kind, over segments in ascending order.
+fn batch(operation: Operation) -> Batch {
+    let segments = (0..SEGMENTS).map(|i| {
+        let start = i * SEGMENT_LEN;
+        let mut nonce = [7; 24];
+        nonce[23] = i as u8;
+        let (fresh, ad) = (FreshNonce::published(nonce), AssociatedData::new(&[1; 40]));
+        match operation {
+            Operation::Seal => Segment::seal(start, SEGMENT_LEN, fresh, ad),
+            Operation::Open => Segment::open(start, SEGMENT_LEN, StoredNonce::new(nonce), ad, [0; 16]),
+            Operation::Keystream => Segment::keystream(start, SEGMENT_LEN, fresh),
+            _ => Segment::sectors(start, SEGMENT_LEN, i as u64, 4096),
+        }
+    });
+    let segments = segments.collect();
+    Batch::new(operation, Buffer::new(SEGMENTS * SEGMENT_LEN), segments)
+}
+
+fn submit(engine: &Fixed, session: &Session, batch: Batch) -> Outcome {
+    let completed = engine.submit(session, batch).expect("a sound batch").wait().expect("inline");
+    let outcome = completed.outcome;
+    std::mem::forget(completed.batch);
+    outcome
+}
+
+#[test]
+fn an_inline_batch_allocates_nothing() {
+    let cpu = || -> Arc<dyn Engine> { Arc::new(CpuEngine::new()) };
+    let engine = Fixed::new(cpu(), cpu());
+    let aead = |aead| (Algorithm::Aead(aead), 32);
+    let algorithms = [
+        aead(Aead::XAes256Gcm),
+        aead(Aead::XChaCha20Poly1305),
+        aead(Aead::Aegis256X2),
+        (Algorithm::Sector(SectorCipher::AesXtsPlain64), 32),
+        (Algorithm::Sector(SectorCipher::AesXtsPlain64), 64),
+    ];
+    let operations = [
+        Operation::Seal,
+        Operation::Open,
+        Operation::Keystream,
+        Operation::EncryptSectors,
+        Operation::DecryptSectors,
+    ];
+    for (algorithm, key_len) in algorithms {
+        let key: Vec<u8> = (0..key_len).collect();
+        let session = engine.session(algorithm, &key).expect("the engine has every algorithm");
+        for operation in operations {
+            if engine.capability(algorithm, operation).is_none() {
+                continue;
+            }
+            let expected = match operation {
+                Operation::Open => Outcome::AuthenticationFailed,
+                _ => Outcome::Done,
+            };
+            // The first batch may derive keys; they are kept for the second.
+            assert_eq!(submit(&engine, &session, batch(operation)), expected);
+            let second = batch(operation);
+            let region = Region::new(ALLOCATOR);
+            let outcome = submit(&engine, &session, second);
+            let change = region.change();
+            assert_eq!(outcome, expected);
+            assert_eq!(change.allocations + change.reallocations, 0, "{algorithm:?} {operation:?}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Errors of stores: an errno, as the system knows it, with what was tried.
+
+/// A result of the store.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of the store. The number is what a caller of the mount is given
+/// where nothing more fitting is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Error {
+    errno: i32,
+    operation: &'static str,
+}
+
+impl Error {
+    /// An error `errno` of `operation` (the system call's name).
+    #[must_use]
+    pub const fn new(errno: i32, operation: &'static str) -> Error {
+        Error { errno, operation }
+    }
+
+    /// The system's error number.
+    #[must_use]
+    pub const fn errno(&self) -> i32 {
+        self.errno
+    }
+
+    /// What was tried.
+    #[must_use]
+    pub const fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    /// True for "no such entry".
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.errno == rustix::io::Errno::NOENT.raw_os_error()
+    }
+
+    /// True for "exists already".
+    #[must_use]
+    pub fn is_exists(&self) -> bool {
+        self.errno == rustix::io::Errno::EXIST.raw_os_error()
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.operation, std::io::Error::from_raw_os_error(self.errno))
+    }
+}
+
+impl std::error::Error for Error {}

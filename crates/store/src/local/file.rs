@@ -1,0 +1,163 @@
+//! Open files of a local store: positioned input and output that repeats
+//! what the system cut short.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, retry_on_intr};
+
+use super::node::{attributes_of, timestamps};
+use super::{Shared, error};
+use crate::{AllocateMode, Attributes, File, Result, SetTime};
+
+/// Most buffers that one call to the system takes (`IOV_MAX`).
+const VECTORS_MAX: usize = 1024;
+
+/// An open regular file of a local store.
+#[derive(Debug)]
+pub(super) struct LocalFile {
+    store: Arc<Shared>,
+    fd: Arc<OwnedFd>,
+}
+
+impl LocalFile {
+    pub(super) fn new(store: Arc<Shared>, fd: Arc<OwnedFd>) -> LocalFile {
+        LocalFile { store, fd }
+    }
+}
+
+/// Reads until `buffer` is full or the file ends.
+fn read_full(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        let rest = &mut buffer[done..];
+        match retry_on_intr(|| rustix::io::pread(&fd, &mut *rest, offset + done as u64)) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(errno) => return Err(error("pread")(errno)),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes all of `data`.
+fn write_full(fd: impl AsFd, data: &[u8], offset: u64) -> Result<()> {
+    let mut done = 0;
+    while done < data.len() {
+        match retry_on_intr(|| rustix::io::pwrite(&fd, &data[done..], offset + done as u64)) {
+            // Nothing written and no reason given would repeat for ever.
+            Ok(0) => return Err(error("pwrite")(Errno::IO)),
+            Ok(count) => done += count,
+            Err(errno) => return Err(error("pwrite")(errno)),
+        }
+    }
+    Ok(())
+}
+
+impl File for LocalFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        read_full(&self.fd, buffer, offset)
+    }
+
+    fn read_vectored_at(&self, buffers: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+        let mut total = 0;
+        let mut next = 0;
+        while next < buffers.len() {
+            let end = buffers.len().min(next + VECTORS_MAX);
+            let wanted: usize = buffers[next..end].iter().map(|buffer| buffer.len()).sum();
+            let position = offset + total as u64;
+            let mut count = retry_on_intr(|| rustix::io::preadv(&self.fd, &mut buffers[next..end], position))
+                .map_err(error("preadv"))?;
+            total += count;
+            if count == 0 && wanted > 0 {
+                break;
+            }
+            while next < end && count >= buffers[next].len() {
+                count -= buffers[next].len();
+                next += 1;
+            }
+            if next < end {
+                // Cut short inside a buffer: this one is filled by itself.
+                let rest = &mut buffers[next][count..];
+                let more = read_full(&self.fd, rest, offset + total as u64)?;
+                total += more;
+                if more < rest.len() {
+                    break;
+                }
+                next += 1;
+            }
+        }
+        Ok(total)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        write_full(&self.fd, data, offset)
+    }
+
+    fn write_vectored_at(&self, slices: &[IoSlice<'_>], offset: u64) -> Result<()> {
+        let mut total = 0;
+        let mut next = 0;
+        while next < slices.len() {
+            let end = slices.len().min(next + VECTORS_MAX);
+            if slices[next..end].iter().all(|slice| slice.is_empty()) {
+                next = end;
+                continue;
+            }
+            let mut count =
+                retry_on_intr(|| rustix::io::pwritev(&self.fd, &slices[next..end], offset + total))
+                    .map_err(error("pwritev"))?;
+            if count == 0 {
+                return Err(error("pwritev")(Errno::IO));
+            }
+            total += count as u64;
+            while next < end && count >= slices[next].len() {
+                count -= slices[next].len();
+                next += 1;
+            }
+            if next < end {
+                let rest = &slices[next][count..];
+                write_full(&self.fd, rest, offset + total)?;
+                total += rest.len() as u64;
+                next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        retry_on_intr(|| rustix::fs::fdatasync(&self.fd)).map_err(error("fdatasync"))
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        retry_on_intr(|| rustix::fs::fsync(&self.fd)).map_err(error("fsync"))
+    }
+
+    fn len(&self) -> Result<u64> {
+        let found = rustix::fs::fstat(&self.fd).map_err(error("fstat"))?;
+        u64::try_from(found.st_size).map_err(|_| error("fstat")(Errno::IO))
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        retry_on_intr(|| rustix::fs::ftruncate(&self.fd, len)).map_err(error("ftruncate"))
+    }
+
+    fn allocate(&self, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
+        let flags = match mode {
+            AllocateMode::KeepLength => FallocateFlags::KEEP_SIZE,
+            AllocateMode::Extend => FallocateFlags::empty(),
+            AllocateMode::Punch => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        };
+        retry_on_intr(|| rustix::fs::fallocate(&self.fd, flags, offset, len)).map_err(error("fallocate"))
+    }
+
+    fn attributes(&self) -> Result<Attributes> {
+        attributes_of(&self.fd)
+    }
+
+    fn set_times(&self, accessed: SetTime, modified: SetTime) -> Result<()> {
+        self.store.writable("futimens")?;
+        rustix::fs::futimens(&self.fd, &timestamps(accessed, modified)).map_err(error("futimens"))
+    }
+}

@@ -1,0 +1,152 @@
+//! A directory of this machine as a store.
+//!
+//! Every inode is held by a file descriptor (mostly `O_PATH`), so that a node
+//! stays valid while its names change, and every operation is relative to
+//! such a descriptor: no path is ever walked twice, and no symlink of the
+//! store is ever followed. Where the kernel has no descriptor form of a call
+//! the descriptor's link under `/proc/self/fd` is used; `/proc` must
+//! therefore be mounted.
+//!
+//! Not done here: caching, locking between processes, retries after errors.
+//! Modes given to the creating calls pass through the process's umask, as
+//! everywhere; a daemon that wants them exact sets the umask to 0.
+
+mod file;
+mod node;
+mod probe;
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit};
+
+use crate::{Error, Limits, NodeRef, Result, Space, Store};
+use node::LocalNode;
+pub use probe::Abilities;
+
+/// Longest symlink target that Linux takes (`PATH_MAX` less the NUL).
+const SYMLINK_MAX: usize = 4095;
+
+/// Whether a local store may be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// All operations.
+    Writable,
+    /// Operations that would change anything give `EROFS`.
+    ReadOnly,
+}
+
+/// What all nodes of one store share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    mode: OpenMode,
+}
+
+impl Shared {
+    /// Refuses `operation` on a read-only store.
+    fn writable(&self, operation: &'static str) -> Result<()> {
+        match self.mode {
+            OpenMode::Writable => Ok(()),
+            OpenMode::ReadOnly => Err(error(operation)(Errno::ROFS)),
+        }
+    }
+}
+
+/// A directory of this machine as a store.
+#[derive(Debug)]
+pub struct LocalStore {
+    root: Arc<LocalNode>,
+    /// The top directory, open for reading: `syncfs` refuses `O_PATH`.
+    handle: Arc<OwnedFd>,
+    limits: Limits,
+}
+
+impl LocalStore {
+    /// Opens the directory at `path`; a symlink there is followed.
+    ///
+    /// # Errors
+    /// `ENOTDIR` when it is none, or what the system reports.
+    pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<LocalStore> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = Arc::new(rustix::fs::open(path.as_ref(), flags, Mode::empty()).map_err(error("open"))?);
+        let bounds = rustix::fs::fstatvfs(&*handle).map_err(error("statvfs"))?;
+        let limits = Limits {
+            name_max: usize::try_from(bounds.f_namemax).unwrap_or(usize::MAX),
+            symlink_max: SYMLINK_MAX,
+        };
+        let root = Arc::new(LocalNode::from_fd(Arc::new(Shared { mode }), Arc::clone(&handle))?);
+        Ok(LocalStore { root, handle, limits })
+    }
+}
+
+impl Store for LocalStore {
+    fn root(&self) -> NodeRef {
+        Arc::clone(&self.root) as NodeRef
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        rustix::fs::syncfs(&*self.handle).map_err(error("syncfs"))
+    }
+
+    fn space(&self) -> Result<Space> {
+        let found = rustix::fs::fstatvfs(&*self.handle).map_err(error("statvfs"))?;
+        Ok(Space {
+            fragment: found.f_frsize,
+            total: found.f_blocks,
+            free: found.f_bfree,
+            available: found.f_bavail,
+            files: found.f_files,
+            files_free: found.f_ffree,
+        })
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+}
+
+/// Raises this process's soft limit of open files to its hard limit: every
+/// inode that a consumer refers to costs one descriptor. Returns the limit
+/// now in force (`u64::MAX` for none).
+///
+/// # Errors
+/// What `setrlimit(2)` reports; the limit is then as it was.
+pub fn raise_file_limit() -> Result<u64> {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        rustix::process::setrlimit(Resource::Nofile, raised).map_err(error("setrlimit"))?;
+    }
+    Ok(limit.maximum.unwrap_or(u64::MAX))
+}
+
+/// Turns an errno of `operation` into an error.
+fn error(operation: &'static str) -> impl Fn(Errno) -> Error {
+    move |errno| Error::new(errno.raw_os_error(), operation)
+}
+
+/// The link by which `/proc` names an open descriptor of this process.
+/// Following it leads to the inode itself, even if that is a symlink.
+fn proc_link(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// Opens with `O_NOATIME`, so that reading the store does not dirty it, or
+/// without where the caller does not own the inode.
+fn open_quietly(fd: impl AsFd, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC;
+    match rustix::fs::openat(&fd, path, flags | OFlags::NOATIME, Mode::empty()) {
+        Err(Errno::PERM) => rustix::fs::openat(&fd, path, flags, Mode::empty()),
+        other => other,
+    }
+}
+
+/// Refuses what no directory entry can be called, and the two names that
+/// would lead out of a directory.
+fn checked_name<'a>(name: &'a [u8], operation: &'static str) -> Result<&'a [u8]> {
+    let bad = name.is_empty() || name == b"." || name == b".." || name.iter().any(|&b| b == 0 || b == b'/');
+    if bad { Err(error(operation)(Errno::INVAL)) } else { Ok(name) }
+}

@@ -1,0 +1,355 @@
+//! Inodes of a local store, each held by a descriptor.
+
+use std::any::Any;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, Stat, Timespec, Timestamps, UTIME_NOW,
+    UTIME_OMIT, Uid, XattrFlags,
+};
+use rustix::io::Errno;
+
+use super::file::LocalFile;
+use super::{Shared, checked_name, error, open_quietly, proc_link};
+use crate::{
+    Access, Attributes, DirectoryEntry, FileRef, InodeId, Kind, Node, NodeRef, RenameMode, Result, SetTime,
+    Timestamp, XattrMode,
+};
+
+/// Bytes asked of the kernel per reading of a directory.
+const DIRECTORY_BUFFER: usize = 64 << 10;
+/// Beyond what any extended attribute or list of their names can take.
+const XATTR_BUFFER_MAX: usize = 128 << 10;
+
+/// One inode of a local store. The descriptor is an `O_PATH` one, or, for
+/// the root and for files just created, an ordinary one.
+#[derive(Debug)]
+pub(super) struct LocalNode {
+    store: Arc<Shared>,
+    fd: Arc<OwnedFd>,
+    id: InodeId,
+    kind: Kind,
+}
+
+impl LocalNode {
+    /// The node of the inode that `fd` refers to.
+    pub(super) fn from_fd(store: Arc<Shared>, fd: Arc<OwnedFd>) -> Result<LocalNode> {
+        let found = attributes_of(&fd)?;
+        Ok(LocalNode { store, fd, id: found.id, kind: found.kind })
+    }
+
+    /// The entry `name`, by a descriptor that grants nothing but reference.
+    fn entry(&self, name: &[u8]) -> Result<NodeRef> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty()).map_err(error("openat"))?;
+        Ok(Arc::new(LocalNode::from_fd(Arc::clone(&self.store), Arc::new(fd))?))
+    }
+
+    /// A node and an open file that share one ordinary descriptor.
+    fn opened(&self, fd: OwnedFd) -> Result<(NodeRef, FileRef)> {
+        let fd = Arc::new(fd);
+        let node = LocalNode::from_fd(Arc::clone(&self.store), Arc::clone(&fd))?;
+        Ok((Arc::new(node), Arc::new(LocalFile::new(Arc::clone(&self.store), fd))))
+    }
+
+    /// This directory, open for reading.
+    fn open_directory(&self) -> Result<OwnedFd> {
+        open_quietly(&self.fd, ".", OFlags::RDONLY | OFlags::DIRECTORY).map_err(error("openat"))
+    }
+
+    /// Begins a change of the entry `name`.
+    fn change<'a>(&self, name: &'a [u8], operation: &'static str) -> Result<&'a [u8]> {
+        self.store.writable(operation)?;
+        checked_name(name, operation)
+    }
+}
+
+/// Finds the local node behind `node`.
+fn local<'a>(node: &'a dyn Node, operation: &'static str) -> Result<&'a LocalNode> {
+    node.as_any().downcast_ref::<LocalNode>().ok_or(error(operation)(Errno::XDEV))
+}
+
+impl Node for LocalNode {
+    fn id(&self) -> InodeId {
+        self.id
+    }
+
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn attributes(&self) -> Result<Attributes> {
+        attributes_of(&self.fd)
+    }
+
+    fn set_mode(&self, mode: u32) -> Result<()> {
+        self.store.writable("chmod")?;
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        rustix::fs::chmod(proc_link(self.fd.as_fd()), mode).map_err(error("chmod"))
+    }
+
+    fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.store.writable("fchownat")?;
+        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        rustix::fs::chownat(&self.fd, "", uid, gid, AtFlags::EMPTY_PATH).map_err(error("fchownat"))
+    }
+
+    fn set_times(&self, accessed: SetTime, modified: SetTime) -> Result<()> {
+        self.store.writable("utimensat")?;
+        let times = timestamps(accessed, modified);
+        match rustix::fs::utimensat(&self.fd, "", &times, AtFlags::EMPTY_PATH) {
+            // Kernels before 5.8 know no empty path here.
+            Err(Errno::INVAL) => {
+                let link = proc_link(self.fd.as_fd());
+                rustix::fs::utimensat(rustix::fs::CWD, link, &times, AtFlags::empty())
+            }
+            other => other,
+        }
+        .map_err(error("utimensat"))
+    }
+
+    fn read_link(&self) -> Result<Vec<u8>> {
+        if self.kind != Kind::Symlink {
+            return Err(error("readlinkat")(Errno::INVAL));
+        }
+        let target = rustix::fs::readlinkat(&self.fd, "", Vec::new()).map_err(error("readlinkat"))?;
+        Ok(target.into_bytes())
+    }
+
+    fn open(&self, access: Access) -> Result<FileRef> {
+        let flags = match access {
+            Access::Read => OFlags::RDONLY,
+            Access::ReadWrite => OFlags::RDWR,
+        };
+        if access == Access::ReadWrite {
+            self.store.writable("openat")?;
+        }
+        match self.kind {
+            Kind::File => (),
+            Kind::Directory => return Err(error("openat")(Errno::ISDIR)),
+            _ => return Err(error("openat")(Errno::INVAL)),
+        }
+        let fd =
+            open_quietly(rustix::fs::CWD, &proc_link(self.fd.as_fd()), flags).map_err(error("openat"))?;
+        Ok(Arc::new(LocalFile::new(Arc::clone(&self.store), Arc::new(fd))))
+    }
+
+    fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
+        let link = proc_link(self.fd.as_fd());
+        read_growing("getxattr", |buffer| rustix::fs::getxattr(&link, name, buffer))
+    }
+
+    fn set_xattr(&self, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        self.store.writable("setxattr")?;
+        let flags = match mode {
+            XattrMode::Any => XattrFlags::empty(),
+            XattrMode::Create => XattrFlags::CREATE,
+            XattrMode::Replace => XattrFlags::REPLACE,
+        };
+        rustix::fs::setxattr(proc_link(self.fd.as_fd()), name, value, flags).map_err(error("setxattr"))
+    }
+
+    fn xattr_names(&self) -> Result<Vec<Vec<u8>>> {
+        let link = proc_link(self.fd.as_fd());
+        let list = read_growing("listxattr", |buffer| rustix::fs::listxattr(&link, buffer))?;
+        Ok(list.split(|&byte| byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
+    }
+
+    fn remove_xattr(&self, name: &[u8]) -> Result<()> {
+        self.store.writable("removexattr")?;
+        rustix::fs::removexattr(proc_link(self.fd.as_fd()), name).map_err(error("removexattr"))
+    }
+
+    fn lookup(&self, name: &[u8]) -> Result<NodeRef> {
+        self.entry(checked_name(name, "openat")?)
+    }
+
+    fn entries(&self) -> Result<Vec<DirectoryEntry>> {
+        let fd = self.open_directory()?;
+        let mut buffer = vec![MaybeUninit::uninit(); DIRECTORY_BUFFER];
+        let mut reader = RawDir::new(fd, &mut buffer);
+        let mut entries = Vec::new();
+        while let Some(entry) = reader.next() {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(error("getdents64")(errno)),
+            };
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                let kind = kind_of(entry.file_type());
+                entries.push(DirectoryEntry { name: name.to_vec(), inode: entry.ino(), kind });
+            }
+        }
+        Ok(entries)
+    }
+
+    fn create(&self, name: &[u8], mode: u32) -> Result<(NodeRef, FileRef)> {
+        let name = self.change(name, "openat")?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        let fd = rustix::fs::openat(&self.fd, name, flags, mode).map_err(error("openat"))?;
+        quieten(&fd);
+        self.opened(fd)
+    }
+
+    fn create_unnamed(&self, mode: u32) -> Result<(NodeRef, FileRef)> {
+        self.store.writable("openat")?;
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        let fd = rustix::fs::openat(&self.fd, ".", flags, mode).map_err(error("openat"))?;
+        quieten(&fd);
+        self.opened(fd)
+    }
+
+    fn make_directory(&self, name: &[u8], mode: u32) -> Result<NodeRef> {
+        let name = self.change(name, "mkdirat")?;
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        rustix::fs::mkdirat(&self.fd, name, mode).map_err(error("mkdirat"))?;
+        self.entry(name)
+    }
+
+    fn make_special(&self, name: &[u8], kind: Kind, mode: u32, device: u64) -> Result<NodeRef> {
+        let name = self.change(name, "mknodat")?;
+        let kind = match kind {
+            Kind::Fifo => FileType::Fifo,
+            Kind::Socket => FileType::Socket,
+            Kind::BlockDevice => FileType::BlockDevice,
+            Kind::CharacterDevice => FileType::CharacterDevice,
+            Kind::File | Kind::Directory | Kind::Symlink => return Err(error("mknodat")(Errno::INVAL)),
+        };
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        rustix::fs::mknodat(&self.fd, name, kind, mode, device).map_err(error("mknodat"))?;
+        self.entry(name)
+    }
+
+    fn make_symlink(&self, name: &[u8], target: &[u8]) -> Result<NodeRef> {
+        let name = self.change(name, "symlinkat")?;
+        rustix::fs::symlinkat(target, &self.fd, name).map_err(error("symlinkat"))?;
+        self.entry(name)
+    }
+
+    fn link(&self, node: &dyn Node, name: &[u8]) -> Result<()> {
+        let name = self.change(name, "linkat")?;
+        let node = local(node, "linkat")?;
+        match rustix::fs::linkat(&node.fd, "", &self.fd, name, AtFlags::EMPTY_PATH) {
+            // So are callers refused who may not read every file.
+            Err(Errno::NOENT) => {
+                let link = proc_link(node.fd.as_fd());
+                rustix::fs::linkat(rustix::fs::CWD, link, &self.fd, name, AtFlags::SYMLINK_FOLLOW)
+            }
+            other => other,
+        }
+        .map_err(error("linkat"))
+    }
+
+    fn remove(&self, name: &[u8]) -> Result<()> {
+        let name = self.change(name, "unlinkat")?;
+        rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()).map_err(error("unlinkat"))
+    }
+
+    fn remove_directory(&self, name: &[u8]) -> Result<()> {
+        let name = self.change(name, "unlinkat")?;
+        rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR).map_err(error("unlinkat"))
+    }
+
+    fn rename(&self, name: &[u8], to: &dyn Node, to_name: &[u8], mode: RenameMode) -> Result<()> {
+        let name = self.change(name, "renameat2")?;
+        let to_name = checked_name(to_name, "renameat2")?;
+        let to = local(to, "renameat2")?;
+        let flags = match mode {
+            RenameMode::Replace => RenameFlags::empty(),
+            RenameMode::NoReplace => RenameFlags::NOREPLACE,
+            RenameMode::Exchange => RenameFlags::EXCHANGE,
+            RenameMode::Whiteout => RenameFlags::WHITEOUT,
+        };
+        rustix::fs::renameat_with(&self.fd, name, &to.fd, to_name, flags).map_err(error("renameat2"))
+    }
+
+    fn sync(&self) -> Result<()> {
+        let fd = self.open_directory()?;
+        rustix::io::retry_on_intr(|| rustix::fs::fsync(&fd)).map_err(error("fsync"))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Sets `O_NOATIME` on a file just created. It is asked for only now because
+/// a refusal at the creating call would leave the file behind; without it
+/// reads may dirty the inode, which harms nothing.
+fn quieten(fd: &OwnedFd) {
+    if let Ok(flags) = rustix::fs::fcntl_getfl(fd) {
+        let _ = rustix::fs::fcntl_setfl(fd, flags | OFlags::NOATIME);
+    }
+}
+
+/// Reads into a buffer that grows until the answer fits. Nearly all values
+/// fit at once; the system's own bound is 64 KiB.
+fn read_growing(
+    operation: &'static str,
+    mut read: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
+) -> Result<Vec<u8>> {
+    let mut value = vec![0; 512];
+    loop {
+        match read(&mut value) {
+            Ok(count) => {
+                value.truncate(count);
+                return Ok(value);
+            }
+            Err(Errno::RANGE) if value.len() < XATTR_BUFFER_MAX => value.resize(value.len() * 16, 0),
+            Err(errno) => return Err(error(operation)(errno)),
+        }
+    }
+}
+
+/// The attributes of the inode behind a descriptor of any kind.
+pub(super) fn attributes_of(fd: impl AsFd) -> Result<Attributes> {
+    let found: Stat = rustix::fs::fstat(fd).map_err(error("fstat"))?;
+    let invalid = || error("fstat")(Errno::IO);
+    let time = |seconds: i64, nanoseconds: u64| {
+        Ok(Timestamp { seconds, nanoseconds: u32::try_from(nanoseconds).map_err(|_| invalid())? })
+    };
+    Ok(Attributes {
+        id: InodeId { device: found.st_dev, inode: found.st_ino },
+        kind: kind_of(FileType::from_raw_mode(found.st_mode)).ok_or_else(invalid)?,
+        mode: found.st_mode & 0o7777,
+        links: u32::try_from(found.st_nlink).unwrap_or(u32::MAX),
+        uid: found.st_uid,
+        gid: found.st_gid,
+        device: found.st_rdev,
+        len: u64::try_from(found.st_size).map_err(|_| invalid())?,
+        blocks: u64::try_from(found.st_blocks).map_err(|_| invalid())?,
+        accessed: time(found.st_atime, found.st_atime_nsec)?,
+        modified: time(found.st_mtime, found.st_mtime_nsec)?,
+        changed: time(found.st_ctime, found.st_ctime_nsec)?,
+    })
+}
+
+fn kind_of(kind: FileType) -> Option<Kind> {
+    match kind {
+        FileType::RegularFile => Some(Kind::File),
+        FileType::Directory => Some(Kind::Directory),
+        FileType::Symlink => Some(Kind::Symlink),
+        FileType::Fifo => Some(Kind::Fifo),
+        FileType::Socket => Some(Kind::Socket),
+        FileType::BlockDevice => Some(Kind::BlockDevice),
+        FileType::CharacterDevice => Some(Kind::CharacterDevice),
+        FileType::Unknown => None,
+    }
+}
+
+/// Both times in the system's form.
+pub(super) fn timestamps(accessed: SetTime, modified: SetTime) -> Timestamps {
+    let convert = |time| match time {
+        SetTime::Omit => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        SetTime::Now => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        SetTime::To(Timestamp { seconds, nanoseconds }) => {
+            Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() }
+        }
+    };
+    Timestamps { last_access: convert(accessed), last_modification: convert(modified) }
+}

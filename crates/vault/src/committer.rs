@@ -1,0 +1,152 @@
+//! When to commit: every few seconds, when many files wait, when the journal
+//! fills up, and when someone asks for everything.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::content::{Content, checkpoint_all, commit_all};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::rules::Rule;
+
+/// What has reached the vault is durable after at most this long.
+const INTERVAL: Duration = Duration::from_secs(4);
+
+/// Files whose commits share barriers, and whose commit locks are held at once.
+const ROUND: usize = 256;
+
+/// The thread that commits in the background.
+pub(crate) struct Committer {
+    stopping: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Committer {
+    pub(crate) fn start(context: &Arc<Context>) -> Committer {
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (context, stop) = (Arc::clone(context), Arc::clone(&stopping));
+        let thread = std::thread::Builder::new()
+            .name("committer".into())
+            .spawn(move || run(&context, &stop))
+            .expect("a thread can be started at mount");
+        Committer { stopping, thread: Some(thread) }
+    }
+
+    /// Ends the thread; what is pending stays so.
+    pub(crate) fn stop(&mut self, context: &Context) {
+        self.stopping.store(true, Ordering::Release);
+        context.wakeup.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(context: &Context, stopping: &AtomicBool) {
+    while !stopping.load(Ordering::Acquire) {
+        context.wakeup.wait(INTERVAL);
+        if stopping.load(Ordering::Acquire) {
+            break;
+        }
+        let outcome = round(context);
+        if let Some(journal) = &context.journal {
+            journal.set_failing(outcome.as_ref().err().cloned());
+        }
+        if let Err(error) = outcome {
+            context.note_error("background commit", &error);
+            // A store that fails is not asked again at once.
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+/// Commits what is pending, and empties a journal segment when it is time.
+pub(crate) fn round(context: &Context) -> Result<()> {
+    let full = context.journal.as_ref().is_some_and(|journal| journal.wants_rotation());
+    if full { rotate(context) } else { commit_pending(context) }
+}
+
+/// Commits everything that is pending.
+pub(crate) fn commit_pending(context: &Context) -> Result<()> {
+    let unsynced = context.table.take_unsynced();
+    if !unsynced.is_empty()
+        && context.rules.keeps(Rule::NewFileBeforeReply)
+        && let Err(error) = context.store.sync_all()
+    {
+        context.table.put_back_unsynced(unsynced);
+        return Err(error.into());
+    }
+    let pending = context.table.pending();
+    let outcome = commit_contents(context, &pending);
+    retire(context, &pending);
+    outcome
+}
+
+/// Commits these files in rounds; a failure of one round does not keep the
+/// others from theirs.
+fn commit_contents(context: &Context, contents: &[Arc<Content>]) -> Result<()> {
+    let mut outcome = Ok(());
+    for round in contents.chunks(ROUND) {
+        let round: Vec<&Content> = round.iter().map(|content| &**content).collect();
+        if let Err(error) = commit_all(context, &round, true) {
+            outcome = Err(error);
+        }
+        context.counters.commits.fetch_add(1, Ordering::Relaxed);
+    }
+    outcome
+}
+
+fn retire(context: &Context, contents: &[Arc<Content>]) {
+    for content in contents {
+        context.table.retire(content);
+    }
+}
+
+/// Lets the other journal segment take over and empties the full one.
+fn rotate(context: &Context) -> Result<()> {
+    let Some(journal) = &context.journal else { return Ok(()) };
+    match journal.rotate() {
+        Some(full) => empty(context, full),
+        None => commit_pending(context),
+    }
+}
+
+/// Brings everything home that the segment's records or images may still be
+/// needed for, and readies it for its next use.
+fn empty(context: &Context, segment: u8) -> Result<()> {
+    let Some(journal) = &context.journal else { return Ok(()) };
+    // Until this succeeds the segment stays as it is, and the other fills up.
+    loop {
+        let pending = context.table.pending();
+        commit_contents(context, &pending)?;
+        let (through, tag) = journal.end();
+        let live = context.table.live();
+        checkpoint_all(context, &live)?;
+        if live_images(&live, segment) {
+            continue;
+        }
+        context.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        journal.reuse(segment, through, tag, &context.sealer)?;
+        retire(context, &live);
+        return Ok(());
+    }
+}
+
+/// Whether any image still stands in `segment`.
+fn live_images(contents: &[Arc<Content>], segment: u8) -> bool {
+    contents.iter().any(|content| content.has_images_in(segment))
+}
+
+/// Commits and brings home everything, for a clean end.
+pub(crate) fn settle_all(context: &Context) -> Result<()> {
+    commit_pending(context)?;
+    let live = context.table.live();
+    checkpoint_all(context, &live)?;
+    if context.rules.keeps(Rule::HomeBeforeDelisting) {
+        context.store.sync_all().map_err(Error::from)?;
+    }
+    retire(context, &live);
+    Ok(())
+}

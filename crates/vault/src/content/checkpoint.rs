@@ -1,0 +1,164 @@
+//! Checkpoints: committed images are copied from the journal to their homes,
+//! after which the journal's slots are free.
+
+use std::sync::Arc;
+
+use strongroom_format::vault::record::Place;
+use strongroom_store::SetTime;
+use strongroom_units::{BlockIndex, GROUP_BLOCKS, PAGE_LEN, PlainLen};
+
+use super::commit::sync_homes;
+use super::state::PageAddress;
+use super::Content;
+use crate::context::Context;
+use crate::error::Result;
+use crate::journal::after;
+use crate::rules::Rule;
+
+/// Most bytes copied at once.
+const COPY: usize = 1 << 20;
+
+/// What one file's checkpoint has copied home.
+pub(crate) struct Landing {
+    content: Arc<Content>,
+    blocks: Vec<(u64, Place)>,
+    pages: Vec<(PageAddress, Place)>,
+    record: Option<u64>,
+}
+
+/// Brings everything committed of these files home, durably.
+///
+/// # Errors
+/// What the store reported; the journal still holds everything then.
+pub(crate) fn checkpoint_all(context: &Context, contents: &[Arc<Content>]) -> Result<()> {
+    let mut landings = Vec::new();
+    for content in contents {
+        content.rehome_unlinked()?;
+        landings.extend(content.copy_home()?);
+    }
+    if context.rules.keeps(Rule::HomeBeforeReuse) {
+        let homes: Vec<&Content> = landings.iter().map(|landing| &*landing.content).collect();
+        sync_homes(context, &homes)?;
+    }
+    for landing in landings {
+        landing.content.clone().land_home(&landing);
+    }
+    Ok(())
+}
+
+impl Content {
+    /// Copies committed images home; `None` when there are none.
+    fn copy_home(self: &Arc<Self>) -> Result<Option<Landing>> {
+        let _commit = self.lock_commit();
+        let (landing, committed_len) = {
+            let state = self.read_state();
+            if state.record.is_none() || state.unlinked {
+                return Ok(None);
+            }
+            let landing = Landing {
+                content: Arc::clone(self),
+                blocks: state.committed_images.iter().map(|(&block, &place)| (block, place)).collect(),
+                pages: state.committed_pages.iter().map(|(&page, &place)| (page, place)).collect(),
+                record: state.record,
+            };
+            (landing, PlainLen(state.committed_len))
+        };
+        let before = self.file.attributes()?;
+        let mut end = self.copy_blocks(&landing.blocks, committed_len)?;
+        end = end.max(self.copy_pages(&landing.pages)?);
+        let mut state = self.write_state();
+        state.home_len = state.home_len.max(end);
+        let len = self.geometry().stored_len(committed_len).0;
+        if state.home_len < len {
+            self.file.set_len(len)?;
+            state.home_len = len;
+        }
+        if !state.is_dirty() {
+            self.file.set_times(SetTime::To(before.accessed), SetTime::To(before.modified))?;
+        }
+        Ok(Some(landing))
+    }
+
+    fn copy_blocks(&self, blocks: &[(u64, Place)], len: PlainLen) -> Result<u64> {
+        let size = self.geometry().block_size();
+        let slots = (size.bytes() as usize / PAGE_LEN) as u32;
+        let blocks_max = (COPY / size.bytes() as usize).max(1);
+        let mut bytes = Vec::new();
+        let mut end = 0;
+        let runs = blocks
+            .chunk_by(|a, b| b.0 == a.0 + 1 && b.0 % GROUP_BLOCKS != 0 && b.1 == after(a.1, slots))
+            .flat_map(|run| run.chunks(blocks_max));
+        for run in runs {
+            let last = BlockIndex(run[run.len() - 1].0);
+            let run_len = (run.len() - 1) * size.bytes() as usize + size.block_len(last, len);
+            bytes.resize(run_len, 0);
+            self.segments()?.read(run[0].1, &mut bytes)?;
+            let offset = self.geometry().block_offset(BlockIndex(run[0].0)).0;
+            self.file.write_at(&bytes, offset)?;
+            end = end.max(offset + run_len as u64);
+        }
+        Ok(end)
+    }
+
+    fn copy_pages(&self, pages: &[(PageAddress, Place)]) -> Result<u64> {
+        let mut bytes = vec![0; PAGE_LEN];
+        let mut end = 0;
+        for &(address, place) in pages {
+            self.segments()?.read(place, &mut bytes)?;
+            let offset = self.geometry().page_offset(address.kind, address.number).0;
+            self.file.write_at(&bytes, offset)?;
+            end = end.max(offset + PAGE_LEN as u64);
+        }
+        Ok(end)
+    }
+
+    /// What was copied is durable at home: it is read there from now on,
+    /// unless something newer stands in the journal.
+    fn land_home(&self, landing: &Landing) {
+        let mut state = self.write_state();
+        for (block, place) in &landing.blocks {
+            if state.images.get(block) == Some(place) {
+                state.images.remove(block);
+            }
+            if state.committed_images.get(block) == Some(place) {
+                state.committed_images.remove(block);
+            }
+        }
+        for (page, place) in &landing.pages {
+            if state.committed_pages.get(page) == Some(place) {
+                state.committed_pages.remove(page);
+            }
+        }
+        if state.record == landing.record {
+            state.record = None;
+        }
+    }
+}
+
+impl Content {
+    /// Whether an image of this file stands in a journal segment.
+    pub(crate) fn has_images_in(&self, segment: u8) -> bool {
+        let state = self.read_state();
+        let places = state.images.values().chain(state.committed_images.values());
+        places.chain(state.committed_pages.values()).any(|place| place.segment == segment)
+    }
+
+    /// A file without names is never recovered, so that its images need no
+    /// barrier and no record on their way home.
+    fn rehome_unlinked(&self) -> Result<()> {
+        let _commit = self.lock_commit();
+        let mut state = self.write_state();
+        if !state.unlinked || (state.images.is_empty() && state.committed_pages.is_empty()) {
+            return Ok(());
+        }
+        let blocks: Vec<(u64, Place)> = state.images.iter().map(|(&block, &place)| (block, place)).collect();
+        let pages: Vec<_> = state.committed_pages.iter().map(|(&page, &place)| (page, place)).collect();
+        let end = self.copy_blocks(&blocks, state.plain_len())?.max(self.copy_pages(&pages)?);
+        state.home_len = state.home_len.max(end);
+        state.images.clear();
+        state.committed_images.clear();
+        state.committed_pages.clear();
+        state.record = None;
+        Ok(())
+    }
+}

@@ -1,0 +1,283 @@
+//! Commits: emit, barrier, record, barrier, and only then let go of what the
+//! record no longer names. One file at a time, or many that share barriers.
+
+
+use strongroom_format::vault::record::{Change, Commit, Timestamp};
+use strongroom_format::vault::PageKind;
+use strongroom_store::AllocateMode;
+use strongroom_units::{BlockIndex, GROUP_BLOCKS, PlainLen};
+
+use super::emit::Emission;
+use super::state::{PageAddress, Source, State};
+use super::{Content, Promise};
+use crate::context::Context;
+use crate::error::Result;
+use crate::rules::Rule;
+
+/// Above this many files with a barrier to come, one barrier for the whole
+/// store costs less.
+const BARRIERS_EACH: usize = 4;
+
+impl Content {
+    /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// What the store reported. What was to be committed stays pending, and
+    /// the next commit tries again.
+    pub fn sync(&self) -> Result<()> {
+        {
+            let mut state = self.write_state();
+            state.journal_small = state.born && state.fresh_bytes <= super::SMALL_SYNC;
+            if !state.is_dirty() && !state.unsynced {
+                drop(state);
+                return Ok(self.file.sync_all()?);
+            }
+        }
+        self.commit()
+    }
+
+    /// Commits this file.
+    pub(super) fn commit(&self) -> Result<()> {
+        commit_all(&self.context, &[self], true)
+    }
+
+    /// Writes out what is pending, without a barrier.
+    pub(super) fn write_out(&self) -> Result<()> {
+        commit_all(&self.context, &[self], false)
+    }
+}
+
+/// A file in the middle of its commit.
+struct Committing<'a> {
+    content: &'a Content,
+    emission: Emission,
+    sequence: Option<u64>,
+}
+
+/// Commits several files, ordered by [`Content::order`]. Without `durable`,
+/// new files are written out whole and nothing else is done.
+pub(crate) fn commit_all(context: &Context, contents: &[&Content], durable: bool) -> Result<()> {
+    let _locks: Vec<_> = contents.iter().map(|content| content.lock_commit()).collect();
+    let mut under_way = Vec::with_capacity(contents.len());
+    let mut failed = Ok(());
+    for content in contents {
+        match begin(context, content, durable) {
+            Ok(Some(emission)) => under_way.push(Committing { content, emission, sequence: None }),
+            Ok(None) => {}
+            Err(error) => failed = Err(error),
+        }
+    }
+    let outcome = if durable { finish(context, &mut under_way) } else { Ok(()) };
+    for committing in &under_way {
+        let mut state = committing.content.write_state();
+        match &outcome {
+            Ok(()) if durable => committing.content.committed(&mut state, committing)?,
+            Ok(()) => committing.content.written_out(&mut state, &committing.emission),
+            Err(_) => committing.content.abandon(&mut state, &committing.emission),
+        }
+    }
+    outcome.and(failed)
+}
+
+fn begin(context: &Context, content: &Content, durable: bool) -> Result<Option<Emission>> {
+    let mut state = content.write_state();
+    let pending = state.is_dirty() || state.unsynced;
+    if !pending || state.unlinked || (!durable && state.born) {
+        return Ok(None);
+    }
+    let promised = std::mem::take(&mut state.promised);
+    let mut promise = Promise::new(context.journal.as_ref(), promised);
+    let emission = content.emit(&mut state, &mut promise);
+    // What is left pays for the record.
+    promise.keep(u32::MAX);
+    state.promised = promise.hand_over();
+    emission.map(Some)
+}
+
+/// Barriers and records.
+fn finish(context: &Context, under_way: &mut [Committing<'_>]) -> Result<()> {
+    let homes: Vec<&Content> =
+        under_way.iter().filter(|one| needs_barrier(context, one)).map(|one| one.content).collect();
+    sync_homes(context, &homes)?;
+    let mut last = None;
+    for one in under_way.iter_mut() {
+        if let Some(record) = one.content.record(&one.emission)? {
+            let promised = std::mem::take(&mut one.content.write_state().promised);
+            let mut promise = Promise::new(context.journal.as_ref(), promised);
+            one.sequence = Some(promise.append(&context.sealer, record)?);
+            last = one.sequence;
+        } else {
+            let mut state = one.content.write_state();
+            if !state.is_dirty() {
+                context.release(std::mem::take(&mut state.promised));
+            }
+        }
+    }
+    match (last, &context.journal) {
+        (Some(sequence), Some(journal)) => journal.sync_to(sequence),
+        _ => Ok(()),
+    }
+}
+
+fn needs_barrier(context: &Context, one: &Committing<'_>) -> bool {
+    let rule = match one.emission.record {
+        Some(_) => Rule::DataBeforeRecord,
+        None => Rule::NewFileBeforeReply,
+    };
+    one.emission.barrier && context.rules.keeps(rule)
+}
+
+/// Makes the homes of these files durable, with as few barriers as possible.
+pub(crate) fn sync_homes(context: &Context, homes: &[&Content]) -> Result<()> {
+    if homes.len() > BARRIERS_EACH {
+        return Ok(context.store.sync_all()?);
+    }
+    for content in homes {
+        content.file.sync_data()?;
+    }
+    Ok(())
+}
+
+impl Content {
+    fn record(&self, emission: &Emission) -> Result<Option<Change>> {
+        let Some(images) = &emission.record else { return Ok(None) };
+        let attributes = self.file.attributes()?;
+        let stored_len = self.context.geometry.stored_len(PlainLen(emission.plain_len));
+        Ok(Some(Change::Commit(Commit {
+            file: self.id,
+            path_hint: self.path_hint(),
+            pages: images.pages.clone(),
+            blocks: images.blocks.clone(),
+            punched: Vec::new(),
+            set_len: true,
+            stored_len,
+            accessed: timestamp(attributes.accessed),
+            modified: timestamp(attributes.modified),
+        })))
+    }
+
+    /// The commit is durable: what it no longer names is free, cuts and
+    /// punches reach home, and its images are the committed ones.
+    fn committed(&self, state: &mut State, committing: &Committing<'_>) -> Result<()> {
+        let emission = &committing.emission;
+        self.land(state, emission);
+        state.settled |= self.context.rules.keeps(Rule::DataBeforeRecord);
+        state.committed_len = emission.plain_len;
+        self.void_images(state, emission);
+        if let (Some(images), Some(sequence)) = (&emission.record, committing.sequence) {
+            state.committed_images.extend(images.blocks.iter().map(|image| (image.block.0, image.place)));
+            for page in &images.pages {
+                let address = PageAddress { kind: page.kind, number: page.number };
+                state.committed_pages.insert(address, page.place);
+            }
+            state.record = Some(sequence);
+        }
+        self.cut_home(state, emission)?;
+        self.punch_home(state, emission);
+        Ok(())
+    }
+
+    /// The new file has been written out, and no barrier was waited for.
+    fn written_out(&self, state: &mut State, emission: &Emission) {
+        self.land(state, emission);
+        state.unsynced |= emission.barrier;
+        state.committed_len = emission.plain_len;
+    }
+
+    fn abandon(&self, state: &mut State, emission: &Emission) {
+        state.unsynced |= emission.barrier;
+        state.punched.extend(emission.punched.iter().copied());
+        if !emission.pages.is_empty() {
+            state.retake(&emission.pages);
+        }
+    }
+
+    fn land(&self, state: &mut State, emission: &Emission) {
+        for &(number, present) in &emission.presence {
+            if let Some(node) = state.nodes.get_mut(&number) {
+                node.referenced = present;
+            }
+        }
+        for &address in &emission.pages {
+            if let Some(mark) = state.mark(address) {
+                *mark.in_flight = false;
+            }
+        }
+    }
+
+    /// Committed images of what this commit has cut or punched are not to be
+    /// copied home, unless this very commit has written them again.
+    fn void_images(&self, state: &mut State, emission: &Emission) {
+        if emission.cut.is_none() && emission.punched.is_empty() {
+            return;
+        }
+        let size = self.geometry().block_size();
+        let behind = |offset: u64| emission.cut.is_some_and(|cut| offset >= cut);
+        let is_void = |block: u64| {
+            behind(size.start_of(BlockIndex(block)).0 + size.bytes() - 1)
+                || emission.punched.iter().any(|&(first, count)| block >= first.0 && block < first.0 + count)
+        };
+        state.committed_images.retain(|&block, _| !is_void(block));
+        let group_len = size.bytes() * GROUP_BLOCKS;
+        state.committed_pages.retain(|address, _| match address.kind {
+            PageKind::Header => true,
+            PageKind::Node => !behind(address.number * group_len),
+            PageKind::Map => !behind(first_group_of_map(address.number) * group_len),
+            PageKind::RootMap => !behind(first_group_of_map(0) * group_len),
+        });
+    }
+
+    fn cut_home(&self, state: &mut State, emission: &Emission) -> Result<()> {
+        let Some(cut) = emission.cut else { return Ok(()) };
+        let len = self.geometry().stored_len(PlainLen(cut)).0;
+        if state.home_len > len {
+            self.file.set_len(len)?;
+            state.home_len = len;
+        }
+        if state.cut == emission.cut {
+            state.cut = None;
+        }
+        Ok(())
+    }
+
+    /// Gives back the space of blocks that are still holes. A store that
+    /// cannot punch keeps it.
+    fn punch_home(&self, state: &State, emission: &Emission) {
+        for &(first, count) in &emission.punched {
+            let mut dead: Option<(u64, u64)> = None;
+            for block in (first.0..first.0 + count).map(BlockIndex) {
+                let offset = self.geometry().block_offset(block).0;
+                let absent = state.group_present(block.group()) == Some(false);
+                let known = absent || state.nodes.contains_key(&block.group().0);
+                if !known || state.source(block) != Source::Hole || offset >= state.home_len {
+                    continue;
+                }
+                let end = offset + self.geometry().block_size().bytes();
+                dead = match dead {
+                    Some((start, until)) if until == offset => Some((start, end)),
+                    Some((start, until)) => {
+                        self.punch(start, until);
+                        Some((offset, end))
+                    }
+                    None => Some((offset, end)),
+                };
+            }
+            if let Some((start, until)) = dead {
+                self.punch(start, until);
+            }
+        }
+    }
+
+    fn punch(&self, start: u64, end: u64) {
+        let _ = self.file.allocate(AllocateMode::Punch, start, end - start);
+    }
+}
+
+/// The group before which a map page stands.
+pub(super) fn first_group_of_map(map: u64) -> u64 {
+    strongroom_format::vault::geometry::HEADER_GROUPS + map * strongroom_format::vault::geometry::MAP_BITS
+}
+
+fn timestamp(time: strongroom_store::Timestamp) -> Timestamp {
+    Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }
+}

@@ -1,0 +1,276 @@
+//! The first step of a commit: seal every page that has changed, write the
+//! images to where they may stand, and say what the record has to name.
+
+use strongroom_engine::{AssociatedData, Batch, Buffer, Operation, Segment};
+use strongroom_format::vault::page::{CLEAR_LEN, PageHeader, SEALED_LEN};
+use strongroom_format::vault::record::{BlockImage, PageImage};
+use strongroom_format::vault::PageKind;
+use strongroom_units::{BlockIndex, GroupIndex, PAGE_LEN};
+
+use super::Content;
+use super::state::{Image, PageAddress, State, presence};
+use crate::error::Result;
+use crate::journal::Promise;
+use crate::rules::Rule;
+use crate::sealer::{Purpose, Sealer};
+
+/// Pages sealed in one batch.
+const PAGES_PER_BATCH: usize = 256;
+
+/// What a commit of one file has written, and what remains to be done.
+#[derive(Debug, Default)]
+pub(crate) struct Emission {
+    /// Something was written home that must be durable before the record, or
+    /// before the reply.
+    pub(crate) barrier: bool,
+    /// What the record names; `None` when the file is new and needs none.
+    pub(crate) record: Option<Images>,
+    /// Pages that are in flight.
+    pub(crate) pages: Vec<PageAddress>,
+    /// Plain length that is being committed.
+    pub(crate) plain_len: u64,
+    /// Node entries that are being committed.
+    pub(super) presence: Vec<(u64, u128)>,
+    /// A cut was pending, and becomes durable.
+    pub(crate) cut: Option<u64>,
+    /// Blocks to be punched once this is durable.
+    pub(crate) punched: Vec<(BlockIndex, u64)>,
+}
+
+/// Images in the journal.
+#[derive(Debug, Default)]
+pub(crate) struct Images {
+    pub(crate) pages: Vec<PageImage>,
+    pub(crate) blocks: Vec<BlockImage>,
+}
+
+/// A page about to be sealed.
+struct Sealing {
+    address: PageAddress,
+    at: usize,
+}
+
+impl Content {
+    /// Writes out what has changed. The record's images are complete when
+    /// this returns; nothing is durable yet.
+    pub(super) fn emit(&self, state: &mut State, promise: &mut Promise<'_>) -> Result<Emission> {
+        let was_born = state.born;
+        let mut emission = Emission { plain_len: state.plain_len().0, ..Emission::default() };
+        let mut images = Images::default();
+        if state.is_dirty() {
+            self.extend_home(state)?;
+            emission.pages = dirty_pages(state);
+            emission.pages.push(PageAddress::HEADER);
+            if let Err(error) = self.emit_all(state, &emission.pages, promise, &mut images) {
+                state.retake(&emission.pages);
+                return Err(error);
+            }
+            let newer = state.images.iter().filter(|(block, place)| state.committed_images.get(block) != Some(place));
+            images.blocks =
+                newer.map(|(&block, &place)| BlockImage { block: BlockIndex(block), place }).collect();
+            self.reference_entries(state, &mut emission);
+            emission.cut = state.cut;
+            emission.punched = std::mem::take(&mut state.punched);
+            emission.record = was_born.then_some(images);
+            state.dirty_since = None;
+        }
+        emission.barrier = std::mem::take(&mut state.unsynced);
+        state.fresh_bytes = 0;
+        Ok(emission)
+    }
+
+    fn emit_all(
+        &self,
+        state: &mut State,
+        pages: &[PageAddress],
+        promise: &mut Promise<'_>,
+        images: &mut Images,
+    ) -> Result<()> {
+        let (_, others) = pages.split_last().expect("the header page comes last");
+        for part in others.chunks(PAGES_PER_BATCH) {
+            self.emit_pages(state, part, promise, images)?;
+        }
+        self.emit_header(state, promise, images)
+    }
+
+    /// A new file gets its whole length at once, since no record will set it.
+    fn extend_home(&self, state: &mut State) -> Result<()> {
+        let len = state.geometry.stored_len(state.plain_len()).0;
+        if !state.born && state.home_len != len {
+            self.file.set_len(len)?;
+            state.home_len = len;
+        }
+        Ok(())
+    }
+
+    fn emit_pages(
+        &self,
+        state: &mut State,
+        pages: &[PageAddress],
+        promise: &mut Promise<'_>,
+        images: &mut Images,
+    ) -> Result<()> {
+        let mut buffer = Buffer::new(pages.len() * PAGE_LEN);
+        let sealing: Vec<Sealing> = pages
+            .iter()
+            .enumerate()
+            .map(|(index, &address)| Sealing { address, at: index * PAGE_LEN })
+            .collect();
+        for page in &sealing {
+            let sealed = &mut buffer[page.at + CLEAR_LEN..page.at + PAGE_LEN];
+            sealed.copy_from_slice(next_image(state, page.address));
+        }
+        let tags = self.seal_pages(&mut buffer, &sealing)?;
+        for (page, tag) in sealing.iter().zip(tags) {
+            let bytes = &buffer[page.at..page.at + PAGE_LEN];
+            self.place_page(state, page.address, bytes, promise, images)?;
+            self.note_image(state, page.address, tag);
+        }
+        Ok(())
+    }
+
+    fn emit_header(&self, state: &mut State, promise: &mut Promise<'_>, images: &mut Images) -> Result<()> {
+        let mut header = state.header;
+        header.settled = state.settled;
+        let slot = &mut state.nodes.get_mut(&0).expect("node 0 stays in memory").slot;
+        slot.page.set_header(&header);
+        self.emit_pages(state, &[PageAddress::HEADER], promise, images)?;
+        state.header_dirty = false;
+        state.born = true;
+        Ok(())
+    }
+
+    /// Seals the pages in `buffer` and writes their clear parts; gives the tags.
+    fn seal_pages(&self, buffer: &mut Buffer, pages: &[Sealing]) -> Result<Vec<[u8; 16]>> {
+        let context = &self.context;
+        let mut nonces = context.sealer.draw(pages.len() * SEALED_LEN)?;
+        let mut headers = Vec::with_capacity(pages.len());
+        let mut segments = Vec::with_capacity(pages.len());
+        for page in pages {
+            let nonce = nonces.draw();
+            let header = PageHeader {
+                kind: page.address.kind,
+                suite: context.suite,
+                block_size: context.geometry.block_size(),
+                generation: context.generation,
+                file: self.id,
+                nonce: nonce.bytes(),
+                tag: [0; 16],
+            };
+            let bound = AssociatedData::new(&header.associated_data(page.address.number));
+            segments.push(Segment::seal(page.at + CLEAR_LEN, SEALED_LEN, nonce, bound));
+            headers.push(header);
+        }
+        let batch = Batch::new(Operation::Seal, buffer.take(), segments);
+        let batch = Sealer::wait(context.sealer.submit(Purpose::Pages, batch)?)?;
+        *buffer = batch.buffer;
+        let tags: Vec<[u8; 16]> = batch.segments.iter().map(|segment| *segment.tag()).collect();
+        for ((page, header), tag) in pages.iter().zip(headers).zip(&tags) {
+            let clear = PageHeader { tag: *tag, ..header }.encode();
+            buffer[page.at..page.at + CLEAR_LEN].copy_from_slice(&clear);
+        }
+        Ok(tags)
+    }
+
+    /// Home when nothing that survives a crash points there, else the journal.
+    fn place_page(
+        &self,
+        state: &mut State,
+        address: PageAddress,
+        bytes: &[u8],
+        promise: &mut Promise<'_>,
+        images: &mut Images,
+    ) -> Result<()> {
+        let referenced = page_referenced(state, address) && self.context.rules.keeps(Rule::JournalPages);
+        if referenced && state.born {
+            let place = promise.write_images(bytes, 1)?;
+            images.pages.push(PageImage { kind: address.kind, number: address.number, place });
+        } else {
+            let offset = state.geometry.page_offset(address.kind, address.number).0;
+            self.file.write_at(bytes, offset)?;
+            state.home_len = state.home_len.max(offset + PAGE_LEN as u64);
+            state.unsynced = true;
+        }
+        Ok(())
+    }
+
+    /// Makes the image just written the page's last one, in memory and in the
+    /// page digest.
+    fn note_image(&self, state: &mut State, address: PageAddress, tag: [u8; 16]) {
+        let mark = state.mark(address).expect("an emitted page is in memory");
+        let image = Image { sequence: mark.sequence, tag };
+        let before = mark.image.replace(image);
+        *mark.dirty = false;
+        *mark.referenced = true;
+        *mark.in_flight = true;
+        if address != PageAddress::HEADER {
+            for image in before.iter().chain([&image]) {
+                self.toggle_digest(state, address, image);
+            }
+        }
+    }
+
+    /// Adds or removes a page's term in the page digest.
+    pub(super) fn toggle_digest(&self, state: &mut State, address: PageAddress, image: &Image) {
+        let term = self.context.page_term(self.id, address, image);
+        for (byte, term) in state.header.digest.iter_mut().zip(term) {
+            *byte ^= term;
+        }
+    }
+
+    /// From here on, what the emitted pages name may survive a crash.
+    fn reference_entries(&self, state: &mut State, emission: &mut Emission) {
+        for address in &emission.pages {
+            if matches!(address.kind, PageKind::Header | PageKind::Node) {
+                let node = state.nodes.get_mut(&address.number).expect("an emitted node is in memory");
+                let present = presence(&node.slot.page);
+                node.referenced |= present;
+                emission.presence.push((address.number, present));
+            }
+        }
+    }
+}
+
+/// Advances a page's sequence number and gives its sealed part.
+fn next_image(state: &mut State, address: PageAddress) -> &[u8; SEALED_LEN] {
+    match address.kind {
+        PageKind::Header | PageKind::Node => {
+            let slot = &mut state.nodes.get_mut(&address.number).expect("a dirty node is in memory").slot;
+            slot.page.set_sequence(slot.page.sequence() + 1);
+            slot.page.encoded()
+        }
+        PageKind::Map => {
+            let slot = state.maps.get_mut(&address.number).expect("a dirty map is in memory");
+            slot.page.set_sequence(slot.page.sequence() + 1);
+            slot.page.encoded()
+        }
+        PageKind::RootMap => {
+            let slot = state.root_map.as_mut().expect("a dirty root map is in memory");
+            slot.page.set_sequence(slot.page.sequence() + 1);
+            slot.page.encoded()
+        }
+    }
+}
+
+fn page_referenced(state: &State, address: PageAddress) -> bool {
+    match address.kind {
+        PageKind::Header | PageKind::Node => state.nodes[&address.number].slot.referenced,
+        PageKind::Map => state.maps[&address.number].referenced,
+        PageKind::RootMap => state.root_map.as_ref().is_some_and(|slot| slot.referenced),
+    }
+}
+
+/// Every dirty page but the header page, whose turn comes last: it holds the
+/// digest over the others.
+fn dirty_pages(state: &State) -> Vec<PageAddress> {
+    let nodes = state.nodes.iter().filter(|&(&number, node)| number != 0 && node.slot.dirty);
+    let maps = state.maps.iter().filter(|(_, map)| map.dirty);
+    let root = state.root_map.iter().filter(|map| map.dirty);
+    let mut pages: Vec<PageAddress> = nodes
+        .map(|(&number, _)| PageAddress::node(GroupIndex(number)))
+        .chain(maps.map(|(&number, _)| PageAddress::map(number)))
+        .chain(root.map(|_| PageAddress::ROOT_MAP))
+        .collect();
+    pages.sort_unstable();
+    pages
+}

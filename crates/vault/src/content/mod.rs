@@ -1,0 +1,217 @@
+//! What files hold: pages, blocks, and the order in which they reach the store.
+//!
+//! A [`Content`] is one stored file, shared by all who have it open.
+//! [`range`] and [`state`] are arithmetic and bookkeeping; [`read`], [`write`],
+//! [`resize`] and [`settle`] are what callers ask for; [`emit`], [`commit`]
+//! and [`checkpoint`] carry changes through the journal to their homes.
+//!
+//! Lock order: `committing` of one content (of several: by [`Content::order`]),
+//! then its `state`. Nothing waits for journal space while it holds either.
+
+mod checkpoint;
+mod commit;
+mod emit;
+mod pages;
+mod range;
+mod read;
+mod resize;
+mod settle;
+mod state;
+pub(crate) mod table;
+mod verify;
+mod write;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use strongroom_format::vault::block::BlockContext;
+use strongroom_format::vault::{FileId, Geometry};
+use strongroom_store::{FileRef, InodeId, NodeRef, SetTime};
+use strongroom_units::PAGE_LEN;
+
+use crate::context::Context;
+use crate::error::{Error, Result, errno};
+pub(crate) use crate::journal::Promise;
+use crate::journal::Segments;
+pub(crate) use checkpoint::checkpoint_all;
+pub(crate) use commit::commit_all;
+pub(crate) use pages::{OpenedPage, PageReader};
+pub(crate) use settle::Replayed;
+pub(crate) use state::{Image, PageAddress};
+use state::State;
+pub use table::Contents;
+pub use verify::Verification;
+
+/// Nodes that one file keeps in memory before clean ones are dropped.
+const NODES_IN_MEMORY: usize = 512;
+
+/// A sync after at most this many fresh bytes makes the next small writes
+/// journaled.
+const SMALL_SYNC: u64 = 64 << 10;
+
+/// The MAC over directory id and plain name that binds a file to its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home(pub [u8; 16]);
+
+impl Home {
+    /// Of a file without a name.
+    pub const UNBOUND: Home = Home([0; 16]);
+}
+
+/// How a range is reserved or cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocate {
+    /// Reserve space; extend the length unless `keep_len`.
+    Reserve {
+        /// Leave the length.
+        keep_len: bool,
+    },
+    /// Make it a hole; the length stays.
+    Punch,
+    /// Make it read as zeros.
+    Zero {
+        /// Leave the length.
+        keep_len: bool,
+    },
+}
+
+/// The content of one file, shared by all who have it open.
+pub struct Content {
+    context: Arc<Context>,
+    id: FileId,
+    inode: InodeId,
+    file: FileRef,
+    blocks: BlockContext,
+    /// Where images stand; the journal of a crashed session while it is replayed.
+    segments: Option<Arc<Segments>>,
+    path_hint: Mutex<Vec<u8>>,
+    handles: AtomicUsize,
+    committing: Mutex<()>,
+    state: RwLock<State>,
+}
+
+impl Content {
+    /// The file's id.
+    #[must_use]
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// Plain length in bytes.
+    #[must_use]
+    pub fn plain_len(&self) -> u64 {
+        self.read_state().plain_len().0
+    }
+
+    /// Sets the stored times.
+    ///
+    /// # Errors
+    /// What the store reported.
+    pub fn set_times(&self, accessed: SetTime, modified: SetTime) -> Result<()> {
+        Ok(self.file.set_times(accessed, modified)?)
+    }
+
+    /// The file has been renamed: its new home is bound at the next commit,
+    /// and until then both are valid.
+    ///
+    /// # Errors
+    /// `EROFS`, or what the journal reported.
+    pub fn moved(&self, home: Home) -> Result<()> {
+        self.change_header(|state| {
+            if state.header.home != home.0 {
+                state.header.home_before = state.header.home;
+                state.header.home = home.0;
+            }
+        })
+    }
+
+    /// The file has got a further name, and is no longer bound to one.
+    ///
+    /// # Errors
+    /// `EROFS`, or what the journal reported.
+    pub fn linked(&self) -> Result<()> {
+        self.change_header(|state| state.header.linked = true)
+    }
+
+    fn change_header(&self, change: impl FnOnce(&mut State)) -> Result<()> {
+        self.context.check_writable()?;
+        let mut promise = self.promise_for(0, 1)?;
+        let mut state = self.write_state();
+        change(&mut state);
+        state.header_dirty = true;
+        self.note_dirty(&mut state, &mut promise);
+        Ok(())
+    }
+
+    /// The file's last name has been removed: nothing of it need become durable.
+    pub fn unlinked(&self) {
+        let mut state = self.write_state();
+        state.unlinked = true;
+        self.context.release(std::mem::take(&mut state.promised));
+    }
+
+    /// Where recovery looks for the file first: its stored path from the vault.
+    pub fn set_path_hint(&self, path: Vec<u8>) {
+        *self.path_hint.lock().unwrap_or_else(PoisonError::into_inner) = path;
+    }
+
+    fn path_hint(&self) -> Vec<u8> {
+        self.path_hint.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The order in which several contents are locked.
+    pub(crate) fn order(&self) -> InodeId {
+        self.inode
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.context.geometry
+    }
+
+    /// Pending since the given number of seconds or longer, or without names.
+    pub(crate) fn read_state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write_state(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn lock_commit(&self) -> MutexGuard<'_, ()> {
+        self.committing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn segments(&self) -> Result<&Segments> {
+        self.segments.as_deref().ok_or(Error::Refused(errno::EIO))
+    }
+
+    /// Slots for a change of `len` bytes at `offset`: images of all blocks it
+    /// touches, their pages and the maps, and the beginning of a commit. The
+    /// file is listed as pending first, so that a rotation waits for it.
+    pub(crate) fn promise_for(&self, offset: u64, len: u64) -> Result<Promise<'_>> {
+        let size = self.geometry().block_size().bytes();
+        let blocks = (offset % size + len).div_ceil(size) + 2;
+        let images = blocks * (size / PAGE_LEN as u64);
+        let pages = 3 * (blocks / strongroom_units::GROUP_BLOCKS + 2);
+        self.context.note_pending(self);
+        let slots = images + pages + images / 128 + 4;
+        self.context.promise(u32::try_from(slots).unwrap_or(u32::MAX))
+    }
+
+    /// How many hold this content open.
+    pub(crate) fn handles(&self) -> usize {
+        self.handles.load(Ordering::Acquire)
+    }
+}
+
+impl std::fmt::Debug for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Content({})", self.id)
+    }
+}
+
+/// The node of a stored file, with the file opened.
+pub(crate) struct Opened {
+    pub(crate) node: NodeRef,
+    pub(crate) file: FileRef,
+}

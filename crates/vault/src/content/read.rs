@@ -1,0 +1,182 @@
+//! Reading: which runs of blocks stand together, one read for each, one batch
+//! to open them all.
+
+use std::sync::RwLockReadGuard;
+
+use strongroom_engine::{AssociatedData, Batch, Buffer, Operation, Segment, StoredNonce, Verdict};
+use strongroom_units::{BlockIndex, GROUP_BLOCKS, PlainOffset};
+
+use super::state::{Source, State};
+use super::{Content, NODES_IN_MEMORY};
+use crate::error::{Damage, Error, Result};
+use crate::sealer::{Purpose, Sealer};
+
+/// Blocks that stand one behind the other, or are all holes.
+struct Run {
+    first: BlockIndex,
+    blocks: u64,
+    source: Source,
+}
+
+impl Content {
+    /// Reads up to `len` bytes at `offset` into `buffer`, from its start;
+    /// gives fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when any block of the range does not open, and then
+    /// nothing of `buffer` is to be used.
+    pub fn read_at(&self, offset: u64, len: usize, buffer: &mut Buffer) -> Result<usize> {
+        let size = self.geometry().block_size();
+        loop {
+            let state = self.read_state();
+            let end = state.plain_len().0.min(offset.saturating_add(len as u64));
+            if offset >= end {
+                return Ok(0);
+            }
+            let first = size.block_of(PlainOffset(offset));
+            let last = size.block_of(PlainOffset(end - 1));
+            if !Self::groups_loaded(&state, first.group(), last.group()) {
+                drop(state);
+                let mut state = self.write_state();
+                state.evict(NODES_IN_MEMORY);
+                self.load_groups(&mut state, first.group(), last.group())?;
+                continue;
+            }
+            return self.read_loaded(&state, offset, end, buffer);
+        }
+    }
+
+    fn read_loaded(
+        &self,
+        state: &RwLockReadGuard<'_, State>,
+        offset: u64,
+        end: u64,
+        buffer: &mut Buffer,
+    ) -> Result<usize> {
+        let size = self.geometry().block_size();
+        let first = size.block_of(PlainOffset(offset));
+        let last = size.block_of(PlainOffset(end - 1));
+        let skip = (offset - size.start_of(first).0) as usize;
+        let wanted = (end - offset) as usize;
+        let spanned =
+            (size.start_of(last).0 - size.start_of(first).0) as usize + size.block_len(last, state.plain_len());
+        if skip == 0 && spanned <= buffer.len() {
+            self.open_blocks(state, first, last, buffer)?;
+        } else {
+            let mut scratch = Buffer::new(spanned);
+            self.open_blocks(state, first, last, &mut scratch)?;
+            buffer[..wanted].copy_from_slice(&scratch[skip..skip + wanted]);
+        }
+        Ok(wanted)
+    }
+
+    /// Reads and opens the blocks `first..=last` into `buffer`, one behind the
+    /// other, each at the length it has in the file. Their nodes are loaded.
+    pub(super) fn open_blocks(
+        &self,
+        state: &State,
+        first: BlockIndex,
+        last: BlockIndex,
+        buffer: &mut Buffer,
+    ) -> Result<()> {
+        let size = self.geometry().block_size();
+        let base = size.start_of(first).0;
+        let mut segments = Vec::with_capacity((last.0 - first.0 + 1) as usize);
+        let mut cut_off = None;
+        for run in runs(state, first, last) {
+            let start = (size.start_of(run.first).0 - base) as usize;
+            let end_block = BlockIndex(run.first.0 + run.blocks - 1);
+            let len = (size.start_of(end_block).0 - size.start_of(run.first).0) as usize
+                + size.block_len(end_block, state.plain_len());
+            let bytes = &mut buffer[start..start + len];
+            let read = match run.source {
+                Source::Hole => {
+                    bytes.fill(0);
+                    continue;
+                }
+                Source::Home => self.file.read_at(bytes, self.geometry().block_offset(run.first).0)?,
+                Source::Journal(place) => self.segments()?.read(place, bytes)?,
+            };
+            if read < len {
+                cut_off = Some(BlockIndex(run.first.0 + (read as u64 >> size.shift())));
+                bytes[read..].fill(0);
+            }
+            for block in (run.first.0..run.first.0 + run.blocks).map(BlockIndex) {
+                let at = (size.start_of(block).0 - base) as usize;
+                segments.push(self.segment_to_open(state, block, at));
+            }
+        }
+        if let Some(block) = cut_off {
+            return Err(self.damaged_blocks(block, 1));
+        }
+        self.open_segments(buffer, segments, base)
+    }
+
+    fn segment_to_open(&self, state: &State, block: BlockIndex, at: usize) -> Segment {
+        let node = state.nodes.get(&block.group().0).expect("the node is loaded");
+        let entry = node.slot.page.entry(block.entry()).expect("a run of data has entries");
+        Segment::open(
+            at,
+            self.geometry().block_size().block_len(block, state.plain_len()),
+            StoredNonce::new(entry.nonce()),
+            AssociatedData::new(&self.blocks.at(block)),
+            entry.tag,
+        )
+    }
+
+    fn open_segments(&self, buffer: &mut Buffer, segments: Vec<Segment>, base: u64) -> Result<()> {
+        if segments.is_empty() {
+            return Ok(());
+        }
+        let batch = Batch::new(Operation::Open, buffer.take(), segments);
+        let batch = Sealer::wait(self.context.sealer.submit(Purpose::Blocks, batch)?)?;
+        *buffer = batch.buffer;
+        let mut forged = batch.segments.iter().filter(|segment| segment.verdict() != Verdict::Done);
+        match forged.next() {
+            None => Ok(()),
+            Some(segment) => {
+                let size = self.geometry().block_size();
+                let block = size.block_of(PlainOffset(base + segment.start() as u64));
+                Err(self.damaged_blocks(block, 1 + forged.count() as u64))
+            }
+        }
+    }
+
+    pub(super) fn damaged_blocks(&self, first: BlockIndex, blocks: u64) -> Error {
+        let offset = self.geometry().block_size().start_of(first);
+        Error::Damaged(Damage::Blocks { first, blocks, offset })
+    }
+}
+
+/// Splits `first..=last` into runs. A run at home ends with its group, since a
+/// page stands before the next; a run in the journal where the places do.
+fn runs(state: &State, first: BlockIndex, last: BlockIndex) -> impl Iterator<Item = Run> + '_ {
+    let slots_per_block = (state.geometry.block_size().bytes() / strongroom_units::PAGE_LEN as u64) as u32;
+    let mut next = first.0;
+    std::iter::from_fn(move || {
+        if next > last.0 {
+            return None;
+        }
+        let run_first = BlockIndex(next);
+        let source = state.source(run_first);
+        let mut blocks = 1;
+        while run_first.0 + blocks <= last.0 {
+            let block = BlockIndex(run_first.0 + blocks);
+            let follows = match (source, state.source(block)) {
+                (Source::Hole, Source::Hole) => true,
+                (Source::Home, Source::Home) => block.0 % GROUP_BLOCKS != 0,
+                (Source::Journal(start), Source::Journal(place)) => {
+                    place.segment == start.segment
+                        && u64::from(place.slot) == u64::from(start.slot) + blocks * u64::from(slots_per_block)
+                }
+                _ => false,
+            };
+            if !follows {
+                break;
+            }
+            blocks += 1;
+        }
+        next += blocks;
+        Some(Run { first: run_first, blocks, source })
+    })
+}

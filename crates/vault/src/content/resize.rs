@@ -1,0 +1,350 @@
+//! Lengths, reservations and holes.
+
+use strongroom_engine::Buffer;
+use strongroom_format::vault::geometry::{HEADER_GROUPS, map_of};
+use strongroom_store::AllocateMode;
+use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex, MAX_PLAIN_LEN, PlainLen, PlainOffset};
+
+use super::commit::first_group_of_map;
+use super::state::{PageAddress, Source, State};
+use super::{Allocate, Content, Promise};
+use crate::error::{Error, Result, errno};
+use crate::rules::Rule;
+
+impl Content {
+    /// Cuts or extends to `len` bytes.
+    ///
+    /// # Errors
+    /// `EFBIG`, `EROFS`, damage of the block that is cut through, or what the
+    /// store reported.
+    pub fn set_len(&self, len: u64) -> Result<()> {
+        self.context.check_writable()?;
+        if len > MAX_PLAIN_LEN {
+            return Err(Error::Refused(errno::EFBIG));
+        }
+        let mut promise = self.promise_for(0, 1)?;
+        let mut state = self.write_state();
+        let old = state.plain_len();
+        match len.cmp(&old.0) {
+            std::cmp::Ordering::Equal => Ok(()),
+            std::cmp::Ordering::Greater => self.extend(&mut state, PlainLen(len), &mut promise),
+            std::cmp::Ordering::Less => self.cut(&mut state, PlainLen(len), &mut promise),
+        }
+    }
+
+    fn extend(&self, state: &mut State, len: PlainLen, promise: &mut Promise<'_>) -> Result<()> {
+        let size = self.geometry().block_size();
+        let old = state.plain_len();
+        if old.0 % size.bytes() != 0 {
+            let last = size.block_of(PlainOffset(old.0 - 1));
+            self.load_group(state, last.group())?;
+            if state.source(last) != Source::Hole {
+                return self.reseal(state, &[last], len, promise);
+            }
+        }
+        state.header.plain_len = len;
+        state.header_dirty = true;
+        self.note_dirty(state, promise);
+        Ok(())
+    }
+
+    fn cut(&self, state: &mut State, len: PlainLen, promise: &mut Promise<'_>) -> Result<()> {
+        let size = self.geometry().block_size();
+        if state.born {
+            state.cut = Some(state.cut.unwrap_or(u64::MAX).min(len.0));
+            if !self.context.rules.keeps(Rule::RecordBeforeCut) {
+                self.file.set_len(self.geometry().stored_len(len).0)?;
+            }
+        }
+        let kept = size.blocks_in(len);
+        if len.0 % size.bytes() != 0 {
+            let last = BlockIndex(kept - 1);
+            self.load_group(state, last.group())?;
+            if state.source(last) != Source::Hole {
+                self.reseal(state, &[last], len, promise)?;
+            }
+        }
+        self.drop_blocks(state, BlockIndex(kept))?;
+        state.images.split_off(&kept);
+        state.header.plain_len = len;
+        state.header_dirty = true;
+        if !state.born {
+            let stored = self.geometry().stored_len(len).0.min(state.home_len);
+            self.file.set_len(stored)?;
+            state.home_len = stored;
+        }
+        self.note_dirty(state, promise);
+        Ok(())
+    }
+
+    /// Removes the entries from `first` on, the groups that lie wholly behind
+    /// it, and the maps of such groups alone.
+    fn drop_blocks(&self, state: &mut State, first: BlockIndex) -> Result<()> {
+        if first.entry() != 0 || first.0 == 0 {
+            self.load_group(state, first.group())?;
+            if let Some(node) = state.nodes.get_mut(&first.group().0) {
+                (first.entry()..GROUP_BLOCKS as usize).for_each(|entry| node.slot.page.clear_entry(entry));
+                node.slot.dirty = true;
+            }
+        }
+        let groups = first.0.div_ceil(GROUP_BLOCKS).max(1);
+        if groups == 1 {
+            return self.drop_all_but_the_first(state);
+        }
+        for group in self.present_groups(state, GroupIndex(groups))? {
+            self.drop_group(state, group)?;
+        }
+        self.drop_maps(state, groups)
+    }
+
+    /// When only group 0 remains, no page needs to be read: the digest over
+    /// no pages is zero.
+    fn drop_all_but_the_first(&self, state: &mut State) -> Result<()> {
+        state.nodes.retain(|&number, _| number == 0);
+        state.maps.clear();
+        state.root_map = None;
+        state.header.root_map = false;
+        state.header.groups = 1;
+        state.header.digest = [0; 16];
+        Ok(())
+    }
+
+    fn drop_group(&self, state: &mut State, group: GroupIndex) -> Result<()> {
+        self.load_group(state, group)?;
+        if let Some(node) = state.nodes.remove(&group.0)
+            && let Some(image) = node.slot.image
+        {
+            self.toggle_digest(state, PageAddress::node(group), &image);
+        }
+        if group.0 < HEADER_GROUPS {
+            state.header.groups &= !(1 << group.0);
+        } else {
+            let (map, bit) = map_of(group).expect("groups past the header's have a map");
+            let map = state.maps.get_mut(&map).expect("a present group's map is loaded");
+            map.page.set_present(bit, false);
+            map.dirty = true;
+        }
+        Ok(())
+    }
+
+    fn drop_maps(&self, state: &mut State, groups: u64) -> Result<()> {
+        if !state.header.root_map {
+            return Ok(());
+        }
+        self.load_map(state, 0)?;
+        let root = state.root_map.as_ref().expect("the root map is loaded");
+        let behind: Vec<u64> = root
+            .page
+            .present()
+            .map(|number| number as u64)
+            .filter(|&number| first_group_of_map(number) >= groups)
+            .collect();
+        for number in behind {
+            self.load_map(state, number)?;
+            if let Some(map) = state.maps.remove(&number)
+                && let Some(image) = map.image
+            {
+                self.toggle_digest(state, PageAddress::map(number), &image);
+            }
+            let root = state.root_map.as_mut().expect("the root map is loaded");
+            root.page.set_present(number as usize, false);
+            root.dirty = true;
+        }
+        if first_group_of_map(0) >= groups {
+            state.header.root_map = false;
+            if let Some(root) = state.root_map.take()
+                && let Some(image) = root.image
+            {
+                self.toggle_digest(state, PageAddress::ROOT_MAP, &image);
+            }
+        }
+        Ok(())
+    }
+
+    /// Every present group from `first` on, in order.
+    pub(super) fn present_groups(&self, state: &mut State, first: GroupIndex) -> Result<Vec<GroupIndex>> {
+        let mut groups: Vec<u64> =
+            (first.0..HEADER_GROUPS).filter(|group| *group == 0 || state.header.groups >> group & 1 == 1).collect();
+        if state.header.root_map {
+            self.load_map(state, 0)?;
+            let root = state.root_map.as_ref().expect("the root map is loaded");
+            let maps: Vec<u64> = root.page.present().map(|number| number as u64).collect();
+            for map in maps {
+                if first_group_of_map(map + 1) <= first.0 {
+                    continue;
+                }
+                self.load_map(state, map)?;
+                let bits = &state.maps.get(&map).expect("a present map is loaded").page;
+                let start = first_group_of_map(map);
+                groups.extend(bits.present().map(|bit| start + bit as u64).filter(|&group| group >= first.0));
+            }
+        }
+        Ok(groups.into_iter().map(GroupIndex).collect())
+    }
+
+    /// Reserves, punches or zeroes a range.
+    ///
+    /// # Errors
+    /// `EINVAL` for an empty range, `EFBIG`, or what the store reported.
+    pub fn allocate(&self, how: Allocate, offset: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Err(Error::Refused(errno::EINVAL));
+        }
+        self.check_range(offset, len)?;
+        match how {
+            Allocate::Reserve { keep_len } => self.reserve(offset, len, keep_len),
+            Allocate::Punch => self.clear(offset, len),
+            Allocate::Zero { keep_len } => {
+                self.clear(offset, len)?;
+                self.reserve(offset, len, keep_len)
+            }
+        }
+    }
+
+    /// Reserves the homes of a range, so that writing them cannot fail for space.
+    fn reserve(&self, offset: u64, len: u64, keep_len: bool) -> Result<()> {
+        let geometry = self.geometry();
+        let size = geometry.block_size();
+        let first = size.block_of(PlainOffset(offset));
+        let last = size.block_of(PlainOffset(offset + len - 1));
+        let start = geometry.block_offset(first).0;
+        let end = geometry.block_offset(last).0 + size.bytes();
+        self.file.allocate(AllocateMode::KeepLength, start, end - start)?;
+        if !keep_len && self.plain_len() < offset + len {
+            self.set_len(offset + len)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a range read as zeros, and holes of the blocks that lie wholly in it.
+    fn clear(&self, offset: u64, len: u64) -> Result<()> {
+        let size = self.geometry().block_size();
+        let mut promise = self.promise_for(0, 2 * size.bytes())?;
+        let mut state = self.write_state();
+        let end = (offset + len).min(state.plain_len().0);
+        if offset >= end {
+            return Ok(());
+        }
+        let first_whole = offset.div_ceil(size.bytes());
+        let last_whole =
+            if end == state.plain_len().0 { end.div_ceil(size.bytes()) } else { end / size.bytes() };
+        if first_whole >= last_whole {
+            // Inside one block, or across the border of two.
+            return self.clear_parts(&mut state, offset, end, &mut promise);
+        }
+        let head = size.start_of(BlockIndex(first_whole)).0;
+        let tail = size.start_of(BlockIndex(last_whole)).0.min(end);
+        self.clear_parts(&mut state, offset, head, &mut promise)?;
+        self.clear_parts(&mut state, tail, end, &mut promise)?;
+        self.punch_blocks(&mut state, BlockIndex(first_whole), BlockIndex(last_whole))?;
+        self.note_dirty(&mut state, &mut promise);
+        Ok(())
+    }
+
+    /// Zeroes `from..to`, at most a part of each of two blocks.
+    fn clear_parts(&self, state: &mut State, from: u64, to: u64, promise: &mut Promise<'_>) -> Result<()> {
+        let size = self.geometry().block_size();
+        for piece in super::range::pieces(size, PlainOffset(from), (to.saturating_sub(from)) as usize) {
+            self.load_group(state, piece.block.group())?;
+            if state.source(piece.block) != Source::Hole {
+                self.zero_part(state, piece.block, piece.from, piece.to, promise)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes holes of the blocks `first..end`.
+    fn punch_blocks(&self, state: &mut State, first: BlockIndex, end: BlockIndex) -> Result<()> {
+        for group in self.present_groups(state, first.group())? {
+            let start = group.0 * GROUP_BLOCKS;
+            if start >= end.0 {
+                break;
+            }
+            self.load_group(state, group)?;
+            let node = state.nodes.get_mut(&group.0).expect("a present group is loaded");
+            let from = first.0.max(start) - start;
+            let to = end.0.min(start + GROUP_BLOCKS) - start;
+            for entry in from..to {
+                if !node.slot.page.is_hole(entry as usize) {
+                    node.slot.page.clear_entry(entry as usize);
+                    node.slot.dirty = true;
+                }
+            }
+            state.punched.push((BlockIndex(start + from), to - from));
+        }
+        let holes: Vec<u64> = state.images.range(first.0..end.0).map(|(&block, _)| block).collect();
+        for block in holes {
+            state.images.remove(&block);
+        }
+        Ok(())
+    }
+
+    /// The next byte of data at or after `offset`.
+    ///
+    /// # Errors
+    /// `ENXIO` when there is none, or what loading pages reported.
+    pub fn seek_data(&self, offset: u64) -> Result<u64> {
+        let size = self.geometry().block_size();
+        let mut state = self.write_state();
+        let len = state.plain_len().0;
+        if offset >= len {
+            return Err(Error::Refused(errno::ENXIO));
+        }
+        let first = size.block_of(PlainOffset(offset));
+        for group in self.present_groups(&mut state, first.group())? {
+            self.load_group(&mut state, group)?;
+            let start = group.0 * GROUP_BLOCKS;
+            let node = &state.nodes.get(&group.0).expect("a present group is loaded").slot.page;
+            let from = first.0.max(start) - start;
+            if let Some(entry) = (from..GROUP_BLOCKS).find(|&entry| !node.is_hole(entry as usize)) {
+                return Ok(size.start_of(BlockIndex(start + entry)).0.max(offset));
+            }
+            state.evict(super::NODES_IN_MEMORY);
+        }
+        Err(Error::Refused(errno::ENXIO))
+    }
+
+    /// The next hole at or after `offset`; the end of the file counts as one.
+    ///
+    /// # Errors
+    /// `ENXIO` past the end, or what loading pages reported.
+    pub fn seek_hole(&self, offset: u64) -> Result<u64> {
+        let size = self.geometry().block_size();
+        let mut state = self.write_state();
+        let len = state.plain_len().0;
+        if offset >= len {
+            return Err(Error::Refused(errno::ENXIO));
+        }
+        let blocks = size.blocks_in(PlainLen(len));
+        for block in (size.block_of(PlainOffset(offset)).0..blocks).map(BlockIndex) {
+            if block.entry() == 0 {
+                state.evict(super::NODES_IN_MEMORY);
+            }
+            self.load_group(&mut state, block.group())?;
+            if state.source(block) == Source::Hole {
+                return Ok(size.start_of(block).0.max(offset));
+            }
+        }
+        Ok(len)
+    }
+
+    /// Copies `len` bytes from `offset` to `to_offset` of `to`; gives fewer at
+    /// the end of the file.
+    ///
+    /// # Errors
+    /// As reading and writing.
+    pub fn copy_to(&self, offset: u64, to: &Content, to_offset: u64, len: usize) -> Result<usize> {
+        let mut buffer = Buffer::new(len.min(1 << 20));
+        let mut done = 0;
+        while done < len {
+            let part = (len - done).min(buffer.len());
+            let read = self.read_at(offset + done as u64, part, &mut buffer)?;
+            if read == 0 {
+                break;
+            }
+            to.write_at(to_offset + done as u64, read, &mut buffer)?;
+            done += read;
+        }
+        Ok(done)
+    }
+}

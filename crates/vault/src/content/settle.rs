@@ -1,0 +1,294 @@
+//! Opening a stored file, and settling what a crash has left of it: section 7
+//! of the format, rule by rule. Outside of crashed sessions everything that is
+//! not whole is an error.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Instant;
+
+use strongroom_engine::Buffer;
+use strongroom_format::vault::block::BlockContext;
+use strongroom_format::vault::node::{Entry, HeaderFields, Node};
+use strongroom_format::vault::{FileId, WriteSession};
+use strongroom_store::{SetTime, Timestamp};
+use strongroom_units::{BlockIndex, PAGE_LEN, PlainLen, StoredLen};
+
+use super::pages::{OpenedPage, malformed};
+use super::state::{Image, NodeSlot, PageAddress, Slot, State};
+use super::{Content, Home, Opened, Promise};
+use crate::context::{Context, Recovered};
+use crate::error::{Damage, Error, Result};
+use crate::journal::{Place, Segments};
+
+/// What a crashed session's journal says of one file.
+pub(crate) struct Replayed {
+    pub(crate) segments: Arc<Segments>,
+    pub(crate) pages: BTreeMap<PageAddress, Place>,
+    /// Images of blocks, with the entry each was sealed under.
+    pub(crate) blocks: BTreeMap<u64, (Place, Entry)>,
+    pub(crate) stored_len: StoredLen,
+    pub(crate) accessed: Timestamp,
+    pub(crate) modified: Timestamp,
+    pub(crate) path_hint: Vec<u8>,
+    pub(crate) sequence: u64,
+}
+
+/// The header page's bytes look as a crash may leave those of a page that was
+/// written for the first time: a sector of it was never written.
+fn is_torn(page: &[u8]) -> bool {
+    page.len() < PAGE_LEN || page.chunks(512).any(|sector| sector.iter().all(|&byte| byte == 0))
+}
+
+impl Content {
+    /// A new, empty file.
+    pub(super) fn newborn(context: &Arc<Context>, opened: Opened, id: FileId, home: Home) -> Content {
+        let header = HeaderFields {
+            groups: 1,
+            home: home.0,
+            birth: WriteSession(context.sealer.nonces().session().0),
+            ..HeaderFields::default()
+        };
+        let mut state = State::new(context.geometry, header);
+        state.nodes.insert(0, NodeSlot::new(Slot::fresh(Node::new_header(&header), false), 0));
+        Content::with_state(context, opened, id, state)
+    }
+
+    fn with_state(context: &Arc<Context>, opened: Opened, id: FileId, state: State) -> Content {
+        let geometry = context.geometry;
+        Content {
+            context: Arc::clone(context),
+            id,
+            inode: opened.node.id(),
+            file: opened.file,
+            blocks: BlockContext::new(context.suite, geometry.block_size(), context.generation, id),
+            segments: context.journal.as_ref().map(|journal| Arc::clone(journal.segments())),
+            path_hint: Mutex::new(Vec::new()),
+            handles: AtomicUsize::new(0),
+            committing: Mutex::new(()),
+            state: RwLock::new(state),
+        }
+    }
+
+    /// A file that has just been created has its header page to be written.
+    pub(super) fn note_created(&self) {
+        let mut state = self.write_state();
+        state.header_dirty = true;
+        state.dirty_since = Some(Instant::now());
+        drop(state);
+        self.context.note_pending(self);
+    }
+
+    /// Opens a stored file.
+    pub(super) fn open(context: &Arc<Context>, opened: Opened, home: Option<Home>) -> Result<Content> {
+        let mut page = Buffer::new(PAGE_LEN);
+        let read = opened.file.read_at(&mut page, 0)?;
+        let stored = opened.file.len()?;
+        if context.has_crashed() && (read == 0 || is_torn(&page[..read])) {
+            return Self::open_lost(context, opened, home);
+        }
+        if read < PAGE_LEN {
+            return Err(Error::Damaged(Damage::Length { stored }));
+        }
+        let replayed = context.replayed(&page);
+        let content = match replayed {
+            Some(replayed) => Self::open_replayed(context, opened, &replayed)?,
+            None => {
+                let page = context.pages().open(page, PageAddress::HEADER, None)?;
+                let content = Self::from_header(context, opened, &page, stored)?;
+                content.settle()?;
+                content
+            }
+        };
+        content.check_home(home)?;
+        Ok(content)
+    }
+
+    /// The file was created in a session that crashed, and no part of it was
+    /// made durable: it is empty.
+    fn open_lost(context: &Arc<Context>, opened: Opened, home: Option<Home>) -> Result<Content> {
+        let mut id = [0; FileId::LEN];
+        getrandom::fill(&mut id).map_err(|_| Error::Entropy)?;
+        let inode = opened.node.id();
+        if context.writable {
+            opened.file.set_len(0)?;
+        }
+        let content = Self::newborn(context, opened, FileId(id), home.unwrap_or(Home::UNBOUND));
+        if context.writable {
+            content.note_created();
+        }
+        context.note_recovered(inode, Recovered::Emptied);
+        Ok(content)
+    }
+
+    fn from_header(
+        context: &Arc<Context>,
+        opened: Opened,
+        page: &OpenedPage,
+        home_len: u64,
+    ) -> Result<Content> {
+        let node = Node::decode(page.header.kind, page.sealed()).map_err(|_| malformed())?;
+        let header = node.header().ok_or_else(malformed)?;
+        let image = Image { sequence: node.sequence(), tag: page.header.tag };
+        let mut state = State::new(context.geometry, header);
+        state.nodes.insert(0, NodeSlot::read(node, image));
+        state.born = true;
+        state.settled = header.settled;
+        state.home_len = home_len;
+        state.committed_len = header.plain_len.0;
+        state.unsynced = context.table.is_unsynced(opened.node.id());
+        Ok(Content::with_state(context, opened, page.header.file, state))
+    }
+
+    /// Opens a file of which a crashed session's journal holds the newest
+    /// images: they are read from there until a checkpoint brings them home.
+    pub(crate) fn open_replayed(
+        context: &Arc<Context>,
+        opened: Opened,
+        replayed: &Replayed,
+    ) -> Result<Content> {
+        let mut page = Buffer::new(PAGE_LEN);
+        match replayed.pages.get(&PageAddress::HEADER) {
+            Some(&place) => replayed.segments.read(place, &mut page)?,
+            None => opened.file.read_at(&mut page, 0)?,
+        };
+        let page = context.pages().open(page, PageAddress::HEADER, None)?;
+        let stored = opened.file.len()?;
+        let mut content = Self::from_header(context, opened, &page, stored)?;
+        content.segments = Some(Arc::clone(&replayed.segments));
+        {
+            let mut state = content.write_state();
+            state.committed_pages = replayed.pages.clone();
+            state.record = Some(replayed.sequence);
+            for (&block, (place, entry)) in &replayed.blocks {
+                let block = BlockIndex(block);
+                content.load_group(&mut state, block.group())?;
+                let node = state.nodes.get(&block.group().0);
+                // An image is good only while the newest page still names it.
+                if node.and_then(|node| node.slot.page.entry(block.entry())) == Some(*entry) {
+                    state.images.insert(block.0, *place);
+                    state.committed_images.insert(block.0, *place);
+                }
+            }
+            let len = replayed.stored_len.0;
+            if context.writable && state.home_len > len {
+                content.file.set_len(len)?;
+                state.home_len = len;
+            }
+        }
+        if context.writable {
+            let (accessed, modified) = (SetTime::To(replayed.accessed), SetTime::To(replayed.modified));
+            content.file.set_times(accessed, modified)?;
+        }
+        Ok(content)
+    }
+
+    /// Holds the stored length against the header, and settles what a crash
+    /// explains.
+    fn settle(&self) -> Result<()> {
+        let (expected, stored, unsettled) = {
+            let state = self.read_state();
+            let expected = self.geometry().stored_len(state.plain_len()).0;
+            let crashed = self.context.is_crashed(state.header.birth);
+            (expected, state.home_len, crashed && !state.settled)
+        };
+        if stored > expected && self.context.has_crashed() {
+            if self.context.writable {
+                self.file.set_len(expected)?;
+                self.write_state().home_len = expected;
+            }
+            self.context.note_recovered(self.inode, Recovered::Trimmed);
+        } else if stored != expected && !unsettled {
+            return Err(Error::Damaged(Damage::Length { stored }));
+        }
+        if unsettled { self.trim_to_what_verifies() } else { Ok(()) }
+    }
+
+    /// A file that was never made durable ends before the first of its blocks
+    /// that does not open.
+    fn trim_to_what_verifies(&self) -> Result<()> {
+        let verification = self.verify(&mut |_| {})?;
+        let Some(good) = verification.good_len else {
+            if self.context.writable {
+                // Verified whole, which need not be done again.
+                let mut state = self.write_state();
+                state.unsynced = true;
+                state.settled = true;
+            }
+            return Ok(());
+        };
+        self.context.note_recovered(self.inode, Recovered::Trimmed);
+        let mut state = self.write_state();
+        self.trim(&mut state, PlainLen(good))
+    }
+
+    /// Cuts the file in memory, without reading what lies behind, and has the
+    /// rest written by the next commit.
+    fn trim(&self, state: &mut State, len: PlainLen) -> Result<()> {
+        state.header.plain_len = len;
+        self.forget_behind(state, len)?;
+        if self.context.writable {
+            let stored = self.geometry().stored_len(len).0;
+            self.file.set_len(stored)?;
+            state.home_len = stored;
+            state.committed_len = len.0;
+            state.header_dirty = true;
+            state.mark_dirty();
+            self.context.note_pending(self);
+        }
+        Ok(())
+    }
+
+    fn check_home(&self, home: Option<Home>) -> Result<()> {
+        let Some(home) = home else { return Ok(()) };
+        let bound = {
+            let state = self.read_state();
+            state.header.linked || state.header.home == home.0
+        };
+        if bound {
+            return Ok(());
+        }
+        if !self.context.has_crashed() {
+            return Err(Error::Damaged(Damage::Home));
+        }
+        self.context.note_recovered(self.inode, Recovered::Moved);
+        if self.context.writable {
+            let mut state = self.write_state();
+            state.header.home_before = state.header.home;
+            state.header.home = home.0;
+            state.header_dirty = true;
+            self.note_dirty(&mut state, &mut Promise::new(None, 0));
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// The state of a file of which only the header fields are known.
+    pub(super) fn new(geometry: strongroom_format::vault::Geometry, header: HeaderFields) -> State {
+        State {
+            geometry,
+            header,
+            header_dirty: false,
+            nodes: HashMap::new(),
+            root_map: None,
+            maps: HashMap::new(),
+            born: false,
+            settled: false,
+            unsynced: false,
+            fresh_bytes: 0,
+            journal_small: false,
+            home_len: 0,
+            images: BTreeMap::new(),
+            committed_images: BTreeMap::new(),
+            committed_pages: BTreeMap::new(),
+            committed_len: 0,
+            record: None,
+            cut: None,
+            punched: Vec::new(),
+            promised: 0,
+            dirty_since: None,
+            unlinked: false,
+        }
+    }
+}

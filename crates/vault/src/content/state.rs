@@ -1,0 +1,316 @@
+//! What is known in memory of one file: its pages, where the newest image of
+//! each block stands, and what the next commit has to write.
+//!
+//! No I/O. The rules of section 7 of the format live here as three questions:
+//! is a block's home *referenced*, is a page's, and where is a block read.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+
+use strongroom_format::vault::geometry::{HEADER_GROUPS, map_of};
+use strongroom_format::vault::map::Map;
+use strongroom_format::vault::node::{ENTRIES, HeaderFields, Node};
+use strongroom_format::vault::{Geometry, PageKind};
+use strongroom_units::{BlockIndex, GroupIndex, PlainLen};
+
+use crate::journal::Place;
+
+/// Which page of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PageAddress {
+    pub(crate) kind: PageKind,
+    pub(crate) number: u64,
+}
+
+impl PageAddress {
+    pub(crate) const HEADER: PageAddress = PageAddress { kind: PageKind::Header, number: 0 };
+    pub(crate) const ROOT_MAP: PageAddress = PageAddress { kind: PageKind::RootMap, number: 0 };
+
+    pub(crate) fn node(group: GroupIndex) -> PageAddress {
+        match group.0 {
+            0 => Self::HEADER,
+            number => PageAddress { kind: PageKind::Node, number },
+        }
+    }
+
+    pub(crate) fn map(number: u64) -> PageAddress {
+        PageAddress { kind: PageKind::Map, number }
+    }
+}
+
+/// What tells a page's last image from all others; feeds the page digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    pub(crate) sequence: u64,
+    pub(crate) tag: [u8; 16],
+}
+
+/// A page in memory.
+#[derive(Debug)]
+pub(crate) struct Slot<P> {
+    /// What it says now.
+    pub(crate) page: P,
+    /// Its last image, written or on its way; `None` before the first.
+    pub(crate) image: Option<Image>,
+    /// It says something that its last image does not.
+    pub(crate) dirty: bool,
+    /// Its home may be pointed at by what survives a crash.
+    pub(crate) referenced: bool,
+    /// A commit is writing its image: it must stay in memory.
+    pub(crate) in_flight: bool,
+}
+
+impl<P> Slot<P> {
+    /// A page that has never been written; `referenced` when its place may
+    /// still hold something that is.
+    pub(crate) fn fresh(page: P, referenced: bool) -> Slot<P> {
+        Slot { page, image: None, dirty: true, referenced, in_flight: false }
+    }
+
+    /// A page as read.
+    pub(crate) fn read(page: P, image: Image) -> Slot<P> {
+        Slot { page, image: Some(image), dirty: false, referenced: true, in_flight: false }
+    }
+
+    pub(crate) fn evictable(&self) -> bool {
+        !self.dirty && !self.in_flight
+    }
+}
+
+/// What is noted of a page, whatever its kind.
+pub(crate) struct Mark<'a> {
+    pub(crate) sequence: u64,
+    pub(crate) image: &'a mut Option<Image>,
+    pub(crate) dirty: &'a mut bool,
+    pub(crate) referenced: &'a mut bool,
+    pub(crate) in_flight: &'a mut bool,
+}
+
+impl<P> Slot<P> {
+    fn mark(&mut self, sequence: u64) -> Mark<'_> {
+        Mark {
+            sequence,
+            image: &mut self.image,
+            dirty: &mut self.dirty,
+            referenced: &mut self.referenced,
+            in_flight: &mut self.in_flight,
+        }
+    }
+}
+
+/// A node page, with which of its blocks' homes are referenced.
+#[derive(Debug)]
+pub(crate) struct NodeSlot {
+    pub(crate) slot: Slot<Node>,
+    /// Bit `i`: the home of block `i` of the group may be pointed at by what
+    /// survives a crash.
+    pub(crate) referenced: u128,
+}
+
+impl NodeSlot {
+    pub(crate) fn new(slot: Slot<Node>, referenced: u128) -> NodeSlot {
+        NodeSlot { slot, referenced }
+    }
+
+    /// A node as read: everything it names is referenced.
+    pub(crate) fn read(node: Node, image: Image) -> NodeSlot {
+        let referenced = presence(&node);
+        NodeSlot { slot: Slot::read(node, image), referenced }
+    }
+}
+
+/// Bit `i` of a node: block `i` of the group is no hole.
+pub(crate) fn presence(node: &Node) -> u128 {
+    (0..ENTRIES).filter(|&index| !node.is_hole(index)).fold(0, |bits, index| bits | 1 << index)
+}
+
+/// The state of one file; guarded by the content's lock.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) geometry: Geometry,
+    /// The header fields; written into node 0 when it is sealed.
+    pub(crate) header: HeaderFields,
+    pub(crate) header_dirty: bool,
+    pub(crate) nodes: HashMap<u64, NodeSlot>,
+    pub(crate) root_map: Option<Slot<Map>>,
+    pub(crate) maps: HashMap<u64, Slot<Map>>,
+    /// The header page has been written home.
+    pub(crate) born: bool,
+    /// That image of it is known to be durable.
+    pub(crate) settled: bool,
+    /// Something has been written home since the file's last barrier.
+    pub(crate) unsynced: bool,
+    /// Bytes written home since the last `sync` call, which teaches
+    /// `journal_small`.
+    pub(crate) fresh_bytes: u64,
+    /// The file is synced often with little written in between: small fresh
+    /// writes go into the journal, so that a sync costs one barrier.
+    pub(crate) journal_small: bool,
+    /// The stored file's length as it is.
+    pub(crate) home_len: u64,
+    /// Where the newest image of a block stands, when not at home.
+    pub(crate) images: BTreeMap<u64, Place>,
+    /// Of these, the ones that a durable record names.
+    pub(crate) committed_images: BTreeMap<u64, Place>,
+    /// Pages whose committed image is not yet home.
+    pub(crate) committed_pages: BTreeMap<PageAddress, Place>,
+    /// Plain length according to the last commit.
+    pub(crate) committed_len: u64,
+    /// Sequence number of the last record of this file that is not yet home.
+    pub(crate) record: Option<u64>,
+    /// The lowest plain length since the last commit, when below the
+    /// committed one: homes behind it are not written until it is durable.
+    pub(crate) cut: Option<u64>,
+    /// Blocks made holes since the last commit, to be punched after it.
+    pub(crate) punched: Vec<(BlockIndex, u64)>,
+    /// Slots that the journal keeps for the next commit.
+    pub(crate) promised: u32,
+    pub(crate) dirty_since: Option<Instant>,
+    /// No name is left: nothing of it need become durable.
+    pub(crate) unlinked: bool,
+}
+
+/// Where a block's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Hole,
+    Home,
+    Journal(Place),
+}
+
+impl State {
+    pub(crate) fn plain_len(&self) -> PlainLen {
+        self.header.plain_len
+    }
+
+    /// Something is to be written by the next commit.
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.unlinked && self.dirty_since.is_some()
+    }
+
+    /// Something durable still stands in the journal alone.
+    pub(crate) fn is_journaled(&self) -> bool {
+        !self.images.is_empty() || self.record.is_some()
+    }
+
+    pub(crate) fn mark_dirty(&mut self) {
+        self.dirty_since.get_or_insert_with(Instant::now);
+    }
+
+    /// Whether a group's node exists, as far as the pages in memory tell;
+    /// `None` when the map that knows is not loaded.
+    pub(crate) fn group_present(&self, group: GroupIndex) -> Option<bool> {
+        if group.0 < HEADER_GROUPS {
+            return Some(group.0 == 0 || self.header.groups >> group.0 & 1 == 1);
+        }
+        let (map, bit) = map_of(group).expect("groups past the header's have a map");
+        match self.map_present(map) {
+            Some(true) => self.maps.get(&map).map(|slot| slot.page.is_present(bit)),
+            other => other,
+        }
+    }
+
+    /// Whether a map page exists; `None` when the root map is not loaded.
+    pub(crate) fn map_present(&self, map: u64) -> Option<bool> {
+        if !self.header.root_map {
+            return Some(false);
+        }
+        self.root_map.as_ref().map(|slot| slot.page.is_present(map as usize))
+    }
+
+    /// Rule 1 for blocks: the home of `block` must not be written before the
+    /// block's new image is durable in the journal. The node is loaded or absent.
+    pub(crate) fn is_referenced(&self, block: BlockIndex) -> bool {
+        self.behind_cut(block)
+            || self.nodes.get(&block.group().0).is_some_and(|node| node.referenced >> block.entry() & 1 == 1)
+    }
+
+    /// True for blocks whose home a pending cut will remove.
+    pub(crate) fn behind_cut(&self, block: BlockIndex) -> bool {
+        let size = self.geometry.block_size();
+        self.cut.is_some_and(|cut| size.start_of(block).0 + size.bytes() > cut)
+    }
+
+    /// Where `block` is read from. Its node is loaded or absent.
+    pub(crate) fn source(&self, block: BlockIndex) -> Source {
+        let holds_data =
+            self.nodes.get(&block.group().0).is_some_and(|node| !node.slot.page.is_hole(block.entry()));
+        if !holds_data {
+            return Source::Hole;
+        }
+        self.images.get(&block.0).map_or(Source::Home, |&place| Source::Journal(place))
+    }
+
+    /// The node of a group, which is made if it does not exist. All maps on
+    /// the way are loaded or absent.
+    pub(crate) fn node_for_writing(&mut self, group: GroupIndex) -> &mut NodeSlot {
+        if !self.nodes.contains_key(&group.0) {
+            self.add_group(group);
+        }
+        self.nodes.get_mut(&group.0).expect("just made")
+    }
+
+    /// Adds a group that is not present, and its presence bits up to the header.
+    fn add_group(&mut self, group: GroupIndex) {
+        let first = BlockIndex(group.0 * strongroom_units::GROUP_BLOCKS);
+        let behind_cut = self.behind_cut(first);
+        let node = NodeSlot::new(Slot::fresh(Node::new(), behind_cut), 0);
+        self.nodes.insert(group.0, node);
+        if group.0 < HEADER_GROUPS {
+            self.header.groups |= 1 << group.0;
+        } else {
+            let (number, bit) = map_of(group).expect("groups past the header's have a map");
+            if !self.header.root_map {
+                self.header.root_map = true;
+                self.root_map = Some(Slot::fresh(Map::new(), behind_cut));
+            }
+            let root = self.root_map.as_mut().expect("the root map is loaded");
+            if !root.page.is_present(number as usize) {
+                root.page.set_present(number as usize, true);
+                root.dirty = true;
+                self.maps.insert(number, Slot::fresh(Map::new(), behind_cut));
+            }
+            let map = self.maps.get_mut(&number).expect("the map is loaded");
+            map.page.set_present(bit, true);
+            map.dirty = true;
+        }
+        self.header_dirty = true;
+    }
+
+    /// What is noted of a page in memory.
+    pub(crate) fn mark(&mut self, address: PageAddress) -> Option<Mark<'_>> {
+        match address.kind {
+            PageKind::Header | PageKind::Node => self.nodes.get_mut(&address.number).map(|node| {
+                let sequence = node.slot.page.sequence();
+                node.slot.mark(sequence)
+            }),
+            PageKind::Map => self.maps.get_mut(&address.number).map(|slot| {
+                let sequence = slot.page.sequence();
+                slot.mark(sequence)
+            }),
+            PageKind::RootMap => self.root_map.as_mut().map(|slot| {
+                let sequence = slot.page.sequence();
+                slot.mark(sequence)
+            }),
+        }
+    }
+
+    /// A commit of these pages has failed: they are to be written again.
+    pub(crate) fn retake(&mut self, pages: &[PageAddress]) {
+        for &address in pages {
+            if let Some(mark) = self.mark(address) {
+                *mark.dirty = true;
+                *mark.in_flight = false;
+            }
+        }
+        self.header_dirty = true;
+        self.mark_dirty();
+    }
+
+    /// Drops clean pages when there are more than `limit` nodes in memory.
+    pub(crate) fn evict(&mut self, limit: usize) {
+        if self.nodes.len() > limit {
+            self.nodes.retain(|&number, node| number == 0 || !node.slot.evictable());
+        }
+    }
+}

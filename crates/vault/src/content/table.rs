@@ -1,0 +1,175 @@
+//! The table of live contents: open, or with something that has yet to reach
+//! its home.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use strongroom_format::vault::FileId;
+use strongroom_store::{Access, FileRef, InodeId, NodeRef};
+use strongroom_units::StoredLen;
+
+use super::{Content, Home, Opened};
+use crate::context::Context;
+use crate::error::{Damage, Error, Result};
+
+/// Live contents and what is pending among them; part of the context.
+#[derive(Default)]
+pub(crate) struct Table {
+    live: Mutex<HashMap<InodeId, Arc<Content>>>,
+    pending: Mutex<HashSet<InodeId>>,
+    /// Released files that no barrier has covered yet.
+    unsynced: Mutex<HashSet<InodeId>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Table {
+    /// The file may have something to commit from now on.
+    pub(crate) fn note_pending(&self, inode: InodeId) {
+        lock(&self.pending).insert(inode);
+    }
+
+    pub(crate) fn is_unsynced(&self, inode: InodeId) -> bool {
+        lock(&self.unsynced).contains(&inode)
+    }
+
+    /// Files that may have something to commit, in locking order.
+    pub(crate) fn pending(&self) -> Vec<Arc<Content>> {
+        let pending: Vec<InodeId> = lock(&self.pending).iter().copied().collect();
+        let live = lock(&self.live);
+        let mut contents: Vec<_> = pending.iter().filter_map(|inode| live.get(inode).cloned()).collect();
+        contents.sort_unstable_by_key(|content| content.order());
+        contents
+    }
+
+    /// How many files may have something to commit, released ones included.
+    pub(crate) fn pending_count(&self) -> usize {
+        lock(&self.pending).len() + lock(&self.unsynced).len()
+    }
+
+    /// Every live content, in locking order.
+    pub(crate) fn live(&self) -> Vec<Arc<Content>> {
+        let mut contents: Vec<_> = lock(&self.live).values().cloned().collect();
+        contents.sort_unstable_by_key(|content| content.order());
+        contents
+    }
+
+    /// Takes the released files that wait for a barrier.
+    pub(crate) fn take_unsynced(&self) -> HashSet<InodeId> {
+        std::mem::take(&mut *lock(&self.unsynced))
+    }
+
+    /// Puts them back: the barrier failed.
+    pub(crate) fn put_back_unsynced(&self, inodes: HashSet<InodeId>) {
+        lock(&self.unsynced).extend(inodes);
+    }
+
+    /// Drops what is neither open nor waiting to reach its home.
+    pub(crate) fn retire(&self, content: &Arc<Content>) {
+        let mut live = lock(&self.live);
+        if content.handles() > 0 {
+            return;
+        }
+        let mut state = content.write_state();
+        if !state.unlinked && (state.is_dirty() || state.is_journaled()) {
+            return;
+        }
+        if state.unsynced && !state.unlinked {
+            lock(&self.unsynced).insert(content.inode);
+        }
+        content.context.release(std::mem::take(&mut state.promised));
+        lock(&self.pending).remove(&content.inode);
+        live.remove(&content.inode);
+    }
+
+    fn find(&self, inode: InodeId) -> Option<Arc<Content>> {
+        let live = lock(&self.live);
+        let content = live.get(&inode)?;
+        content.handles.fetch_add(1, Ordering::AcqRel);
+        Some(Arc::clone(content))
+    }
+
+    fn insert(&self, content: Arc<Content>) -> Arc<Content> {
+        let mut live = lock(&self.live);
+        let content = Arc::clone(live.entry(content.inode).or_insert(content));
+        content.handles.fetch_add(1, Ordering::AcqRel);
+        content
+    }
+}
+
+/// All files whose content is live: open, or changed and not yet home. The
+/// caller opens and releases one inode's content from one thread at a time.
+#[derive(Clone)]
+pub struct Contents {
+    context: Arc<Context>,
+}
+
+impl Contents {
+    pub(crate) fn new(context: Arc<Context>) -> Contents {
+        Contents { context }
+    }
+
+    /// Takes on a stored file that has just been created, empty. It counts as
+    /// opened once.
+    ///
+    /// # Errors
+    /// When the kernel gives no random bytes for its id.
+    pub fn adopt(&self, node: NodeRef, file: FileRef, home: Home) -> Result<Arc<Content>> {
+        let mut id = [0; FileId::LEN];
+        getrandom::fill(&mut id).map_err(|_| Error::Entropy)?;
+        let content = Content::newborn(&self.context, Opened { node, file }, FileId(id), home);
+        content.note_created();
+        Ok(self.context.table.insert(Arc::new(content)))
+    }
+
+    /// Opens a stored file: checks its header and length before any read. With
+    /// `home`, also that the file belongs under the name it was found by.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], or what the store reported.
+    pub fn open(&self, node: &NodeRef, home: Option<Home>) -> Result<Arc<Content>> {
+        if let Some(content) = self.context.table.find(node.id()) {
+            return Ok(content);
+        }
+        let access = if self.context.writable { Access::ReadWrite } else { Access::Read };
+        let file = node.open(access)?;
+        let content = Content::open(&self.context, Opened { node: Arc::clone(node), file }, home)?;
+        Ok(self.context.table.insert(Arc::new(content)))
+    }
+
+    /// The live content of an inode, if there is one.
+    #[must_use]
+    pub fn live(&self, inode: InodeId) -> Option<Arc<Content>> {
+        lock(&self.context.table.live).get(&inode).cloned()
+    }
+
+    /// The plain length of a regular file that is not live, from its stored length.
+    ///
+    /// # Errors
+    /// [`Damage::Length`] when no plain length is stored so.
+    pub fn plain_len(&self, stored: u64) -> Result<u64> {
+        if stored == 0 && self.context.has_crashed() {
+            return Ok(0);
+        }
+        let plain = self.context.geometry.plain_len(StoredLen(stored));
+        plain.map(|len| len.0).ok_or(Error::Damaged(Damage::Length { stored }))
+    }
+}
+
+impl Content {
+    /// The last handle was closed: what is pending is written out without a
+    /// barrier, and the content is dropped when nothing more is pending.
+    pub fn released(self: &Arc<Self>) {
+        if self.handles.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        if let Err(error) = self.write_out() {
+            self.context.note_error("write out", &error);
+        }
+        self.context.table.retire(self);
+        self.context.wake_if_many();
+    }
+}

@@ -1,0 +1,249 @@
+//! What every part of a mounted vault needs: the store, the sealer, the
+//! journal, and the table of live contents.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use strongroom_engine::Buffer;
+use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
+use strongroom_format::vault::{FileId, Geometry, Suite, WriteSession};
+use strongroom_keys::RecordMac;
+use strongroom_store::{InodeId, Store};
+
+use crate::content::{Content, Image, PageAddress, PageReader, Promise, Replayed};
+use crate::content::table::Table;
+use crate::error::{Error, Result, errno};
+use crate::journal::Journal;
+use crate::rules::Rules;
+use crate::sealer::Sealer;
+
+/// Files that may wait for a commit before one is begun early.
+const PENDING_MAX: usize = 1000;
+
+/// What a recovery has settled in one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Recovered {
+    /// Replayed from the journal.
+    Replayed,
+    /// Never made durable: it is empty now.
+    Emptied,
+    /// Cut to what was durable, or to what verifies.
+    Trimmed,
+    /// Renamed shortly before the crash: bound to its name now.
+    Moved,
+}
+
+/// Figures of a mounted vault, since the mount.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Errors of the store that no caller was there to be told of.
+    pub background_errors: AtomicU64,
+    /// Requests that met damage.
+    pub damaged: AtomicU64,
+    /// Commits, of one file or several.
+    pub commits: AtomicU64,
+    /// Checkpoints.
+    pub checkpoints: AtomicU64,
+}
+
+/// Shared by all parts of a mounted vault.
+pub(crate) struct Context {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) geometry: Geometry,
+    pub(crate) suite: Suite,
+    pub(crate) generation: u32,
+    pub(crate) sealer: Sealer,
+    pub(crate) records: RecordMac,
+    pub(crate) journal: Option<Journal>,
+    pub(crate) rules: Rules,
+    pub(crate) writable: bool,
+    /// A thread commits; otherwise whoever needs room does.
+    pub(crate) background: bool,
+    pub(crate) table: Table,
+    pub(crate) counters: Counters,
+    pub(crate) wakeup: Wakeup,
+    /// Sessions that did not end cleanly and are not settled yet.
+    crashed: Mutex<Vec<WriteSession>>,
+    crashed_any: AtomicBool,
+    replayed: Mutex<HashMap<FileId, Arc<Replayed>>>,
+    recovered: Mutex<BTreeMap<InodeId, Recovered>>,
+    last_error: Mutex<Option<String>>,
+}
+
+/// How the committer is woken before its time.
+#[derive(Default)]
+pub(crate) struct Wakeup {
+    wanted: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wakeup {
+    pub(crate) fn wake(&self) {
+        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until woken, or for `limit`; true when woken.
+    pub(crate) fn wait(&self, limit: std::time::Duration) -> bool {
+        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut wanted, _) = self
+            .changed
+            .wait_timeout_while(wanted, limit, |wanted| !*wanted)
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *wanted)
+    }
+}
+
+/// What a context is made of.
+pub(crate) struct Parts {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) geometry: Geometry,
+    pub(crate) suite: Suite,
+    pub(crate) generation: u32,
+    pub(crate) sealer: Sealer,
+    pub(crate) records: RecordMac,
+    pub(crate) journal: Option<Journal>,
+    pub(crate) rules: Rules,
+    pub(crate) writable: bool,
+    pub(crate) background: bool,
+    pub(crate) crashed: Vec<WriteSession>,
+    pub(crate) replayed: HashMap<FileId, Arc<Replayed>>,
+}
+
+impl Context {
+    pub(crate) fn new(parts: Parts) -> Context {
+        Context {
+            store: parts.store,
+            geometry: parts.geometry,
+            suite: parts.suite,
+            generation: parts.generation,
+            sealer: parts.sealer,
+            records: parts.records,
+            writable: parts.writable,
+            background: parts.background,
+            journal: parts.journal,
+            rules: parts.rules,
+            table: Table::default(),
+            counters: Counters::default(),
+            wakeup: Wakeup::default(),
+            crashed_any: AtomicBool::new(!parts.crashed.is_empty()),
+            crashed: Mutex::new(parts.crashed),
+            replayed: Mutex::new(parts.replayed),
+            recovered: Mutex::new(BTreeMap::new()),
+            last_error: Mutex::new(None),
+        }
+    }
+
+    /// # Errors
+    /// `EROFS` on a read-only mount.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.writable { Ok(()) } else { Err(Error::Refused(errno::EROFS)) }
+    }
+
+    /// For opening pages.
+    pub(crate) fn pages(&self) -> PageReader<'_> {
+        PageReader {
+            sealer: &self.sealer,
+            suite: self.suite,
+            geometry: self.geometry,
+            generation: self.generation,
+        }
+    }
+
+    /// A page's term in the page digest of its file.
+    pub(crate) fn page_term(&self, file: FileId, address: PageAddress, image: &Image) -> [u8; 16] {
+        self.records.page_term(address.kind, file, address.number, image.sequence, &image.tag)
+    }
+
+    /// Waits until the journal can promise slots. The caller holds no lock
+    /// that a commit needs.
+    ///
+    /// # Errors
+    /// Why the journal cannot be emptied.
+    pub(crate) fn promise(&self, slots: u32) -> Result<Promise<'_>> {
+        let Some(journal) = &self.journal else { return Ok(Promise::new(None, 0)) };
+        let slots = slots.min(journal.promise_max());
+        while !journal.try_promise(slots) {
+            if self.background {
+                self.wakeup.wake();
+                journal.wait_for_room()?;
+            } else {
+                crate::committer::round(self)?;
+            }
+        }
+        if self.background && journal.wants_rotation() {
+            self.wakeup.wake();
+        }
+        Ok(Promise::new(Some(journal), slots))
+    }
+
+    /// Gives promised slots back.
+    pub(crate) fn release(&self, slots: u32) {
+        if let Some(journal) = &self.journal {
+            journal.release(slots);
+        }
+    }
+
+    pub(crate) fn note_pending(&self, content: &Content) {
+        self.table.note_pending(content.order());
+    }
+
+    /// Begins a commit early when many files wait for one.
+    pub(crate) fn wake_if_many(&self) {
+        if self.table.pending_count() >= PENDING_MAX {
+            self.wakeup.wake();
+        }
+    }
+
+    /// An error that no caller was there to be told of.
+    pub(crate) fn note_error(&self, what: &str, error: &Error) {
+        self.counters.background_errors.fetch_add(1, Ordering::Relaxed);
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{what}: {error}"));
+    }
+
+    pub(crate) fn last_error(&self) -> Option<String> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether any session is listed that did not end cleanly.
+    pub(crate) fn has_crashed(&self) -> bool {
+        self.crashed_any.load(Ordering::Acquire)
+    }
+
+    /// Whether `session` did not end cleanly and is not settled yet.
+    pub(crate) fn is_crashed(&self, session: WriteSession) -> bool {
+        self.has_crashed() && self.crashed().contains(&session)
+    }
+
+    pub(crate) fn crashed(&self) -> Vec<WriteSession> {
+        self.crashed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Everything is settled: from now on a crash explains nothing.
+    pub(crate) fn all_settled(&self) {
+        self.crashed.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.crashed_any.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn note_recovered(&self, inode: InodeId, what: Recovered) {
+        self.recovered.lock().unwrap_or_else(PoisonError::into_inner).insert(inode, what);
+    }
+
+    pub(crate) fn recovered(&self) -> BTreeMap<InodeId, Recovered> {
+        self.recovered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What a crashed session's journal says of the file whose header page
+    /// this is. Read-only mounts alone keep such images; a writable mount has
+    /// brought them home.
+    pub(crate) fn replayed(&self, page: &Buffer) -> Option<Arc<Replayed>> {
+        let replayed = self.replayed.lock().unwrap_or_else(PoisonError::into_inner);
+        if replayed.is_empty() {
+            return None;
+        }
+        let clear: &[u8; CLEAR_LEN] = page[..CLEAR_LEN].try_into().expect("a page has a clear part");
+        let header = PageHeader::decode(clear).ok()?;
+        replayed.get(&header.file).cloned()
+    }
+}

@@ -1,0 +1,126 @@
+//! What can go wrong in a vault, and which error number a caller sees.
+
+use strongroom_store as store;
+use strongroom_units::{BlockIndex, PlainOffset};
+
+/// A result of the vault.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What failed a check of authenticity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// The stored length is no image of a plain length, or not the header's.
+    Length {
+        /// Stored bytes found.
+        stored: u64,
+    },
+    /// A page does not open, or does not belong where it stands.
+    Page(&'static str),
+    /// Blocks that do not open: `blocks` of them from `first` on.
+    Blocks {
+        /// The first of them.
+        first: BlockIndex,
+        /// How many.
+        blocks: u64,
+        /// Where the first begins in the plain file.
+        offset: PlainOffset,
+    },
+    /// The file stands under a name that is not its home.
+    Home,
+    /// A stored name, record, symlink target or attribute that does not open.
+    Name(&'static str),
+    /// The journal has been changed behind a durable record.
+    Journal(&'static str),
+}
+
+/// An error of the vault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The store failed.
+    Store(store::Error),
+    /// Stored bytes are damaged or forged.
+    Damaged(Damage),
+    /// The kernel's generator failed: nothing may be sealed.
+    Entropy,
+    /// The engine failed and nothing could take its place.
+    Engine(&'static str),
+    /// The request itself is refused with this error number (`EEXIST`…).
+    Refused(i32),
+}
+
+impl Error {
+    /// The number that a caller of the mount sees: damage is `EIO`.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            Error::Store(error) => error.errno(),
+            Error::Refused(errno) => *errno,
+            Error::Damaged(_) | Error::Entropy | Error::Engine(_) => errno::EIO,
+        }
+    }
+
+    /// True for "no such entry".
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.errno() == errno::ENOENT
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Store(error) => write!(f, "the store failed: {error}"),
+            Error::Damaged(damage) => write!(f, "damaged or forged: {damage}"),
+            Error::Entropy => f.write_str("the kernel's random generator failed"),
+            Error::Engine(what) => write!(f, "the engine failed: {what}"),
+            Error::Refused(errno) => write!(f, "{}", std::io::Error::from_raw_os_error(*errno)),
+        }
+    }
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Damage::Length { stored } => write!(f, "the stored length of {stored} bytes is not its header's"),
+            Damage::Page(what) | Damage::Name(what) | Damage::Journal(what) => f.write_str(what),
+            Damage::Blocks { blocks, offset, .. } => {
+                write!(f, "{blocks} block(s) from byte {offset} on do not open")
+            }
+            Damage::Home => f.write_str("the file does not belong under this name"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Error {
+        Error::Store(error)
+    }
+}
+
+/// Error numbers of Linux that the vault itself answers with.
+pub mod errno {
+    #![allow(missing_docs)]
+    pub const EPERM: i32 = 1;
+    pub const ENOENT: i32 = 2;
+    pub const EIO: i32 = 5;
+    pub const EBADF: i32 = 9;
+    pub const EACCES: i32 = 13;
+    pub const EEXIST: i32 = 17;
+    pub const EXDEV: i32 = 18;
+    pub const ENOTDIR: i32 = 20;
+    pub const EISDIR: i32 = 21;
+    pub const EINVAL: i32 = 22;
+    pub const EFBIG: i32 = 27;
+    pub const ENOSPC: i32 = 28;
+    pub const EROFS: i32 = 30;
+    pub const EMLINK: i32 = 31;
+    pub const ERANGE: i32 = 34;
+    pub const ENAMETOOLONG: i32 = 36;
+    pub const ENOTEMPTY: i32 = 39;
+    pub const ENODATA: i32 = 61;
+    pub const EOPNOTSUPP: i32 = 95;
+    pub const ESTALE: i32 = 116;
+    pub const ENXIO: i32 = 6;
+}

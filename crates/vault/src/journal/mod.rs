@@ -1,0 +1,324 @@
+//! The redo journal: slots for images, a chain of records, and one barrier
+//! shared by all who wait for it.
+//!
+//! Invariants: a change's slots are promised before it takes any lock; a
+//! record is appended only after everything it names has been written; a
+//! segment's slots are written again only after its new header is durable.
+//! What the journal does not know: files, pages and blocks (that is `content`)
+//! and when to commit (that is `committer`).
+
+pub(crate) mod replay;
+mod segments;
+mod space;
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use strongroom_engine::{AssociatedData, Buffer};
+use strongroom_format::vault::WriteSession;
+use strongroom_format::vault::journal::{CLEAR_LEN, RecordHeader, SegmentHeader, SegmentStart, record_slots};
+pub(crate) use strongroom_format::vault::record::Place;
+use strongroom_format::vault::record::{Change, Record};
+use strongroom_store::NodeRef;
+
+use crate::error::{Error, Result, errno};
+use crate::rules::{Rule, Rules};
+use crate::sealer::{Purpose, Sealer};
+pub(crate) use segments::{Segments, after};
+use space::Space;
+
+/// The journal of the session that this process writes in.
+pub(crate) struct Journal {
+    segments: Arc<Segments>,
+    session: WriteSession,
+    slots: u32,
+    rules: Rules,
+    space: Mutex<Space>,
+    failing: Mutex<Option<Error>>,
+    room: Condvar,
+    chain: Mutex<Chain>,
+    barrier: Mutex<Barrier>,
+    synced: Condvar,
+}
+
+/// Where the chain of records ends.
+struct Chain {
+    next_sequence: u64,
+    tag: [u8; 16],
+    epochs: [u64; 2],
+}
+
+/// What is durable.
+#[derive(Default)]
+struct Barrier {
+    appended: u64,
+    durable: u64,
+    unsynced: [bool; 2],
+    under_way: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Journal {
+    /// Creates the session's journal and makes it durable, so that the vault
+    /// header may name the session.
+    pub(crate) fn create(
+        directory: &NodeRef,
+        session: WriteSession,
+        slots: u32,
+        sealer: &Sealer,
+        rules: Rules,
+    ) -> Result<Journal> {
+        let segments = Arc::new(Segments::create(directory, session, slots)?);
+        let journal = Journal {
+            segments,
+            session,
+            slots,
+            rules,
+            space: Mutex::new(Space::new(slots)),
+            failing: Mutex::new(None),
+            room: Condvar::new(),
+            chain: Mutex::new(Chain { next_sequence: 1, tag: [0; 16], epochs: [1, 2] }),
+            barrier: Mutex::new(Barrier::default()),
+            synced: Condvar::new(),
+        };
+        let begin = SegmentStart { chain: [0; 16], next_sequence: 1 };
+        for segment in [0, 1] {
+            let epoch = u64::from(segment) + 1;
+            journal.segments.write_header(sealer, segment, journal.header(epoch), &begin)?;
+            journal.segments.file(segment).sync_all()?;
+        }
+        Ok(journal)
+    }
+
+    fn header(&self, epoch: u64) -> SegmentHeader {
+        SegmentHeader { epoch, session: self.session, slots: self.slots, nonce: [0; 24], tag: [0; 16] }
+    }
+
+    /// For reading images.
+    pub(crate) fn segments(&self) -> &Arc<Segments> {
+        &self.segments
+    }
+
+    /// Most slots that one change may ask for.
+    pub(crate) fn promise_max(&self) -> u32 {
+        self.slots / 2
+    }
+
+    /// Promises `slots` of the active segment, if it has them.
+    pub(crate) fn try_promise(&self, slots: u32) -> bool {
+        lock(&self.space).promise(slots)
+    }
+
+    /// Waits until [`Journal::try_promise`] is worth another try.
+    ///
+    /// # Errors
+    /// Why the journal cannot be emptied, while that lasts.
+    pub(crate) fn wait_for_room(&self) -> Result<()> {
+        let space = lock(&self.space);
+        if let Some(error) = &*lock(&self.failing) {
+            return Err(error.clone());
+        }
+        let patience = Duration::from_millis(100);
+        drop(self.room.wait_timeout(space, patience).unwrap_or_else(PoisonError::into_inner));
+        Ok(())
+    }
+
+    /// Notes whether emptying a segment works; who waits for room is told.
+    pub(crate) fn set_failing(&self, error: Option<Error>) {
+        let _space = lock(&self.space);
+        *lock(&self.failing) = error;
+        self.room.notify_all();
+    }
+
+    /// Gives back what was promised and not needed.
+    pub(crate) fn release(&self, slots: u32) {
+        if slots > 0 {
+            lock(&self.space).release(slots);
+            self.room.notify_all();
+        }
+    }
+
+    /// Writes images into consecutive slots, `promised` of which had been.
+    pub(crate) fn write_images(&self, data: &[u8], slots: u32, promised: u32) -> Result<Place> {
+        let place = lock(&self.space).take(slots, promised).ok_or(Error::Refused(errno::ENOSPC))?;
+        self.segments.write(place, data)?;
+        lock(&self.barrier).unsynced[usize::from(place.segment)] = true;
+        Ok(place)
+    }
+
+    /// Appends a record, of whose slots `promised` had been; gives its
+    /// sequence number, to be waited for with [`Journal::sync_to`].
+    pub(crate) fn append(&self, sealer: &Sealer, change: Change, promised: u32) -> Result<u64> {
+        let mut chain = lock(&self.chain);
+        let durable = lock(&self.barrier).durable;
+        let record = Record { chain: chain.tag, durable, change };
+        let sealed_len = record.encoded_len();
+        let slots = record_slots(sealed_len);
+        let mut sealed = Vec::with_capacity(sealed_len);
+        record.encode(&mut sealed).map_err(|_| Error::Engine("a journal record is malformed"))?;
+        let place =
+            lock(&self.space).take(slots, promised.min(slots)).ok_or(Error::Refused(errno::ENOSPC))?;
+        let mut header = RecordHeader {
+            sealed_len,
+            epoch: chain.epochs[usize::from(place.segment)],
+            sequence: chain.next_sequence,
+            nonce: [0; 24],
+            tag: [0; 16],
+        };
+        let mut buffer = Buffer::new(CLEAR_LEN + sealed_len);
+        buffer[CLEAR_LEN..].copy_from_slice(&sealed);
+        let (nonce, tag) =
+            sealer.seal_one(Purpose::Journal, &mut buffer, CLEAR_LEN..CLEAR_LEN + sealed_len, |nonce| {
+                header.nonce = *nonce;
+                AssociatedData::new(&header.associated_data(self.session, place.slot))
+            })?;
+        header.nonce = nonce;
+        header.tag = tag;
+        buffer[..CLEAR_LEN].copy_from_slice(&header.encode());
+        self.segments.write(place, &buffer)?;
+        chain.next_sequence += 1;
+        chain.tag = tag;
+        let mut barrier = lock(&self.barrier);
+        barrier.appended = header.sequence;
+        barrier.unsynced[usize::from(place.segment)] = true;
+        Ok(header.sequence)
+    }
+
+    /// Makes every record up to `sequence` durable. All who wait at once share
+    /// a barrier.
+    pub(crate) fn sync_to(&self, sequence: u64) -> Result<()> {
+        if !self.rules.keeps(Rule::RecordBeforeReply) {
+            return Ok(());
+        }
+        let mut barrier = lock(&self.barrier);
+        loop {
+            if barrier.durable >= sequence {
+                return Ok(());
+            }
+            if barrier.under_way {
+                barrier = self.synced.wait(barrier).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            barrier.under_way = true;
+            let appended = barrier.appended;
+            let unsynced = std::mem::take(&mut barrier.unsynced);
+            drop(barrier);
+            let outcome = self.sync_segments(unsynced);
+            barrier = lock(&self.barrier);
+            barrier.under_way = false;
+            self.synced.notify_all();
+            match outcome {
+                Ok(()) => barrier.durable = barrier.durable.max(appended),
+                Err(error) => {
+                    for (flag, was) in barrier.unsynced.iter_mut().zip(unsynced) {
+                        *flag |= was;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn sync_segments(&self, unsynced: [bool; 2]) -> Result<()> {
+        for segment in [0, 1] {
+            if unsynced[usize::from(segment)] {
+                self.segments.file(segment).sync_data()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// True when the active segment is filling up and the other is ready.
+    pub(crate) fn wants_rotation(&self) -> bool {
+        lock(&self.space).wants_rotation()
+    }
+
+    /// Lets the other segment take new slots, if it is ready; gives the one
+    /// that is to be emptied.
+    pub(crate) fn rotate(&self) -> Option<u8> {
+        // The chain is locked so that no record is between its slots and its epoch.
+        let _chain = lock(&self.chain);
+        let mut space = lock(&self.space);
+        let old = space.can_rotate().then(|| space.rotate());
+        self.room.notify_all();
+        old.or(space.emptying())
+    }
+
+    /// Gives the emptied segment its next epoch: replay begins behind
+    /// `through`, whose records, all of them, are durable at home.
+    pub(crate) fn reuse(&self, segment: u8, through: u64, tag: [u8; 16], sealer: &Sealer) -> Result<()> {
+        let epoch = {
+            let mut chain = lock(&self.chain);
+            let epoch = chain.epochs.iter().max().expect("two epochs") + 1;
+            chain.epochs[usize::from(segment)] = epoch;
+            epoch
+        };
+        let begin = SegmentStart { chain: tag, next_sequence: through + 1 };
+        self.segments.write_header(sealer, segment, self.header(epoch), &begin)?;
+        if self.rules.keeps(Rule::HeaderBeforeReuse) {
+            self.segments.file(segment).sync_data()?;
+        }
+        lock(&self.space).emptied();
+        self.room.notify_all();
+        Ok(())
+    }
+
+    /// The end of the chain: the last record's sequence number and tag.
+    pub(crate) fn end(&self) -> (u64, [u8; 16]) {
+        let chain = lock(&self.chain);
+        (chain.next_sequence - 1, chain.tag)
+    }
+}
+
+/// Slots promised to one change; what is not used or kept goes back.
+pub(crate) struct Promise<'a> {
+    journal: Option<&'a Journal>,
+    left: u32,
+    kept: u32,
+}
+
+impl<'a> Promise<'a> {
+    /// `slots` that [`Journal::promise`] gave, or none without a journal.
+    pub(crate) fn new(journal: Option<&'a Journal>, slots: u32) -> Promise<'a> {
+        Promise { journal, left: slots, kept: 0 }
+    }
+
+    /// Writes images into consecutive slots.
+    pub(crate) fn write_images(&mut self, data: &[u8], slots: u32) -> Result<Place> {
+        let journal = self.journal.ok_or(Error::Refused(errno::EROFS))?;
+        let promised = slots.min(self.left);
+        self.left -= promised;
+        journal.write_images(data, slots, promised)
+    }
+
+    /// Appends a record.
+    pub(crate) fn append(&mut self, sealer: &Sealer, change: Change) -> Result<u64> {
+        let journal = self.journal.ok_or(Error::Refused(errno::EROFS))?;
+        let before = self.left.min(1);
+        self.left -= before;
+        journal.append(sealer, change, before)
+    }
+
+    /// Keeps `slots` for the file's next commit.
+    pub(crate) fn keep(&mut self, slots: u32) {
+        let kept = slots.min(self.left);
+        self.left -= kept;
+        self.kept += kept;
+    }
+
+    /// Hands what was kept to its file.
+    pub(crate) fn hand_over(&mut self) -> u32 {
+        std::mem::take(&mut self.kept)
+    }
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        if let Some(journal) = self.journal {
+            journal.release(self.left + self.kept);
+        }
+    }
+}

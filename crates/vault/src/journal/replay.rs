@@ -1,0 +1,259 @@
+//! Reading a crashed session's journal: which records are valid, and what
+//! they say of each file in the end.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use strongroom_engine::Buffer;
+use strongroom_format::vault::block::BlockContext;
+use strongroom_format::vault::journal::{CLEAR_LEN, RecordHeader, SLOT_LEN, SegmentHeader, SegmentStart};
+use strongroom_format::vault::node::{Entry, Node};
+use strongroom_format::vault::record::{Change, Commit, Place, Record};
+use strongroom_format::vault::{FileId, PageKind, WriteSession};
+use strongroom_store::{Access, NodeRef, Timestamp};
+use strongroom_units::{BlockIndex, PAGE_LEN, PlainLen};
+
+use super::Segments;
+use crate::content::{OpenedPage, PageAddress, PageReader, Replayed};
+use crate::error::{Damage, Error, Result};
+use crate::sealer::Purpose;
+
+/// What is needed to read a journal.
+pub(crate) struct Reader<'a> {
+    pub(crate) pages: PageReader<'a>,
+}
+
+/// A record that opened, and where.
+struct Found {
+    header: RecordHeader,
+    record: Record,
+}
+
+/// What a valid commit's images were found to be.
+struct CommitImages {
+    entries: Vec<Option<Entry>>,
+}
+
+impl Reader<'_> {
+    /// What the journal of `session` in `directory` says of each file. A
+    /// journal that is missing, or was never begun, says nothing.
+    ///
+    /// # Errors
+    /// [`Damage::Journal`] when a record that was durable does not open any
+    /// more, or what the store reported.
+    pub(crate) fn read(
+        &self,
+        directory: &NodeRef,
+        session: WriteSession,
+    ) -> Result<HashMap<FileId, Replayed>> {
+        let segments = match Segments::open(directory, session, Access::Read) {
+            Ok(segments) => Arc::new(segments),
+            Err(error) if error.is_not_found() => return Ok(HashMap::new()),
+            Err(error) => return Err(error),
+        };
+        let headers = [
+            segments.read_header(self.pages.sealer, 0, session)?,
+            segments.read_header(self.pages.sealer, 1, session)?,
+        ];
+        let Some(begin) =
+            headers.iter().flatten().map(|(_, begin)| *begin).max_by_key(|begin| begin.next_sequence)
+        else {
+            return Ok(HashMap::new());
+        };
+        let mut found = BTreeMap::new();
+        for (segment, header) in headers.iter().enumerate() {
+            if let Some((header, _)) = header {
+                self.scan(&segments, segment as u8, header, &mut found)?;
+            }
+        }
+        self.follow(&segments, &begin, &found)
+    }
+
+    /// Collects every record of a segment's epoch that opens.
+    fn scan(
+        &self,
+        segments: &Segments,
+        segment: u8,
+        header: &SegmentHeader,
+        found: &mut BTreeMap<u64, Found>,
+    ) -> Result<()> {
+        let mut clear = [0; CLEAR_LEN];
+        for slot in 1..header.slots {
+            let place = Place { segment, slot };
+            if segments.read(place, &mut clear)? < CLEAR_LEN {
+                break;
+            }
+            let Ok(record) = RecordHeader::decode(&clear) else { continue };
+            if record.epoch != header.epoch {
+                continue;
+            }
+            if let Some(opened) = self.open_record(segments, place, header.session, &record)? {
+                found.insert(record.sequence, Found { header: record, record: opened });
+            }
+        }
+        Ok(())
+    }
+
+    fn open_record(
+        &self,
+        segments: &Segments,
+        place: Place,
+        session: WriteSession,
+        header: &RecordHeader,
+    ) -> Result<Option<Record>> {
+        let mut buffer = Buffer::new(CLEAR_LEN + header.sealed_len);
+        if segments.read(place, &mut buffer)? < buffer.len() {
+            return Ok(None);
+        }
+        let associated = header.associated_data(session, place.slot);
+        let opened = self.pages.sealer.open_one(
+            Purpose::Journal,
+            &mut buffer,
+            CLEAR_LEN..CLEAR_LEN + header.sealed_len,
+            header.nonce,
+            header.tag,
+            &associated,
+        )?;
+        Ok(opened.then(|| Record::decode(&buffer[CLEAR_LEN..]).ok()).flatten())
+    }
+
+    /// Takes the records in order up to the first that is not valid.
+    fn follow(
+        &self,
+        segments: &Arc<Segments>,
+        begin: &SegmentStart,
+        found: &BTreeMap<u64, Found>,
+    ) -> Result<HashMap<FileId, Replayed>> {
+        let mut files = HashMap::new();
+        let mut sequence = begin.next_sequence;
+        let mut chain = begin.chain;
+        while let Some(next) = found.get(&sequence) {
+            if next.record.chain != chain {
+                break;
+            }
+            match &next.record.change {
+                Change::Removal(file) => {
+                    files.remove(file);
+                }
+                Change::Commit(commit) => {
+                    let Some(images) = self.open_images(segments, commit)? else { break };
+                    let file = files
+                        .entry(commit.file)
+                        .or_insert_with(|| Replayed::empty(Arc::clone(segments)));
+                    file.take(commit, images, sequence);
+                }
+            }
+            chain = next.header.tag;
+            sequence += 1;
+        }
+        // Whoever wrote a later record knew what was durable by then.
+        let promised = found.range(sequence..).any(|(_, later)| later.record.durable >= sequence);
+        if promised {
+            return Err(Error::Damaged(Damage::Journal(
+                "a record of the journal that was durable does not open any more",
+            )));
+        }
+        Ok(files)
+    }
+
+    /// Opens every image that a commit names; `None` when one does not open.
+    fn open_images(&self, segments: &Segments, commit: &Commit) -> Result<Option<CommitImages>> {
+        let mut nodes = HashMap::new();
+        let mut plain_len = None;
+        for page in &commit.pages {
+            let address = PageAddress { kind: page.kind, number: page.number };
+            let mut buffer = Buffer::new(PAGE_LEN);
+            segments.read(page.place, &mut buffer)?;
+            let Some(opened) = self.open_page(buffer, address, commit.file)? else { return Ok(None) };
+            if matches!(page.kind, PageKind::Header | PageKind::Node) {
+                let Ok(node) = Node::decode(page.kind, opened.sealed()) else { return Ok(None) };
+                plain_len = plain_len.or(node.header().map(|header| header.plain_len));
+                nodes.insert(page.number, node);
+            }
+        }
+        let plain_len = plain_len.or(self.pages.geometry.plain_len(commit.stored_len)).unwrap_or(PlainLen(0));
+        let context =
+            BlockContext::new(self.pages.suite, self.pages.geometry.block_size(), self.pages.generation, commit.file);
+        let mut entries = Vec::with_capacity(commit.blocks.len());
+        for image in &commit.blocks {
+            let node = nodes.get(&image.block.group().0);
+            // A block that was written and then cut or punched before its
+            // commit has no entry, and its image is of no use.
+            let Some(entry) = node.and_then(|node| node.entry(image.block.entry())) else {
+                return Ok(None);
+            };
+            if !self.open_block(segments, &context, image.block, image.place, plain_len, &entry)? {
+                return Ok(None);
+            }
+            entries.push(Some(entry));
+        }
+        Ok(Some(CommitImages { entries }))
+    }
+
+    fn open_page(
+        &self,
+        buffer: Buffer,
+        address: PageAddress,
+        file: FileId,
+    ) -> Result<Option<OpenedPage>> {
+        match self.pages.open(buffer, address, Some(file)) {
+            Ok(page) => Ok(Some(page)),
+            Err(Error::Damaged(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open_block(
+        &self,
+        segments: &Segments,
+        context: &BlockContext,
+        block: BlockIndex,
+        place: Place,
+        plain_len: PlainLen,
+        entry: &Entry,
+    ) -> Result<bool> {
+        let len = self.pages.geometry.block_size().block_len(block, plain_len);
+        let mut buffer = Buffer::new(len);
+        if segments.read(place, &mut buffer)? < len {
+            return Ok(false);
+        }
+        let associated = context.at(block);
+        self.pages.sealer.open_one(Purpose::Blocks, &mut buffer, 0..len, entry.nonce(), entry.tag, &associated)
+    }
+}
+
+impl Replayed {
+    fn empty(segments: Arc<Segments>) -> Replayed {
+        Replayed {
+            segments,
+            pages: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            stored_len: strongroom_units::StoredLen(SLOT_LEN as u64),
+            accessed: Timestamp::default(),
+            modified: Timestamp::default(),
+            path_hint: Vec::new(),
+            sequence: 0,
+        }
+    }
+
+    /// A later commit's word counts.
+    fn take(&mut self, commit: &Commit, images: CommitImages, sequence: u64) {
+        for page in &commit.pages {
+            self.pages.insert(PageAddress { kind: page.kind, number: page.number }, page.place);
+        }
+        for (image, entry) in commit.blocks.iter().zip(images.entries) {
+            if let Some(entry) = entry {
+                self.blocks.insert(image.block.0, (image.place, entry));
+            }
+        }
+        self.stored_len = commit.stored_len;
+        self.accessed = time(commit.accessed);
+        self.modified = time(commit.modified);
+        self.path_hint.clone_from(&commit.path_hint);
+        self.sequence = sequence;
+    }
+}
+
+fn time(time: strongroom_format::vault::record::Timestamp) -> Timestamp {
+    Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }
+}

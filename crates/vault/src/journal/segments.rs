@@ -1,0 +1,137 @@
+//! The two stored files of a journal: named, sized, read and written by slot.
+
+use strongroom_engine::{AssociatedData, Buffer};
+use strongroom_format::vault::WriteSession;
+use strongroom_format::vault::journal::{CLEAR_LEN, SEGMENTS, SLOT_LEN, SegmentHeader, SegmentStart, segment};
+use strongroom_format::vault::record::Place;
+use strongroom_store::{Access, AllocateMode, FileRef, Node, NodeRef};
+
+use crate::error::Result;
+use crate::sealer::{Purpose, Sealer};
+
+/// The segments of one session's journal.
+pub(crate) struct Segments {
+    files: [FileRef; SEGMENTS as usize],
+}
+
+/// The place `slots` behind `place`.
+pub(crate) fn after(place: Place, slots: u32) -> Place {
+    Place { slot: place.slot + slots, ..place }
+}
+
+/// A segment's name in `.strongroom`.
+pub(crate) fn name(session: WriteSession, segment: u8) -> Vec<u8> {
+    format!("journal.{session}.{segment}").into_bytes()
+}
+
+impl Segments {
+    /// Creates both segments, with all their space reserved.
+    pub(crate) fn create(directory: &NodeRef, session: WriteSession, slots: u32) -> Result<Segments> {
+        let create = |segment| -> Result<FileRef> {
+            let (_, file) = directory.create(&name(session, segment), 0o600)?;
+            let len = u64::from(slots) * SLOT_LEN as u64;
+            match file.allocate(AllocateMode::Extend, 0, len) {
+                // A store that cannot reserve is written to instead.
+                Err(error) if error.errno() == crate::error::errno::EOPNOTSUPP => fill(&file, len)?,
+                other => other?,
+            }
+            Ok(file)
+        };
+        Ok(Segments { files: [create(0)?, create(1)?] })
+    }
+
+    /// Opens both segments.
+    pub(crate) fn open(directory: &NodeRef, session: WriteSession, access: Access) -> Result<Segments> {
+        let open = |segment| -> Result<FileRef> { Ok(directory.lookup(&name(session, segment))?.open(access)?) };
+        Ok(Segments { files: [open(0)?, open(1)?] })
+    }
+
+    /// Removes whichever segments of the session there are.
+    pub(crate) fn remove(directory: &dyn Node, session: WriteSession) -> Result<()> {
+        for segment in 0..SEGMENTS {
+            match directory.remove(&name(session, segment)) {
+                Err(error) if !error.is_not_found() => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn file(&self, segment: u8) -> &FileRef {
+        &self.files[usize::from(segment)]
+    }
+
+    /// Fills `bytes` from `place` on; fewer at the end of the segment.
+    pub(crate) fn read(&self, place: Place, bytes: &mut [u8]) -> Result<usize> {
+        Ok(self.file(place.segment).read_at(bytes, offset(place))?)
+    }
+
+    /// Writes `bytes` from `place` on.
+    pub(crate) fn write(&self, place: Place, bytes: &[u8]) -> Result<()> {
+        Ok(self.file(place.segment).write_at(bytes, offset(place))?)
+    }
+
+    /// Writes a segment's header.
+    pub(crate) fn write_header(
+        &self,
+        sealer: &Sealer,
+        segment_index: u8,
+        mut header: SegmentHeader,
+        begin: &SegmentStart,
+    ) -> Result<()> {
+        let mut buffer = Buffer::new(SLOT_LEN);
+        buffer[CLEAR_LEN..segment::LEN].copy_from_slice(&begin.encode());
+        let (nonce, tag) =
+            sealer.seal_one(Purpose::Journal, &mut buffer, CLEAR_LEN..segment::LEN, |nonce| {
+                header.nonce = *nonce;
+                AssociatedData::new(&header.associated_data())
+            })?;
+        header.nonce = nonce;
+        header.tag = tag;
+        buffer[..CLEAR_LEN].copy_from_slice(&header.encode());
+        Ok(self.file(segment_index).write_at(&buffer, 0)?)
+    }
+
+    /// Reads a segment's header; `None` when it does not open.
+    pub(crate) fn read_header(
+        &self,
+        sealer: &Sealer,
+        segment_index: u8,
+        session: WriteSession,
+    ) -> Result<Option<(SegmentHeader, SegmentStart)>> {
+        let mut buffer = Buffer::new(SLOT_LEN);
+        if self.file(segment_index).read_at(&mut buffer, 0)? < SLOT_LEN {
+            return Ok(None);
+        }
+        let Ok((header, _)) = SegmentHeader::decode(&buffer) else { return Ok(None) };
+        let associated = header.associated_data();
+        let opened = sealer.open_one(
+            Purpose::Journal,
+            &mut buffer,
+            CLEAR_LEN..segment::LEN,
+            header.nonce,
+            header.tag,
+            &associated,
+        )?;
+        if !opened || header.session != session {
+            return Ok(None);
+        }
+        let sealed = buffer[CLEAR_LEN..segment::LEN].try_into().expect("the sealed part's length");
+        Ok(SegmentStart::decode(sealed).ok().map(|begin| (header, begin)))
+    }
+}
+
+fn offset(place: Place) -> u64 {
+    u64::from(place.slot) * SLOT_LEN as u64
+}
+
+fn fill(file: &FileRef, len: u64) -> Result<()> {
+    let zeros = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < len {
+        let part = zeros.len().min((len - at) as usize);
+        file.write_at(&zeros[..part], at)?;
+        at += part as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! Encrypted folders without FUSE: names, directories and file contents of a
+//! vault on any store, sealed by whatever engine it is handed.
+//!
+//! [`Vault`] opens and closes; [`namespace`] is everything with a name,
+//! [`content`] what files hold. The journal, the committer and recovery carry
+//! out section 7 of `docs/format/vault.md`.
+//!
+//! What this crate does not do: speak to the kernel, choose an engine, or ask
+//! for secrets.
+#![forbid(unsafe_code)]
+
+mod committer;
+pub mod content;
+mod context;
+pub mod error;
+mod header_file;
+mod journal;
+pub mod namespace;
+mod recovery;
+mod rules;
+mod sealer;
+mod vault;
+
+pub use context::{Counters, Recovered};
+pub use error::{Damage, Error, Result};
+pub use header_file::{read_header_copies, write_header};
+pub use rules::{Rule, Rules};
+pub use sealer::algorithm;
+pub use vault::{Options, Vault, create};

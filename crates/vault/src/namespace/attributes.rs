@@ -1,0 +1,145 @@
+//! Attributes: the store's, but for the lengths, which are plain ones; and
+//! changing them by the rules that POSIX sets for `chmod`, `chown` and
+//! `truncate` and the kernel leaves to the file system.
+
+use strongroom_store::{Attributes, Kind, SetTime};
+
+use super::inode::{Inode, lock};
+use super::{Changes, Namespace, PRIVATE, ROOT};
+use crate::error::{Error, Result, errno};
+
+const SET_USER_ID: u32 = 0o4000;
+const SET_GROUP_ID: u32 = 0o2000;
+const GROUP_EXECUTE: u32 = 0o010;
+
+/// The extended attribute that gives an executable privileges.
+const CAPABILITY: &[u8] = b"security.capability";
+
+/// A mode without the bits that a change of owner or contents takes away:
+/// set-user-id, and set-group-id where it is not the mark of old record locks.
+pub(super) fn unprivileged(mode: u32) -> u32 {
+    let group = if mode & GROUP_EXECUTE != 0 { SET_GROUP_ID } else { 0 };
+    mode & !(SET_USER_ID | group)
+}
+
+impl Namespace {
+    /// The attributes of a node, with its plain length.
+    ///
+    /// A file whose stored length is damaged has attributes all the same, with
+    /// the stored length; opening it reports the damage.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn attributes(&self, number: u64) -> Result<Attributes> {
+        self.plain_attributes(&*self.table.inode(number)?)
+    }
+
+    pub(super) fn plain_attributes(&self, inode: &Inode) -> Result<Attributes> {
+        let mut attributes = inode.node.attributes()?;
+        match inode.kind {
+            Kind::File => attributes.len = self.plain_len(inode, attributes.len),
+            Kind::Symlink => attributes.len = self.target_len(inode, attributes.len),
+            Kind::Directory if inode.number == ROOT => self.hide_private(&mut attributes),
+            Kind::Directory | Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => (),
+        }
+        Ok(attributes)
+    }
+
+    fn plain_len(&self, inode: &Inode, stored: u64) -> u64 {
+        match inode.live(&self.contents) {
+            Some(content) => content.plain_len(),
+            None => self.contents.plain_len(stored).unwrap_or_else(|error| {
+                self.observer.damaged(inode.number, &error);
+                stored
+            }),
+        }
+    }
+
+    /// Where the store counts a directory's subdirectories as its names, the
+    /// vault's own one is not among those that can be seen.
+    fn hide_private(&self, attributes: &mut Attributes) {
+        if attributes.links > 2 && self.store.root().lookup(PRIVATE).is_ok() {
+            attributes.links -= 1;
+        }
+    }
+
+    /// Changes attributes, and gives them as they are then.
+    ///
+    /// # Errors
+    /// `EISDIR` or `EINVAL` for a length of anything but a regular file,
+    /// `EOPNOTSUPP` for the mode of a symlink, `EPERM` and others as the store
+    /// reports. What comes first in the order length, owner, mode, times may
+    /// then have been changed.
+    pub fn set_attributes(&self, number: u64, changes: &Changes) -> Result<Attributes> {
+        self.writable()?;
+        let inode = self.table.inode(number)?;
+        if let Some(len) = changes.len {
+            self.set_len(&inode, len)?;
+        }
+        self.set_ownership(&inode, changes)?;
+        let modified = match (changes.modified, changes.len) {
+            (SetTime::Omit, Some(_)) => SetTime::Now,
+            (modified, _) => modified,
+        };
+        if (changes.accessed, modified) != (SetTime::Omit, SetTime::Omit) {
+            match inode.live(&self.contents) {
+                Some(content) => content.set_times(changes.accessed, modified)?,
+                None => inode.node.set_times(changes.accessed, modified)?,
+            }
+        }
+        self.plain_attributes(&inode)
+    }
+
+    fn set_len(&self, inode: &Inode, len: u64) -> Result<()> {
+        match inode.kind {
+            Kind::File => self.using(inode)?.set_len(len),
+            Kind::Directory => Err(Error::Refused(errno::EISDIR)),
+            Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => {
+                Err(Error::Refused(errno::EINVAL))
+            }
+        }
+    }
+
+    /// Changes owner, group and mode.
+    fn set_ownership(&self, inode: &Inode, changes: &Changes) -> Result<()> {
+        let chown = changes.uid.is_some() || changes.gid.is_some();
+        // A directory's bits mean something else and stay.
+        let strip = (chown || changes.kill_suid_sgid) && inode.kind != Kind::Directory;
+        if !chown && !strip && changes.mode.is_none() {
+            return Ok(());
+        }
+        let _metadata = lock(&inode.metadata);
+        let before = inode.node.attributes()?.mode;
+        if chown {
+            inode.node.set_owner(changes.uid, changes.gid)?;
+        }
+        if inode.kind == Kind::Symlink {
+            return if changes.mode.is_some() { Err(Error::Refused(errno::EOPNOTSUPP)) } else { Ok(()) };
+        }
+        let stripped = if strip { unprivileged(before) } else { before };
+        let mode = changes.mode.map_or(stripped, |mode| mode & 0o7777);
+        if strip && inode.kind == Kind::File {
+            self.remove_capability(inode)?;
+        }
+        if changes.mode.is_some() {
+            self.change_access_list(inode, mode)?;
+        }
+        // The store may have taken bits away that belong there.
+        if chown || mode != before {
+            inode.node.set_mode(mode)?;
+        }
+        Ok(())
+    }
+
+    /// Takes set-user-id, set-group-id and capabilities away.
+    pub(super) fn strip(&self, inode: &Inode) -> Result<()> {
+        self.set_ownership(inode, &Changes { kill_suid_sgid: true, ..Changes::NONE })
+    }
+
+    fn remove_capability(&self, inode: &Inode) -> Result<()> {
+        match self.remove_sealed(&inode.node, CAPABILITY) {
+            Err(error) if !matches!(error.errno(), errno::ENODATA | errno::EOPNOTSUPP) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}

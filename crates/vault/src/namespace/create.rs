@@ -1,0 +1,288 @@
+//! Making files, directories, symlinks and special files, with the owner,
+//! mode and lists that they inherit.
+
+use std::sync::Arc;
+
+use strongroom_store::{Attributes, FileRef, Kind, NodeRef};
+
+use super::access::DIRECTORY_BITS;
+use super::acl::Acl;
+use super::inode::{Inode, write};
+use super::xattr::{ACCESS_LIST, DEFAULT_LIST};
+use super::{Creation, Entry, GENERATION, Namespace, Opening, Place};
+use crate::content::{Content, Home};
+use crate::error::{Error, Result, errno};
+
+const SET_GROUP_ID: u32 = 0o2000;
+
+/// What a new inode is to be given.
+struct Inheritance {
+    mode: u32,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    /// Both lists with the names under which they stand.
+    lists: Vec<(&'static [u8], Acl)>,
+}
+
+impl Namespace {
+    /// Creates a regular file and opens it, or opens the one that is there
+    /// unless `opening` is exclusive.
+    ///
+    /// # Errors
+    /// `EEXIST`, `EROFS`, those of [`Namespace::lookup`] and
+    /// [`Namespace::open`], or what the store reports.
+    pub fn create(
+        &self,
+        parent: u64,
+        name: &[u8],
+        creation: &Creation,
+        opening: Opening,
+    ) -> Result<(Entry, Arc<Content>)> {
+        self.writable()?;
+        let parent = self.directory(parent)?;
+        let stored = self.stored_name(&parent, name)?;
+        let place = self.place(&parent, name, &stored)?;
+        let gate = write(&parent.gate);
+        if gate.removed {
+            return Err(Error::Refused(errno::ENOENT));
+        }
+        match parent.node.lookup(&stored.main) {
+            Ok(node) => {
+                drop(gate);
+                return self.open_existing(node, place, opening);
+            }
+            Err(error) if error.is_not_found() => (),
+            Err(error) => return Err(error.into()),
+        }
+        let inheritance = self.inheritance(&parent, creation, Kind::File)?;
+        let home = self.names.home(place.directory, name);
+        self.with_side(&parent, &stored, || {
+            let (node, file) = parent.node.create(&stored.main, inheritance.mode)?;
+            let created = self.created(node, file, home, &inheritance, Some(place));
+            if created.is_err() {
+                // The caller is told; an empty file that stays is no harm.
+                let _ = parent.node.remove(&stored.main);
+            }
+            created
+        })
+    }
+
+    fn open_existing(&self, node: NodeRef, place: Place, opening: Opening) -> Result<(Entry, Arc<Content>)> {
+        if opening.exclusive {
+            return Err(Error::Refused(errno::EEXIST));
+        }
+        let mut entry = self.entered(node, place)?;
+        let opened = self.open(entry.number, opening);
+        if opened.is_err() {
+            self.forget(entry.number, 1);
+        } else if opening.truncate {
+            entry.attributes = self.attributes(entry.number)?;
+        }
+        Ok((entry, opened?))
+    }
+
+    /// Creates and opens a file without a name (`O_TMPFILE`), which
+    /// [`Namespace::link`] may name. `parent` decides what it inherits.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where the store has no such files, `EROFS`, or what the
+    /// store reports.
+    pub fn create_unnamed(&self, parent: u64, creation: &Creation) -> Result<(Entry, Arc<Content>)> {
+        self.writable()?;
+        let parent = self.directory(parent)?;
+        let inheritance = self.inheritance(&parent, creation, Kind::File)?;
+        let (node, file) = parent.node.create_unnamed(inheritance.mode)?;
+        self.created(node, file, Home::UNBOUND, &inheritance, None)
+    }
+
+    /// Completes a file that the store has just made.
+    fn created(
+        &self,
+        node: NodeRef,
+        file: FileRef,
+        home: Home,
+        inheritance: &Inheritance,
+        place: Option<Place>,
+    ) -> Result<(Entry, Arc<Content>)> {
+        self.give(&node, inheritance)?;
+        let inode = self.table.pin(Arc::clone(&node));
+        let content = self.contents.adopt(Arc::clone(&node), file, home)?;
+        inode.adopted(&content);
+        let completed = inheritance
+            .lists
+            .iter()
+            .try_for_each(|(name, acl)| self.put_list(&node, content.id().0, name, acl))
+            .and_then(|()| self.plain_attributes(&inode));
+        match completed {
+            Ok(attributes) => {
+                if let Some(place) = place {
+                    inode.placed(place);
+                    self.hint_path(&inode, &content);
+                }
+                let number = self.table.looked_up(node).number;
+                Ok((Entry { number, generation: GENERATION, attributes }, content))
+            }
+            Err(error) => {
+                content.unlinked();
+                inode.close();
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a directory: under a temporary name, where it gets its record,
+    /// and from there into its place, so that none is ever seen without.
+    ///
+    /// # Errors
+    /// `EEXIST`, `EROFS`, those of [`Namespace::lookup`], or what the store
+    /// reports.
+    pub fn make_directory(&self, parent: u64, name: &[u8], creation: &Creation) -> Result<Entry> {
+        self.make(parent, name, |parent, stored| {
+            let inheritance = self.inheritance(parent, creation, Kind::Directory)?;
+            let temporary = self.temporary()?;
+            let passing = self.names.random_name()?;
+            let (id, record) = self.names.new_directory()?;
+            let node = temporary.make_directory(&passing, 0o700)?;
+            let completed = node
+                .make_symlink(super::names::RECORD, &record)
+                .map_err(Error::from)
+                .and_then(|_| self.give(&node, &inheritance))
+                .and_then(|()| {
+                    let lists = &inheritance.lists;
+                    lists.iter().try_for_each(|(name, acl)| self.put_list(&node, id.0, name, acl))
+                })
+                .and_then(|()| {
+                    // A directory that its owner may not write cannot be moved.
+                    node.set_mode(inheritance.mode | DIRECTORY_BITS)?;
+                    let replace = strongroom_store::RenameMode::Replace;
+                    Ok(temporary.rename(&passing, &*parent.node, stored, replace)?)
+                });
+            if let Err(error) = completed {
+                // What stays is swept when the vault is mounted next.
+                let _ = super::remove::discard(&node, temporary, &passing);
+                return Err(error);
+            }
+            if inheritance.mode & DIRECTORY_BITS != DIRECTORY_BITS {
+                node.set_mode(inheritance.mode)?;
+            }
+            Ok(node)
+        })
+    }
+
+    /// Makes a symlink to `target`.
+    ///
+    /// # Errors
+    /// As [`Namespace::make_directory`]; `ENAMETOOLONG` for a target of more
+    /// than 4095 bytes.
+    pub fn make_symlink(&self, parent: u64, name: &[u8], target: &[u8], creation: &Creation) -> Result<Entry> {
+        let entry = self.make(parent, name, |parent, stored| {
+            let inheritance = self.inheritance(parent, creation, Kind::Symlink)?;
+            let node = self.store_symlink(parent, stored, target)?;
+            self.keep_if(parent, stored, self.give(&node, &inheritance))?;
+            Ok(node)
+        })?;
+        Ok(entry)
+    }
+
+    /// Makes a FIFO, socket or device node.
+    ///
+    /// # Errors
+    /// As [`Namespace::make_directory`]; `EPERM` where the process may not
+    /// make device nodes, `EINVAL` for other kinds.
+    pub fn make_special(
+        &self,
+        parent: u64,
+        name: &[u8],
+        kind: Kind,
+        device: u64,
+        creation: &Creation,
+    ) -> Result<Entry> {
+        self.make(parent, name, |parent, stored| {
+            let inheritance = self.inheritance(parent, creation, kind)?;
+            let node = parent.node.make_special(stored, kind, inheritance.mode, device)?;
+            self.keep_if(parent, stored, self.give(&node, &inheritance))?;
+            Ok(node)
+        })
+    }
+
+    /// Runs `store` for a name that does not exist in `parent`, whose gate is
+    /// held meanwhile, and enters what it made.
+    fn make(
+        &self,
+        parent: u64,
+        name: &[u8],
+        store: impl FnOnce(&Inode, &[u8]) -> Result<NodeRef>,
+    ) -> Result<Entry> {
+        self.writable()?;
+        let parent = self.directory(parent)?;
+        let stored = self.stored_name(&parent, name)?;
+        let place = self.place(&parent, name, &stored)?;
+        let gate = write(&parent.gate);
+        if gate.removed {
+            return Err(Error::Refused(errno::ENOENT));
+        }
+        match parent.node.lookup(&stored.main) {
+            Ok(_) => return Err(Error::Refused(errno::EEXIST)),
+            Err(error) if error.is_not_found() => (),
+            Err(error) => return Err(error.into()),
+        }
+        let node = self.with_side(&parent, &stored, || store(&parent, &stored.main))?;
+        self.entered(node, place)
+    }
+
+    /// Removes the new entry again when what completes it has failed.
+    fn keep_if(&self, parent: &Inode, stored: &[u8], completed: Result<()>) -> Result<()> {
+        if completed.is_err() {
+            // The caller is told; the entry that stays is a whole one.
+            let _ = parent.node.remove(stored);
+        }
+        completed
+    }
+
+    /// What an inode created in `parent` is to be given.
+    fn inheritance(&self, parent: &Inode, creation: &Creation, kind: Kind) -> Result<Inheritance> {
+        let above = parent.node.attributes()?;
+        let mut mode = creation.mode & 0o7777;
+        let mut lists = Vec::new();
+        match self.default_list(parent)? {
+            Some(default) if kind != Kind::Symlink => {
+                let (access, inherited) = default.clone().inherited(mode);
+                mode = inherited;
+                let listed = matches!(kind, Kind::File | Kind::Directory);
+                if listed && !access.is_mode() {
+                    lists.push((ACCESS_LIST, access));
+                }
+                if kind == Kind::Directory {
+                    lists.push((DEFAULT_LIST, default));
+                }
+            }
+            _ => mode &= !creation.umask,
+        }
+        let set_group_id = above.mode & SET_GROUP_ID != 0;
+        if set_group_id && kind == Kind::Directory {
+            mode |= SET_GROUP_ID;
+        }
+        let own = self.options.owners;
+        let gid = if set_group_id { Some(above.gid) } else { Some(creation.owner.gid).filter(|_| own) };
+        Ok(Inheritance { mode, uid: Some(creation.owner.uid).filter(|_| own), gid, lists })
+    }
+
+    /// Gives a new inode its owner and mode.
+    fn give(&self, node: &NodeRef, inheritance: &Inheritance) -> Result<()> {
+        let Attributes { mut mode, uid, gid, .. } = node.attributes()?;
+        let (to_uid, to_gid) =
+            (inheritance.uid.filter(|to| *to != uid), inheritance.gid.filter(|to| *to != gid));
+        if to_uid.is_some() || to_gid.is_some() {
+            match node.set_owner(to_uid, to_gid) {
+                Ok(()) => mode = node.attributes()?.mode,
+                // An ordinary user may be no member of the directory's group.
+                Err(error) if error.errno() == errno::EPERM && !self.options.owners => (),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if node.kind() != Kind::Symlink && mode != inheritance.mode {
+            node.set_mode(inheritance.mode)?;
+        }
+        Ok(())
+    }
+}

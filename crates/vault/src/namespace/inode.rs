@@ -1,0 +1,321 @@
+//! The inodes that the kernel knows: numbers, lookup counts, and what is kept
+//! per inode while it is known.
+//!
+//! Invariants: a store inode is in the table at most once; numbers are never
+//! used again while the table lives, so their generation is always the same;
+//! an entry holds its store node, so that the store cannot give its identity
+//! to another inode meanwhile.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+};
+
+use strongroom_format::vault::DirectoryId;
+use strongroom_store::{InodeId, Kind, NodeRef};
+
+use super::directory::DecodedNames;
+use crate::content::{Content, Contents, Home};
+use crate::error::{Error, Result, errno};
+
+/// The number of the top directory.
+pub const ROOT: u64 = 1;
+
+/// The generation of every number.
+pub const GENERATION: u64 = 0;
+
+/// Locks a mutex. What a panicking thread left behind is whole: no change
+/// under these locks has an intermediate state that another must not see.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`lock`], to read.
+pub(super) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`lock`], to write.
+pub(super) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The name by which an inode was last found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Number of the directory.
+    pub(super) parent: u64,
+    /// Its id.
+    pub(super) directory: DirectoryId,
+    /// The plain name in it.
+    pub(super) name: Box<[u8]>,
+    /// The stored name of the entry.
+    pub(super) stored: Box<[u8]>,
+}
+
+/// What a directory's gate guards: whether it may still be given entries.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    pub(super) removed: bool,
+}
+
+#[derive(Default)]
+struct Opens {
+    count: u64,
+    content: Option<Arc<Content>>,
+}
+
+/// One inode that the kernel knows.
+pub(super) struct Inode {
+    pub(super) number: u64,
+    pub(super) node: NodeRef,
+    pub(super) kind: Kind,
+    lookups: AtomicU64,
+    /// Of a directory: held to read by lookups, to write by whatever changes
+    /// its entries.
+    pub(super) gate: RwLock<Gate>,
+    /// Held while a file is given a further name.
+    pub(super) linking: Mutex<()>,
+    /// Held while mode and owner change, so that a mode widened for a moment
+    /// is restored to what it was.
+    pub(super) metadata: Mutex<()>,
+    pub(super) place: Mutex<Option<Place>>,
+    pub(super) directory_id: OnceLock<DirectoryId>,
+    pub(super) target: OnceLock<Box<[u8]>>,
+    pub(super) decoded: Mutex<Option<Arc<DecodedNames>>>,
+    file_id: OnceLock<[u8; 16]>,
+    opens: Mutex<Opens>,
+}
+
+impl Inode {
+    fn new(number: u64, node: NodeRef, lookups: u64) -> Inode {
+        Inode {
+            number,
+            kind: node.kind(),
+            node,
+            lookups: AtomicU64::new(lookups),
+            gate: RwLock::default(),
+            linking: Mutex::default(),
+            metadata: Mutex::default(),
+            place: Mutex::default(),
+            directory_id: OnceLock::new(),
+            target: OnceLock::new(),
+            decoded: Mutex::default(),
+            file_id: OnceLock::new(),
+            opens: Mutex::default(),
+        }
+    }
+
+    /// Opens the content, or counts a further handle of it.
+    pub(super) fn open(&self, contents: &Arc<Contents>, home: Option<Home>) -> Result<Arc<Content>> {
+        let mut opens = lock(&self.opens);
+        let content = match &opens.content {
+            Some(content) => Arc::clone(content),
+            None => contents.open(&self.node, home)?,
+        };
+        self.count_open(&mut opens, &content);
+        Ok(content)
+    }
+
+    /// Counts the first handle of a file that has just been created.
+    pub(super) fn adopted(&self, content: &Arc<Content>) {
+        self.count_open(&mut lock(&self.opens), content);
+    }
+
+    fn count_open(&self, opens: &mut Opens, content: &Arc<Content>) {
+        opens.count += 1;
+        opens.content = Some(Arc::clone(content));
+        self.file_id.get_or_init(|| content.id().0);
+    }
+
+    /// Gives a handle back; the last one releases the content.
+    pub(super) fn close(&self) {
+        let mut opens = lock(&self.opens);
+        opens.count = opens.count.saturating_sub(1);
+        if opens.count == 0
+            && let Some(content) = opens.content.take()
+        {
+            content.released();
+        }
+    }
+
+    /// The content, if it is live.
+    pub(super) fn live(&self, contents: &Arc<Contents>) -> Option<Arc<Content>> {
+        let opened = lock(&self.opens).content.clone();
+        opened.or_else(|| contents.live(self.node.id()))
+    }
+
+    /// The file's id, if the file has ever been opened.
+    pub(super) fn file_id(&self) -> Option<[u8; 16]> {
+        self.file_id.get().copied()
+    }
+
+    /// True for a directory that has been removed, or that somebody is
+    /// removing: what else holds the gate has read the record before.
+    pub(super) fn is_removed(&self) -> bool {
+        match self.gate.try_read() {
+            Ok(gate) => gate.removed,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().removed,
+            Err(TryLockError::WouldBlock) => true,
+        }
+    }
+
+    /// Sets the name by which the inode is known.
+    pub(super) fn placed(&self, place: Place) {
+        *lock(&self.place) = Some(place);
+    }
+
+    /// Forgets the name, if it is this one.
+    pub(super) fn displaced(&self, parent: u64, name: &[u8]) {
+        let mut place = lock(&self.place);
+        if place.as_ref().is_some_and(|place| place.parent == parent && *place.name == *name) {
+            *place = None;
+        }
+    }
+}
+
+#[derive(Default)]
+struct Maps {
+    by_number: HashMap<u64, Arc<Inode>>,
+    by_id: HashMap<InodeId, Arc<Inode>>,
+}
+
+/// All inodes that the kernel knows.
+pub(super) struct Table {
+    maps: RwLock<Maps>,
+    next: AtomicU64,
+}
+
+impl Table {
+    /// A table that knows the top directory, and never forgets it.
+    pub(super) fn new(root: NodeRef) -> Table {
+        let mut maps = Maps::default();
+        let id = root.id();
+        let inode = Arc::new(Inode::new(ROOT, root, 1));
+        maps.by_number.insert(ROOT, Arc::clone(&inode));
+        maps.by_id.insert(id, inode);
+        Table { maps: RwLock::new(maps), next: AtomicU64::new(ROOT + 1) }
+    }
+
+    /// The inode of a number.
+    pub(super) fn inode(&self, number: u64) -> Result<Arc<Inode>> {
+        let maps = read(&self.maps);
+        maps.by_number.get(&number).cloned().ok_or(Error::Refused(errno::ESTALE))
+    }
+
+    /// The inode of a store inode, if it is known.
+    pub(super) fn known(&self, id: InodeId) -> Option<Arc<Inode>> {
+        read(&self.maps).by_id.get(&id).cloned()
+    }
+
+    /// Counts a lookup of a store inode, which becomes known by it.
+    pub(super) fn looked_up(&self, node: NodeRef) -> Arc<Inode> {
+        let id = node.id();
+        if let Some(inode) = read(&self.maps).by_id.get(&id) {
+            inode.lookups.fetch_add(1, Ordering::Relaxed);
+            return Arc::clone(inode);
+        }
+        let mut maps = write(&self.maps);
+        if let Some(inode) = maps.by_id.get(&id) {
+            inode.lookups.fetch_add(1, Ordering::Relaxed);
+            return Arc::clone(inode);
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let inode = Arc::new(Inode::new(number, node, 1));
+        maps.by_number.insert(number, Arc::clone(&inode));
+        maps.by_id.insert(id, Arc::clone(&inode));
+        inode
+    }
+
+    /// Takes back `count` lookups; an inode without any is no longer known.
+    pub(super) fn forget(&self, number: u64, count: u64) {
+        if number == ROOT {
+            return;
+        }
+        let uncount = |inode: &Arc<Inode>| {
+            let left = |lookups: u64| Some(lookups.saturating_sub(count));
+            let before = inode.lookups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+            before.is_ok_and(|before| before <= count)
+        };
+        if !read(&self.maps).by_number.get(&number).is_some_and(uncount) {
+            return;
+        }
+        // Counting up takes the lock too, so that none comes in between here.
+        let mut maps = write(&self.maps);
+        let unknown = maps.by_number.get(&number).filter(|inode| inode.lookups.load(Ordering::Relaxed) == 0);
+        if let Some(id) = unknown.map(|inode| inode.node.id()) {
+            let dropped = (maps.by_number.remove(&number), maps.by_id.remove(&id));
+            drop(maps);
+            // Closing a descriptor is not for others to wait for.
+            drop(dropped);
+        }
+    }
+
+    /// How many inodes are known.
+    pub(super) fn len(&self) -> usize {
+        read(&self.maps).by_number.len()
+    }
+
+    /// An inode that stays known for as long as the pin lives.
+    pub(super) fn pin(&self, node: NodeRef) -> Pin<'_> {
+        Pin { table: self, inode: self.looked_up(node) }
+    }
+}
+
+/// A lookup that is taken back when it goes out of scope.
+pub(super) struct Pin<'a> {
+    table: &'a Table,
+    inode: Arc<Inode>,
+}
+
+impl Deref for Pin<'_> {
+    type Target = Arc<Inode>;
+
+    fn deref(&self) -> &Arc<Inode> {
+        &self.inode
+    }
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        self.table.forget(self.inode.number, 1);
+    }
+}
+
+/// A handle of a content that is given back when it goes out of scope.
+pub(super) struct Using<'a> {
+    inode: &'a Inode,
+    content: Arc<Content>,
+    kept: bool,
+}
+
+impl<'a> Using<'a> {
+    /// Takes over a handle that [`Inode::open`] has counted.
+    pub(super) fn new(inode: &'a Inode, content: Arc<Content>) -> Using<'a> {
+        Using { inode, content, kept: false }
+    }
+
+    /// Leaves the handle to whoever will close the inode.
+    pub(super) fn keep(mut self) -> Arc<Content> {
+        self.kept = true;
+        Arc::clone(&self.content)
+    }
+}
+
+impl Deref for Using<'_> {
+    type Target = Content;
+
+    fn deref(&self) -> &Content {
+        &self.content
+    }
+}
+
+impl Drop for Using<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.inode.close();
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Further names for inodes, and first names for files that have none.
+
+use strongroom_store::Kind;
+
+use super::inode::{Inode, lock, write};
+use super::{Entry, Namespace};
+use crate::content::Home;
+use crate::error::{Error, Result, errno};
+
+impl Namespace {
+    /// Gives the inode `number` the name `name` in the directory `parent`. A
+    /// file that had none is made durable first; one that had another is no
+    /// longer bound to one.
+    ///
+    /// # Errors
+    /// `EEXIST`, `EPERM` for directories, `EMLINK`, `EROFS`, damage of the
+    /// file, or what the store reports.
+    pub fn link(&self, number: u64, parent: u64, name: &[u8]) -> Result<Entry> {
+        self.writable()?;
+        let inode = self.table.inode(number)?;
+        if inode.kind == Kind::Directory {
+            return Err(Error::Refused(errno::EPERM));
+        }
+        let parent = self.directory(parent)?;
+        let stored = self.stored_name(&parent, name)?;
+        let place = self.place(&parent, name, &stored)?;
+        let gate = write(&parent.gate);
+        if gate.removed {
+            return Err(Error::Refused(errno::ENOENT));
+        }
+        match parent.node.lookup(&stored.main) {
+            Ok(_) => return Err(Error::Refused(errno::EEXIST)),
+            Err(error) if error.is_not_found() => (),
+            Err(error) => return Err(error.into()),
+        }
+        // So that of two first names given at a time one is the second.
+        let _linking = lock(&inode.linking);
+        if inode.kind == Kind::File {
+            self.bind_link(&inode, self.names.home(place.directory, name))?;
+        }
+        self.with_side(&parent, &stored, || Ok(parent.node.link(&*inode.node, &stored.main)?))?;
+        let entry = self.entered(inode.node.clone(), place)?;
+        if let Some(content) = inode.live(&self.contents) {
+            self.hint_path(&inode, &content);
+        }
+        Ok(entry)
+    }
+
+    /// Prepares a file for a name more.
+    fn bind_link(&self, inode: &Inode, home: Home) -> Result<()> {
+        let content = self.using_unbound(inode)?;
+        if inode.node.attributes()?.links == 0 {
+            content.moved(home)?;
+            content.sync()
+        } else {
+            content.linked()
+        }
+    }
+}

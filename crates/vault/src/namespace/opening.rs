@@ -1,0 +1,87 @@
+//! Opening files by node number.
+
+use std::sync::Arc;
+
+use strongroom_store::{Kind, SetTime};
+
+use super::access::FILE_BITS;
+use super::inode::{Inode, Using};
+use super::{Namespace, Opening};
+use crate::content::Content;
+use crate::error::{Damage, Error, Result, errno};
+
+impl Namespace {
+    /// Opens a regular file, and checks that it belongs under the name by
+    /// which it was last found. [`Namespace::release`] gives the handle back.
+    ///
+    /// # Errors
+    /// `EISDIR`, `ENXIO` for other inodes, `EROFS`, damage of the file, or
+    /// what the store reports.
+    pub fn open(&self, number: u64, opening: Opening) -> Result<Arc<Content>> {
+        if opening.write || opening.truncate {
+            self.writable()?;
+        }
+        let inode = self.table.inode(number)?;
+        match inode.kind {
+            Kind::File => self.open_inode(&inode, opening),
+            Kind::Directory => Err(Error::Refused(errno::EISDIR)),
+            Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => {
+                Err(Error::Refused(errno::ENXIO))
+            }
+        }
+    }
+
+    /// Gives back a handle that [`Namespace::open`], [`Namespace::create`] or
+    /// [`Namespace::create_unnamed`] gave for `number`.
+    pub fn release(&self, number: u64) {
+        if let Ok(inode) = self.table.inode(number) {
+            inode.close();
+        }
+    }
+
+    pub(super) fn open_inode(&self, inode: &Inode, opening: Opening) -> Result<Arc<Content>> {
+        // Closes the handle again when what follows fails.
+        let handle = self.using(inode)?;
+        if opening.truncate {
+            handle.set_len(0)?;
+            handle.set_times(SetTime::Omit, SetTime::Now)?;
+            if opening.kill_suid_sgid {
+                self.strip(inode)?;
+            }
+        }
+        Ok(handle.keep())
+    }
+
+    /// A handle of a file's content for the length of a scope.
+    pub(super) fn using<'a>(&self, inode: &'a Inode) -> Result<Using<'a>> {
+        Ok(Using::new(inode, self.open_content(inode)?))
+    }
+
+    /// As [`Namespace::using`], for callers who hold the inode's `metadata`.
+    /// Not bound to a name: this is for the file's id alone.
+    pub(super) fn using_alone<'a>(&self, inode: &'a Inode) -> Result<Using<'a>> {
+        let open = || inode.open(&self.contents, None);
+        Ok(Using::new(inode, self.granted_alone(&inode.node, FILE_BITS, open)?))
+    }
+
+    /// As [`Namespace::using`], whatever name the file stands under.
+    pub(super) fn using_unbound<'a>(&self, inode: &'a Inode) -> Result<Using<'a>> {
+        let open = || inode.open(&self.contents, None);
+        Ok(Using::new(inode, self.granted(inode, FILE_BITS, open)?))
+    }
+
+    fn open_content(&self, inode: &Inode) -> Result<Arc<Content>> {
+        loop {
+            let home = self.home(inode);
+            match self.granted(inode, FILE_BITS, || inode.open(&self.contents, home)) {
+                // It was renamed between the two.
+                Err(Error::Damaged(Damage::Home)) if self.home(inode) != home => (),
+                Ok(content) => {
+                    self.hint_path(inode, &content);
+                    return Ok(content);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

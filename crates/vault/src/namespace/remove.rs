@@ -1,0 +1,116 @@
+//! Removing entries.
+
+use strongroom_store::{Kind, Node, NodeRef, RenameMode};
+
+use super::access::DIRECTORY_BITS;
+use super::inode::{lock, write};
+use super::names::is_hidden;
+use super::Namespace;
+use crate::error::{Error, Result, errno};
+
+/// True when a stored directory holds nothing but what the vault itself put
+/// there. An entry that does not open counts: it may be somebody's.
+pub(super) fn is_empty(node: &dyn Node) -> Result<bool> {
+    Ok(node.entries()?.iter().all(|entry| is_hidden(&entry.name)))
+}
+
+/// Removes an empty directory `node` that stands in `.strongroom/temporary`.
+pub(super) fn discard(node: &NodeRef, temporary: &NodeRef, name: &[u8]) -> Result<()> {
+    for entry in node.entries()? {
+        if is_hidden(&entry.name) {
+            node.remove(&entry.name)?;
+        }
+    }
+    Ok(temporary.remove_directory(name)?)
+}
+
+impl Namespace {
+    /// Removes an entry that is no directory.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EISDIR`, `EROFS`, or what the store reports.
+    pub fn remove(&self, parent: u64, name: &[u8]) -> Result<()> {
+        self.writable()?;
+        let parent = self.directory(parent)?;
+        let stored = self.stored_name(&parent, name)?;
+        let _gate = write(&parent.gate);
+        let node = parent.node.lookup(&stored.main)?;
+        if node.kind() == Kind::Directory {
+            return Err(Error::Refused(errno::EISDIR));
+        }
+        let target = self.long_target(&node);
+        parent.node.remove(&stored.main)?;
+        self.remove_side(&parent, &stored);
+        self.unnamed(&node, target, parent.number, name);
+        Ok(())
+    }
+
+    /// Removes an empty directory. It leaves the tree in one step, and loses
+    /// its record and itself out of sight.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EROFS`, or what the store reports.
+    pub fn remove_directory(&self, parent: u64, name: &[u8]) -> Result<()> {
+        self.writable()?;
+        let parent = self.directory(parent)?;
+        let stored = self.stored_name(&parent, name)?;
+        let _tree = lock(&self.tree);
+        let _gate = write(&parent.gate);
+        let node = parent.node.lookup(&stored.main)?;
+        if node.kind() != Kind::Directory {
+            return Err(Error::Refused(errno::ENOTDIR));
+        }
+        let inode = self.table.known(node.id());
+        let mut gate = inode.as_ref().map(|inode| write(&inode.gate));
+        self.take_out(&node, &*parent.node, &stored.main)?;
+        if let (Some(inode), Some(gate)) = (&inode, &mut gate) {
+            gate.removed = true;
+            inode.displaced(parent.number, name);
+        }
+        self.remove_side(&parent, &stored);
+        Ok(())
+    }
+
+    /// Takes an empty directory out of the tree and discards it. The caller
+    /// holds its gate, if it is known, and its parent's.
+    pub(super) fn take_out(&self, node: &NodeRef, parent: &dyn Node, stored: &[u8]) -> Result<()> {
+        let temporary = self.temporary()?;
+        let passing = self.names.random_name()?;
+        self.granted_alone(node, DIRECTORY_BITS, || {
+            if !is_empty(&**node)? {
+                return Err(Error::Refused(errno::ENOTEMPTY));
+            }
+            Ok(parent.rename(stored, &**temporary, &passing, RenameMode::Replace)?)
+        })?;
+        // It is out of the tree: what stays of it is swept at the next mount.
+        let _ = self.granted_alone(node, DIRECTORY_BITS, || discard(node, temporary, &passing));
+        Ok(())
+    }
+
+    /// An entry of `node` that is no directory has been removed. `target` is
+    /// that of [`Namespace::long_target`] before.
+    pub(super) fn unnamed(&self, node: &NodeRef, target: Option<Vec<u8>>, parent: u64, name: &[u8]) {
+        let inode = self.table.known(node.id());
+        if let Some(inode) = &inode {
+            inode.displaced(parent, name);
+        }
+        // Asked after the removal: another name may have been given meanwhile,
+        // but none is given any more to an inode that has none.
+        if node.attributes().map_or(true, |attributes| attributes.links != 0) {
+            return;
+        }
+        if let Some(target) = target {
+            self.remove_long_target(&target);
+        }
+        if node.kind() == Kind::File {
+            let live = match &inode {
+                Some(inode) => inode.live(&self.contents),
+                None => self.contents.live(node.id()),
+            };
+            if let Some(content) = live {
+                content.unlinked();
+            }
+        }
+    }
+}
+

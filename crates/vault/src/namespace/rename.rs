@@ -1,0 +1,287 @@
+//! Renaming and exchanging entries.
+//!
+//! What replaces a file is durable before it does. A file's header says which
+//! name it belongs under; it is told of the new one before the entry moves,
+//! and holds the old one valid beside it.
+
+use std::sync::Arc;
+
+use strongroom_store::{InodeId, Kind, NodeRef, RenameMode};
+
+use super::access::DIRECTORY_BITS;
+use super::inode::{Inode, Pin, Place, lock, read, write};
+use super::names::StoredName;
+use super::remove::is_empty;
+use super::{Namespace, sidefile};
+use crate::error::{Error, Result, errno};
+
+/// One end of a rename.
+struct End<'a> {
+    parent: Arc<Inode>,
+    name: &'a [u8],
+    stored: StoredName,
+    place: Place,
+}
+
+/// What was found and made durable before any gate was closed.
+struct Prepared<'a> {
+    source: Pin<'a>,
+    /// The entry that will be replaced or exchanged.
+    target: Option<InodeId>,
+}
+
+impl Namespace {
+    /// Moves the entry `name` of `parent` to `to_name` in `to_parent`.
+    ///
+    /// # Errors
+    /// As `renameat2(2)`: `ENOENT`, `EEXIST`, `ENOTDIR`, `EISDIR`,
+    /// `ENOTEMPTY`, `EINVAL` for a whiteout or a move into itself, `EROFS`; or
+    /// what the store reports.
+    pub fn rename(
+        &self,
+        parent: u64,
+        name: &[u8],
+        to_parent: u64,
+        to_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.writable()?;
+        if mode == RenameMode::Whiteout {
+            return Err(Error::Refused(errno::EINVAL));
+        }
+        let from = self.end(parent, name)?;
+        let to = self.end(to_parent, to_name)?;
+        loop {
+            let prepared = self.prepare(&from, &to, mode)?;
+            if let Some(result) = self.rename_prepared(&from, &to, mode, &prepared) {
+                return result;
+            }
+        }
+    }
+
+    fn end<'a>(&self, parent: u64, name: &'a [u8]) -> Result<End<'a>> {
+        let parent = self.directory(parent)?;
+        let stored = self.stored_name(&parent, name)?;
+        let place = self.place(&parent, name, &stored)?;
+        Ok(End { parent, name, stored, place })
+    }
+
+    /// Finds both entries, and makes durable what is going to replace one.
+    fn prepare(&self, from: &End<'_>, to: &End<'_>, mode: RenameMode) -> Result<Prepared<'_>> {
+        let source = self.table.pin(find(from)?.ok_or(Error::Refused(errno::ENOENT))?);
+        let target = find(to)?;
+        if let Some(target) = &target
+            && target.id() != source.node.id()
+        {
+            self.sync_live(&source)?;
+            if mode == RenameMode::Exchange {
+                self.sync_live(&self.table.pin(Arc::clone(target)))?;
+            }
+        }
+        Ok(Prepared { source, target: target.map(|node| node.id()) })
+    }
+
+    fn sync_live(&self, inode: &Inode) -> Result<()> {
+        match inode.live(&self.contents) {
+            Some(content) if inode.kind == Kind::File => content.sync(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Renames with the gates closed; `None` when the entries have changed
+    /// since they were prepared.
+    fn rename_prepared(
+        &self,
+        from: &End<'_>,
+        to: &End<'_>,
+        mode: RenameMode,
+        prepared: &Prepared<'_>,
+    ) -> Option<Result<()>> {
+        let source = &*prepared.source;
+        let same = from.parent.number == to.parent.number;
+        let several = !same || source.kind == Kind::Directory || mode == RenameMode::Exchange;
+        let _tree = several.then(|| lock(&self.tree));
+        let from_gate = write(&from.parent.gate);
+        let to_gate = (!same).then(|| write(&to.parent.gate));
+        if from_gate.removed || to_gate.as_ref().is_some_and(|gate| gate.removed) {
+            return Some(Err(Error::Refused(errno::ENOENT)));
+        }
+        let found = entry(from).and_then(|found| Ok((found, entry(to)?)));
+        let (found, target) = match found {
+            Ok((Some(found), target)) => (found, target),
+            Ok((None, _)) => return Some(Err(Error::Refused(errno::ENOENT))),
+            Err(error) => return Some(Err(error)),
+        };
+        if found.id() != source.node.id() || target.as_ref().map(|node| node.id()) != prepared.target {
+            return None;
+        }
+        Some(match (mode, target) {
+            (RenameMode::NoReplace, Some(_)) => Err(Error::Refused(errno::EEXIST)),
+            (RenameMode::Exchange, None) => Err(Error::Refused(errno::ENOENT)),
+            // Two names of one inode: nothing happens to either.
+            (_, Some(target)) if target.id() == source.node.id() => Ok(()),
+            (RenameMode::Exchange, Some(target)) => {
+                let target = self.table.pin(target);
+                self.exchange(from, to, source, &target)
+            }
+            (_, None) => self.move_entry(from, to, source),
+            (_, Some(target)) => match (source.kind, target.kind()) {
+                (Kind::Directory, Kind::Directory) => self.replace_directory(from, to, source, &target),
+                (Kind::Directory, _) => Err(Error::Refused(errno::ENOTDIR)),
+                (_, Kind::Directory) => Err(Error::Refused(errno::EISDIR)),
+                _ => self.replace(from, to, source, &target),
+            },
+        })
+    }
+
+    /// Moves to a name that does not exist.
+    fn move_entry(&self, from: &End<'_>, to: &End<'_>, source: &Inode) -> Result<()> {
+        self.with_side(&to.parent, &to.stored, || {
+            self.rebound(source, &to.place, &from.place, || self.stored_rename(from, to, RenameMode::Replace))
+        })?;
+        self.moved(from, to, source);
+        Ok(())
+    }
+
+    /// Replaces an entry that is no directory.
+    fn replace(&self, from: &End<'_>, to: &End<'_>, source: &Inode, target: &NodeRef) -> Result<()> {
+        self.ensure_side(to)?;
+        let long = self.long_target(target);
+        self.rebound(source, &to.place, &from.place, || self.stored_rename(from, to, RenameMode::Replace))?;
+        self.unnamed(target, long, to.parent.number, to.name);
+        self.moved(from, to, source);
+        Ok(())
+    }
+
+    /// Replaces an empty directory. Its record makes it not empty to the
+    /// store, so the two are exchanged, and the empty one taken out of the
+    /// source's place; where the store cannot exchange, it is taken out first.
+    fn replace_directory(&self, from: &End<'_>, to: &End<'_>, source: &Inode, target: &NodeRef) -> Result<()> {
+        let inode = self.table.known(target.id());
+        if inode.as_ref().is_some_and(|inode| inode.number == from.parent.number) {
+            return Err(Error::Refused(errno::ENOTEMPTY));
+        }
+        let mut gate = inode.as_ref().map(|inode| write(&inode.gate));
+        self.ensure_side(to)?;
+        let exchanged = self.granted_alone(target, DIRECTORY_BITS, || {
+            if !is_empty(&**target)? {
+                return Err(Error::Refused(errno::ENOTEMPTY));
+            }
+            self.stored_rename(from, to, RenameMode::Exchange)
+        });
+        match exchanged {
+            Ok(()) => self.take_out(target, &*from.parent.node, &from.stored.main)?,
+            Err(Error::Store(error)) if matches!(error.errno(), errno::EINVAL | errno::EOPNOTSUPP) => {
+                self.check_not_inside(source, &to.parent)?;
+                self.take_out(target, &*to.parent.node, &to.stored.main)?;
+                self.stored_rename(from, to, RenameMode::Replace)?;
+            }
+            Err(error) => return Err(error),
+        }
+        if let (Some(inode), Some(gate)) = (&inode, &mut gate) {
+            gate.removed = true;
+            inode.displaced(to.parent.number, to.name);
+        }
+        self.moved(from, to, source);
+        Ok(())
+    }
+
+    /// Refuses to move a directory into itself, as far as names are known:
+    /// asked before anything is removed for such a move, which fails anyway.
+    fn check_not_inside(&self, source: &Inode, to: &Inode) -> Result<()> {
+        let mut number = to.number;
+        for _ in 0..4096 {
+            if number == source.number {
+                return Err(Error::Refused(errno::EINVAL));
+            }
+            let Ok(inode) = self.table.inode(number) else { break };
+            let Some(place) = lock(&inode.place).clone() else { break };
+            number = place.parent;
+        }
+        Ok(())
+    }
+
+    fn exchange(&self, from: &End<'_>, to: &End<'_>, source: &Inode, target: &Inode) -> Result<()> {
+        self.ensure_side(from)?;
+        self.ensure_side(to)?;
+        self.rebound(source, &to.place, &from.place, || {
+            self.rebound(target, &from.place, &to.place, || self.stored_rename(from, to, RenameMode::Exchange))
+        })?;
+        self.replaced(source, &to.place);
+        self.replaced(target, &from.place);
+        Ok(())
+    }
+
+    /// Runs `rename` with the file bound to its new name, and bound to the old
+    /// one again when that fails. A damaged file is moved as it is.
+    fn rebound(
+        &self,
+        inode: &Inode,
+        to: &Place,
+        from: &Place,
+        rename: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        if inode.kind != Kind::File {
+            return rename();
+        }
+        let content = match self.using_unbound(inode) {
+            Ok(content) => content,
+            Err(error @ Error::Damaged(_)) => {
+                self.observer.damaged(inode.number, &error);
+                return rename();
+            }
+            Err(error) => return Err(error),
+        };
+        content.moved(self.names.home(to.directory, &to.name))?;
+        let renamed = rename();
+        if renamed.is_err() {
+            content.moved(self.names.home(from.directory, &from.name))?;
+        }
+        renamed
+    }
+
+    fn stored_rename(&self, from: &End<'_>, to: &End<'_>, mode: RenameMode) -> Result<()> {
+        let (node, to_node) = (&from.parent.node, &to.parent.node);
+        Ok(node.rename(&from.stored.main, &**to_node, &to.stored.main, mode)?)
+    }
+
+    /// The entry has moved: its place is the new one, and the old name's side
+    /// file has served.
+    fn moved(&self, from: &End<'_>, to: &End<'_>, source: &Inode) {
+        self.replaced(source, &to.place);
+        self.remove_side(&from.parent, &from.stored);
+    }
+
+    /// The inode stands in another place.
+    fn replaced(&self, inode: &Inode, place: &Place) {
+        inode.placed(place.clone());
+        if inode.kind == Kind::File
+            && let Some(content) = inode.live(&self.contents)
+        {
+            self.hint_path(inode, &content);
+        }
+    }
+
+    /// Makes sure of the side file of an entry that exists.
+    fn ensure_side(&self, end: &End<'_>) -> Result<()> {
+        match &end.stored.side {
+            Some(side) => sidefile::write(&*end.parent.node, &side.name, &side.sealed),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The entry of one end, with its gate held to read for as long as it takes.
+fn find(end: &End<'_>) -> Result<Option<NodeRef>> {
+    let _gate = read(&end.parent.gate);
+    entry(end)
+}
+
+/// The entry of one end, whose gate the caller holds.
+fn entry(end: &End<'_>) -> Result<Option<NodeRef>> {
+    match end.parent.node.lookup(&end.stored.main) {
+        Ok(node) => Ok(Some(node)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,240 @@
+//! Extended attributes and access control lists, sealed by name and value.
+//!
+//! They stand in the store's `user.` class on files and directories, in its
+//! `trusted.` class on other inodes where the process is root, and nowhere
+//! otherwise.
+
+use strongroom_store::{Kind, NodeRef, XattrMode};
+
+use super::access::FILE_BITS;
+use super::acl::Acl;
+use super::inode::{Inode, lock};
+use super::{Namespace, attributes};
+use crate::error::{Error, Result, errno};
+
+/// The list that decides access.
+pub(super) const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+/// The list that a directory hands on to what is created in it.
+pub(super) const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
+
+/// Longest name and value of Linux (`XATTR_NAME_MAX`, `XATTR_SIZE_MAX`).
+const NAME_LEN_MAX: usize = 255;
+const VALUE_LEN_MAX: usize = 65536;
+
+/// "Argument list too long", which `setxattr(2)` gives for values.
+const E2BIG: i32 = 7;
+
+/// The class in which files' and directories' attributes are stored.
+const CLASS: &[u8] = b"user.";
+/// The same of other inodes, on which Linux takes no `user.` attributes.
+const TRUSTED_CLASS: &[u8] = b"trusted.";
+
+/// Sort of an attribute, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Plain,
+    Access,
+    Default,
+}
+
+impl Namespace {
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// `ENODATA` when there is none of that name, `EOPNOTSUPP` for a class or
+    /// inode that has none, damage, or what the store reports.
+    pub fn xattr(&self, number: u64, name: &[u8]) -> Result<Vec<u8>> {
+        let inode = self.table.inode(number)?;
+        self.class(&inode, name)?;
+        let stored = self.stored_xattr_name(inode.kind, name)?;
+        let sealed = self.granted(&inode, FILE_BITS, || Ok(inode.node.xattr(&stored)?))?;
+        let _metadata = lock(&inode.metadata);
+        self.names.open_xattr_value(self.inode_id(&inode)?, name, &sealed)
+    }
+
+    /// Names of all extended attributes. One that does not open is left out
+    /// and reported to the observer.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn xattr_names(&self, number: u64) -> Result<Vec<Vec<u8>>> {
+        let inode = self.table.inode(number)?;
+        let stored = inode.node.xattr_names()?;
+        let opened = stored.iter().filter_map(|stored| {
+            let spelled = spelled(inode.kind, stored)?;
+            let name = self.names.open_xattr_name(&spelled);
+            name.map_err(|error| self.observer.damaged(number, &error)).ok().flatten()
+        });
+        let acl = self.options.acl;
+        Ok(opened.filter(|name| acl || (name != ACCESS_LIST && name != DEFAULT_LIST)).collect())
+    }
+
+    /// Sets an extended attribute. Setting an access control list sets the
+    /// permission bits too; with `kill_sgid` that takes set-group-id away.
+    ///
+    /// # Errors
+    /// `EEXIST` or `ENODATA` by `mode`, `ERANGE` for a name and `E2BIG` for a
+    /// value too long to be sealed, `EOPNOTSUPP`, `EINVAL` for an invalid
+    /// list, `ENOSPC` and others as the store reports.
+    pub fn set_xattr(
+        &self,
+        number: u64,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+        kill_sgid: bool,
+    ) -> Result<()> {
+        self.writable()?;
+        let inode = self.table.inode(number)?;
+        let class = self.class(&inode, name)?;
+        if class != Class::Plain {
+            return self.set_list(&inode, class, Acl::parse(value)?, kill_sgid);
+        }
+        let _metadata = lock(&inode.metadata);
+        let id = self.inode_id(&inode)?;
+        self.set_sealed(&inode.node, id, name, value, mode)
+    }
+
+    /// Removes an extended attribute. Removing an access control list that is
+    /// not there is no error.
+    ///
+    /// # Errors
+    /// `ENODATA`, `EOPNOTSUPP`, or what the store reports.
+    pub fn remove_xattr(&self, number: u64, name: &[u8]) -> Result<()> {
+        self.writable()?;
+        let inode = self.table.inode(number)?;
+        let class = self.class(&inode, name)?;
+        let _metadata = lock(&inode.metadata);
+        match self.remove_sealed(&inode.node, name) {
+            Err(error) if class != Class::Plain && error.errno() == errno::ENODATA => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The default list of a directory.
+    pub(super) fn default_list(&self, directory: &Inode) -> Result<Option<Acl>> {
+        self.list(directory, DEFAULT_LIST)
+    }
+
+    /// Brings the access list, if there is one, in line with a new mode.
+    /// The caller holds `metadata`.
+    pub(super) fn change_access_list(&self, inode: &Inode, mode: u32) -> Result<()> {
+        match self.list(inode, ACCESS_LIST)? {
+            Some(acl) => self.put_list(&inode.node, self.inode_id(inode)?, ACCESS_LIST, &acl.with_mode(mode)),
+            None => Ok(()),
+        }
+    }
+
+    /// Stores a list of an inode whose id is `id`.
+    pub(super) fn put_list(&self, node: &NodeRef, id: [u8; 16], name: &[u8], acl: &Acl) -> Result<()> {
+        self.set_sealed(node, id, name, &acl.to_bytes(), XattrMode::Any)
+    }
+
+    /// A list of an inode. The caller holds `metadata`, except for directories.
+    fn list(&self, inode: &Inode, name: &[u8]) -> Result<Option<Acl>> {
+        if !self.options.acl || !is_plain(inode.kind) {
+            return Ok(None);
+        }
+        let stored = self.stored_xattr_name(inode.kind, name)?;
+        let sealed = match self.granted_alone(&inode.node, FILE_BITS, || Ok(inode.node.xattr(&stored)?)) {
+            Err(error) if matches!(error.errno(), errno::ENODATA | errno::EOPNOTSUPP) => return Ok(None),
+            other => other?,
+        };
+        Acl::parse(&self.names.open_xattr_value(self.inode_id(inode)?, name, &sealed)?)
+    }
+
+    fn set_list(&self, inode: &Inode, class: Class, acl: Option<Acl>, kill_sgid: bool) -> Result<()> {
+        let name = if class == Class::Access { ACCESS_LIST } else { DEFAULT_LIST };
+        if class == Class::Default && inode.kind != Kind::Directory {
+            return if acl.is_none() { Ok(()) } else { Err(Error::Refused(errno::EACCES)) };
+        }
+        let _metadata = lock(&inode.metadata);
+        let id = self.inode_id(inode)?;
+        if class == Class::Access
+            && let Some(acl) = &acl
+        {
+            let before = inode.node.attributes()?.mode;
+            let kept = if kill_sgid { attributes::unprivileged(before) | (before & 0o4000) } else { before };
+            let mode = (kept & 0o7000) | acl.mode_bits();
+            if mode != before {
+                inode.node.set_mode(mode)?;
+            }
+        }
+        match acl {
+            Some(acl) if class == Class::Default || !acl.is_mode() => self.put_list(&inode.node, id, name, &acl),
+            _ => match self.remove_sealed(&inode.node, name) {
+                Err(error) if error.errno() == errno::ENODATA => Ok(()),
+                other => other,
+            },
+        }
+    }
+
+    /// Seals and stores one attribute. The caller holds `metadata` or alone
+    /// knows the inode.
+    fn set_sealed(&self, node: &NodeRef, id: [u8; 16], name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        let stored = self.stored_xattr_name(node.kind(), name)?;
+        let sealed = self.names.seal_xattr_value(id, name, value)?;
+        if sealed.len() > VALUE_LEN_MAX {
+            return Err(Error::Refused(E2BIG));
+        }
+        self.granted_alone(node, FILE_BITS, || Ok(node.set_xattr(&stored, &sealed, mode)?))
+    }
+
+    /// As [`Namespace::set_sealed`], removing it.
+    pub(super) fn remove_sealed(&self, node: &NodeRef, name: &[u8]) -> Result<()> {
+        let stored = self.stored_xattr_name(node.kind(), name)?;
+        self.granted_alone(node, FILE_BITS, || Ok(node.remove_xattr(&stored)?))
+    }
+
+    fn stored_xattr_name(&self, kind: Kind, name: &[u8]) -> Result<Vec<u8>> {
+        let sealed = self.names.seal_xattr_name(name);
+        let stored = sealed.map(|sealed| if is_plain(kind) { sealed } else { reclassed(&sealed) });
+        stored.filter(|stored| stored.len() <= NAME_LEN_MAX).ok_or(Error::Refused(errno::ERANGE))
+    }
+
+    /// The id that binds an attribute's value to its inode. The caller holds
+    /// `metadata`, except for directories.
+    fn inode_id(&self, inode: &Inode) -> Result<[u8; 16]> {
+        match inode.kind {
+            Kind::Directory => Ok(self.names.directory_id(inode)?.0),
+            Kind::File => match inode.file_id() {
+                Some(id) => Ok(id),
+                None => Ok(self.using_alone(inode)?.id().0),
+            },
+            Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => Ok([0; 16]),
+        }
+    }
+
+    /// The class of an attribute that this inode may have.
+    fn class(&self, inode: &Inode, name: &[u8]) -> Result<Class> {
+        let unsupported = Err(Error::Refused(errno::EOPNOTSUPP));
+        let plain = is_plain(inode.kind);
+        if !plain && !self.options.owners {
+            return unsupported;
+        }
+        match name {
+            ACCESS_LIST if self.options.acl && plain => Ok(Class::Access),
+            DEFAULT_LIST if self.options.acl && plain => Ok(Class::Default),
+            _ if [&b"user."[..], b"trusted.", b"security."].iter().any(|class| name.starts_with(class)) => {
+                Ok(Class::Plain)
+            }
+            _ => unsupported,
+        }
+    }
+}
+
+/// True for inodes that take `user.` attributes.
+fn is_plain(kind: Kind) -> bool {
+    matches!(kind, Kind::File | Kind::Directory)
+}
+
+/// The name in the other class than the format's.
+fn reclassed(sealed: &[u8]) -> Vec<u8> {
+    [TRUSTED_CLASS, sealed.strip_prefix(CLASS).unwrap_or(sealed)].concat()
+}
+
+/// A stored name as the format spells it; `None` for another class.
+fn spelled(kind: Kind, stored: &[u8]) -> Option<Vec<u8>> {
+    let class = if is_plain(kind) { CLASS } else { TRUSTED_CLASS };
+    stored.strip_prefix(class).map(|rest| [CLASS, rest].concat())
+}

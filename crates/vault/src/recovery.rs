@@ -1,0 +1,116 @@
+//! What a session that did not end cleanly has left: its journal is replayed
+//! at mount, and its files are settled, each at its opening and all of them by
+//! a sweep.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use strongroom_engine::Buffer;
+use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
+use strongroom_format::vault::FileId;
+use strongroom_store::{Access, FileRef, Kind, NodeRef, Store};
+
+use crate::content::{Content, Opened, Replayed, checkpoint_all};
+use crate::context::{Context, Recovered};
+use crate::error::Result;
+use crate::header_file::PRIVATE;
+
+/// Stored files by id.
+type Files = HashMap<FileId, (NodeRef, FileRef)>;
+
+/// Brings home what the journals say, file by file, and makes it durable.
+///
+/// # Errors
+/// What the store reported. Nothing is lost by trying again.
+pub(crate) fn replay(context: &Arc<Context>, replayed: HashMap<FileId, Replayed>) -> Result<()> {
+    if replayed.is_empty() {
+        return Ok(());
+    }
+    let files = find(&*context.store, &replayed)?;
+    let mut contents = Vec::with_capacity(files.len());
+    for (id, (node, file)) in files {
+        let inode = node.id();
+        let opened = Opened { node, file };
+        let content = Content::open_replayed(context, opened, &replayed[&id])?;
+        context.note_recovered(inode, Recovered::Replayed);
+        contents.push(Arc::new(content));
+    }
+    checkpoint_all(context, &contents)?;
+    Ok(context.store.sync_all()?)
+}
+
+/// Finds the stored files with these ids: first where they were last seen,
+/// then by a walk over the tree. What is not found has been removed.
+fn find(store: &dyn Store, wanted: &HashMap<FileId, Replayed>) -> Result<Files> {
+    let mut files = HashMap::new();
+    for (&id, replayed) in wanted {
+        if let Some(found) = at_hint(store, &replayed.path_hint, id) {
+            files.insert(id, found);
+        }
+    }
+    if files.len() < wanted.len() {
+        walk(&store.root(), true, &mut |node| {
+            if let Some((id, file)) = identify(node)
+                && wanted.contains_key(&id)
+            {
+                files.entry(id).or_insert((Arc::clone(node), file));
+            }
+            files.len() < wanted.len()
+        })?;
+    }
+    Ok(files)
+}
+
+fn at_hint(store: &dyn Store, path: &[u8], id: FileId) -> Option<(NodeRef, FileRef)> {
+    let mut node = store.root();
+    if path.is_empty() {
+        return None;
+    }
+    for name in path.split(|&byte| byte == b'/') {
+        node = node.lookup(name).ok()?;
+    }
+    let (found, file) = identify(&node)?;
+    (found == id).then_some((node, file))
+}
+
+/// The id that a stored file's header page gives in clear, authenticated when
+/// the file is opened.
+fn identify(node: &NodeRef) -> Option<(FileId, FileRef)> {
+    if node.kind() != Kind::File {
+        return None;
+    }
+    let file = node.open(Access::ReadWrite).ok()?;
+    let mut clear = Buffer::new(CLEAR_LEN);
+    if file.read_at(&mut clear, 0).ok()? < CLEAR_LEN {
+        return None;
+    }
+    let header = PageHeader::decode(clear[..].try_into().expect("the clear part's length")).ok()?;
+    Some((header.file, file))
+}
+
+/// Visits every stored inode below `directory` until `visit` says no.
+///
+/// # Errors
+/// What the store reported.
+pub(crate) fn walk(
+    directory: &NodeRef,
+    is_root: bool,
+    visit: &mut dyn FnMut(&NodeRef) -> bool,
+) -> Result<bool> {
+    for entry in directory.entries()? {
+        if is_root && entry.name == PRIVATE {
+            continue;
+        }
+        let node = match directory.lookup(&entry.name) {
+            Ok(node) => node,
+            Err(error) if error.is_not_found() => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let go_on =
+            if node.kind() == Kind::Directory { walk(&node, false, visit)? } else { visit(&node) };
+        if !go_on {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

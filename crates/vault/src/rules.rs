@@ -1,0 +1,78 @@
+//! The ordering rules of the format, by name, so that a test can plant the
+//! fault of leaving one out and see it caught.
+
+/// An ordering rule (section 7 of `docs/format/vault.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Rule {
+    /// Rule 1: a referenced block is not overwritten in place.
+    JournalOverwrites,
+    /// Rule 1: a referenced page is not overwritten in place.
+    JournalPages,
+    /// Rule 2: what a record refers to in place is durable before it.
+    DataBeforeRecord,
+    /// A record is durable before the reply that promises it.
+    RecordBeforeReply,
+    /// A new file is durable before the reply that promises it.
+    NewFileBeforeReply,
+    /// Rule 4: what a segment says is durable at home before its reuse.
+    HomeBeforeReuse,
+    /// Rule 4: a segment's new header is durable before its slots are.
+    HeaderBeforeReuse,
+    /// Rule 5: homes are cut and punched after the record alone.
+    RecordBeforeCut,
+    /// Rule 6: the source of a rename is durable before it replaces a file.
+    SourceBeforeReplace,
+    /// Rule 7: the session is listed durably before its first write.
+    SessionBeforeWrite,
+    /// Rule 7: everything is durable at home before the session is delisted.
+    HomeBeforeDelisting,
+}
+
+impl Rule {
+    /// Every rule.
+    pub const ALL: [Rule; 11] = [
+        Rule::JournalOverwrites,
+        Rule::JournalPages,
+        Rule::DataBeforeRecord,
+        Rule::RecordBeforeReply,
+        Rule::NewFileBeforeReply,
+        Rule::HomeBeforeReuse,
+        Rule::HeaderBeforeReuse,
+        Rule::RecordBeforeCut,
+        Rule::SourceBeforeReplace,
+        Rule::SessionBeforeWrite,
+        Rule::HomeBeforeDelisting,
+    ];
+}
+
+/// Which rules are kept: all of them, but in tests that plant a fault and
+/// where the user chose relaxed durability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules(u16);
+
+impl Rules {
+    /// All rules.
+    pub const STRICT: Rules = Rules(u16::MAX);
+
+    /// Without the barriers: a crash of the program loses nothing, a power cut
+    /// may lose the last seconds and damage what was being overwritten.
+    pub const RELAXED: Rules = Rules::STRICT
+        .without(Rule::DataBeforeRecord)
+        .without(Rule::RecordBeforeReply)
+        .without(Rule::NewFileBeforeReply)
+        .without(Rule::HomeBeforeReuse)
+        .without(Rule::HeaderBeforeReuse);
+
+    /// These rules but one.
+    #[must_use]
+    pub const fn without(self, rule: Rule) -> Rules {
+        Rules(self.0 & !(1 << rule as u16))
+    }
+
+    /// Whether a rule is kept.
+    #[must_use]
+    pub const fn keeps(self, rule: Rule) -> bool {
+        self.0 >> rule as u16 & 1 == 1
+    }
+}

@@ -1,0 +1,428 @@
+//! A mounted vault: from the store and the root key to names and contents,
+//! and back to a clean end.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use strongroom_engine::Engine;
+use strongroom_format::vault::header::{Header, Session, SessionState};
+use strongroom_format::vault::journal::SLOT_LEN;
+use strongroom_format::vault::{FileId, Geometry, WriteSession};
+use strongroom_keys::{RecordMac, RootKey, VaultKeys};
+use strongroom_store::{InodeId, Kind, NodeRef, Store};
+
+use crate::committer::{self, Committer};
+use crate::content::{Contents, PageReader, Replayed};
+use crate::context::{Context, Counters, Parts, Recovered};
+use crate::error::{Error, Result, errno};
+use crate::header_file::{PRIVATE, write_header};
+use crate::journal::replay::Reader;
+use crate::journal::{Journal, Segments};
+use crate::namespace::{self, Namespace, Observer, Opening, ROOT};
+use crate::recovery;
+use crate::rules::{Rule, Rules};
+use crate::sealer::Sealer;
+
+/// How a vault is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Open for writing. Without it nothing in the store is changed.
+    pub writable: bool,
+    /// Which ordering rules are kept.
+    pub rules: Rules,
+    /// Bytes of the journal, both segments together.
+    pub journal_len: u64,
+    /// Name of this host, for who finds the session open; at most 64 bytes.
+    pub host: String,
+    /// Seconds since 1970.
+    pub now: u64,
+    /// Keep POSIX access control lists.
+    pub acl: bool,
+    /// What is created is given to whoever created it (needs root).
+    pub owners: bool,
+    /// Commit, and settle what crashed sessions left, in threads. Without it
+    /// nothing happens but in calls, which makes tests repeatable.
+    pub background: bool,
+}
+
+impl Options {
+    /// Default length of the journal.
+    pub const JOURNAL_LEN: u64 = 64 << 20;
+    /// Shortest journal that takes any request of 1 MiB, at any block size.
+    pub const JOURNAL_LEN_MIN: u64 = 16 << 20;
+}
+
+/// An open vault.
+pub struct Vault {
+    context: Arc<Context>,
+    namespace: Arc<Namespace>,
+    committer: Mutex<Option<Committer>>,
+    sweeper: Mutex<Option<JoinHandle<()>>>,
+    stopping: Arc<AtomicBool>,
+    session: Option<WriteSession>,
+    header: Arc<Mutex<Header>>,
+    root_key: Arc<RootKey>,
+}
+
+/// Makes the directories of a new vault and writes its header.
+///
+/// # Errors
+/// `EEXIST` when there is a vault already, or what the store reports.
+pub fn create(store: &dyn Store, header: &mut Header, root: &RootKey) -> Result<()> {
+    let top = store.root();
+    let private = top.make_directory(PRIVATE, 0o700)?;
+    private.make_directory(b"temporary", 0o700)?;
+    private.make_directory(b"links", 0o700)?;
+    write_header(store, header, root)?;
+    top.sync()?;
+    Ok(())
+}
+
+impl Vault {
+    /// Opens the vault in `store`, whose `header` the root key has verified.
+    /// Journals of sessions that did not end cleanly are replayed.
+    ///
+    /// # Errors
+    /// Damage of a journal, an engine that lacks the suite, or what the store
+    /// reports.
+    pub fn open(
+        store: Arc<dyn Store>,
+        engine: Arc<dyn Engine>,
+        header: Header,
+        root: RootKey,
+        options: &Options,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Vault> {
+        let keys = VaultKeys::derive(&root, header.vault, header.generation);
+        let mut opening = Unopened { store, engine, header, root, keys, options };
+        let replayed = opening.read_journals()?;
+        let (context, session) = if options.writable {
+            let recovered = opening.recover(replayed)?;
+            let (context, session) = opening.begin_session()?;
+            recovered.into_iter().for_each(|(inode, what)| context.note_recovered(inode, what));
+            (context, Some(session))
+        } else {
+            (opening.read_only(replayed)?, None)
+        };
+        let context = Arc::new(context);
+        let contents = Arc::new(Contents::new(Arc::clone(&context)));
+        let names = namespace::Options {
+            read_only: !options.writable,
+            folding: opening.header.base32_names,
+            acl: options.acl,
+            owners: options.owners,
+        };
+        let namespace =
+            Namespace::new(Arc::clone(&context.store), contents, &opening.keys, names, observer);
+        if options.writable {
+            namespace.sweep()?;
+        }
+        let vault = Vault {
+            committer: Mutex::new((options.writable && options.background).then(|| Committer::start(&context))),
+            context,
+            namespace: Arc::new(namespace),
+            sweeper: Mutex::new(None),
+            stopping: Arc::new(AtomicBool::new(false)),
+            session,
+            header: Arc::new(Mutex::new(opening.header)),
+            root_key: Arc::new(opening.root),
+        };
+        if options.writable && options.background && vault.context.has_crashed() {
+            vault.start_sweep();
+        }
+        Ok(vault)
+    }
+
+    /// Names, attributes and contents.
+    #[must_use]
+    pub fn namespace(&self) -> &Arc<Namespace> {
+        &self.namespace
+    }
+
+    /// The vault header as last written.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        lock(&self.header).clone()
+    }
+
+    /// Figures since the mount.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.context.counters
+    }
+
+    /// The last error that no caller was there to be told of.
+    #[must_use]
+    pub fn last_error(&self) -> Option<String> {
+        self.context.last_error()
+    }
+
+    /// What recovery has settled, by stored inode.
+    #[must_use]
+    pub fn recovered(&self) -> BTreeMap<InodeId, Recovered> {
+        self.context.recovered()
+    }
+
+    /// Whether files of a crashed session are still to be settled.
+    #[must_use]
+    pub fn is_settling(&self) -> bool {
+        self.context.has_crashed()
+    }
+
+    /// Makes everything durable that was written before the call.
+    ///
+    /// # Errors
+    /// What the store reported.
+    pub fn sync(&self) -> Result<()> {
+        committer::commit_pending(&self.context)?;
+        Ok(self.context.store.sync_all()?)
+    }
+
+    /// Brings everything home and delists the session. Requests must have
+    /// ended; what comes later is refused by nobody and lost.
+    ///
+    /// # Errors
+    /// What the store reported; the session then stays listed, and the next
+    /// mount recovers.
+    pub fn close(&self) -> Result<()> {
+        self.stopping.store(true, Ordering::Release);
+        if let Some(sweeper) = lock(&self.sweeper).take() {
+            let _ = sweeper.join();
+        }
+        if let Some(mut committer) = lock(&self.committer).take() {
+            committer.stop(&self.context);
+        }
+        let Some(session) = self.session else { return Ok(()) };
+        committer::settle_all(&self.context)?;
+        let mut header = lock(&self.header);
+        header.sessions.iter_mut().filter(|listed| is_listed(listed, session)).for_each(|listed| *listed = None);
+        write_header(&*self.context.store, &mut header, &self.root_key)?;
+        let private = self.context.store.root().lookup(PRIVATE)?;
+        Segments::remove(&*private, session)
+    }
+
+    /// Ends the threads without bringing anything home, as a crash would: for
+    /// tests, and for when the store is gone.
+    pub fn abandon(&self) {
+        self.stopping.store(true, Ordering::Release);
+        if let Some(mut committer) = lock(&self.committer).take() {
+            committer.stop(&self.context);
+        }
+        if let Some(sweeper) = lock(&self.sweeper).take() {
+            let _ = sweeper.join();
+        }
+    }
+
+    /// Settles every file of crashed sessions, then lets a crash explain
+    /// nothing any more.
+    ///
+    /// # Errors
+    /// What the store reported; damaged files are no error here.
+    pub fn settle(&self) -> Result<()> {
+        settle(&self.context, &self.namespace, &self.header, &self.root_key, &self.stopping)
+    }
+
+    fn start_sweep(&self) {
+        let context = Arc::clone(&self.context);
+        let namespace = Arc::clone(&self.namespace);
+        let (header, root) = (Arc::clone(&self.header), Arc::clone(&self.root_key));
+        let stopping = Arc::clone(&self.stopping);
+        let sweep = move || {
+            if let Err(error) = settle(&context, &namespace, &header, &root, &stopping) {
+                context.note_error("settling after a crash", &error);
+            }
+        };
+        let thread = std::thread::Builder::new().name("settle".into()).spawn(sweep);
+        *lock(&self.sweeper) = thread.ok();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_listed(listed: &Option<Session>, session: WriteSession) -> bool {
+    listed.as_ref().is_some_and(|listed| listed.id == session)
+}
+
+fn settle(
+    context: &Context,
+    namespace: &Namespace,
+    header: &Mutex<Header>,
+    root: &RootKey,
+    stopping: &AtomicBool,
+) -> Result<()> {
+    if !settle_directory(namespace, ROOT, stopping)? {
+        return Ok(());
+    }
+    committer::commit_pending(context)?;
+    context.store.sync_all()?;
+    let mut header = lock(header);
+    for listed in &mut header.sessions {
+        if listed.as_ref().is_some_and(|listed| listed.state == SessionState::Crashed) {
+            *listed = None;
+        }
+    }
+    write_header(&*context.store, &mut header, root)?;
+    context.all_settled();
+    Ok(())
+}
+
+/// Opens every file below a directory, which settles it. False when stopped.
+fn settle_directory(namespace: &Namespace, directory: u64, stopping: &AtomicBool) -> Result<bool> {
+    let listing = namespace.open_directory(directory)?;
+    let mut names = Vec::new();
+    let listed = namespace.read_directory(&listing, 0, &mut |item| {
+        if item.name != b"." && item.name != b".." {
+            names.push(item.name.to_vec());
+        }
+        true
+    });
+    if matches!(listed, Err(Error::Damaged(_))) {
+        return Ok(true);
+    }
+    listed?;
+    for name in names {
+        if stopping.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        let Ok(entry) = namespace.lookup(directory, &name) else { continue };
+        let kind = entry.attributes.kind;
+        let settled = match kind {
+            Kind::Directory => settle_directory(namespace, entry.number, stopping),
+            Kind::File => settle_file(namespace, entry.number),
+            _ => Ok(true),
+        };
+        namespace.forget(entry.number, 1);
+        if !settled? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn settle_file(namespace: &Namespace, number: u64) -> Result<bool> {
+    match namespace.open(number, Opening::default()) {
+        Ok(_) => namespace.release(number),
+        // Damage is reported to whoever opens the file, and by `check`.
+        Err(Error::Damaged(_)) => {}
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error),
+    }
+    Ok(true)
+}
+
+/// What opening a vault has at hand.
+struct Unopened<'a> {
+    store: Arc<dyn Store>,
+    engine: Arc<dyn Engine>,
+    header: Header,
+    root: RootKey,
+    keys: VaultKeys,
+    options: &'a Options,
+}
+
+impl Unopened<'_> {
+    fn sealer(&self) -> Result<Sealer> {
+        Sealer::new(Arc::clone(&self.engine), self.header.suite, &self.keys)
+    }
+
+    fn private(&self) -> Result<NodeRef> {
+        Ok(self.store.root().lookup(PRIVATE)?)
+    }
+
+    fn sessions(&self, state: SessionState) -> Vec<WriteSession> {
+        let listed = self.header.sessions.iter().flatten();
+        listed.filter(|session| session.state == state).map(|session| session.id).collect()
+    }
+
+    fn parts(&self, sealer: Sealer) -> Parts {
+        Parts {
+            store: Arc::clone(&self.store),
+            geometry: Geometry::new(self.header.block_size),
+            suite: self.header.suite,
+            generation: self.header.generation,
+            sealer,
+            records: RecordMac::new(&self.keys),
+            journal: None,
+            rules: self.options.rules,
+            writable: self.options.writable,
+            background: self.options.background,
+            crashed: Vec::new(),
+            replayed: HashMap::new(),
+        }
+    }
+
+    /// Reads the journal of every open session.
+    fn read_journals(&self) -> Result<HashMap<FileId, Replayed>> {
+        let sealer = self.sealer()?;
+        let pages = PageReader {
+            sealer: &sealer,
+            suite: self.header.suite,
+            geometry: Geometry::new(self.header.block_size),
+            generation: self.header.generation,
+        };
+        let reader = Reader { pages };
+        let mut files = HashMap::new();
+        for session in self.sessions(SessionState::Open) {
+            files.extend(reader.read(&self.private()?, session)?);
+        }
+        Ok(files)
+    }
+
+    /// Brings home what the journals say; their sessions are crashed, and
+    /// their journals deleted.
+    fn recover(&mut self, replayed: HashMap<FileId, Replayed>) -> Result<BTreeMap<InodeId, Recovered>> {
+        let open = self.sessions(SessionState::Open);
+        if open.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let context = Arc::new(Context::new(self.parts(self.sealer()?)));
+        recovery::replay(&context, replayed)?;
+        for session in self.header.sessions.iter_mut().flatten() {
+            session.state = SessionState::Crashed;
+        }
+        write_header(&*self.store, &mut self.header, &self.root)?;
+        let private = self.private()?;
+        for session in open {
+            Segments::remove(&*private, session)?;
+        }
+        Ok(context.recovered())
+    }
+
+    /// Creates the journal, then lists the session, both durably.
+    fn begin_session(&mut self) -> Result<(Context, WriteSession)> {
+        let sealer = self.sealer()?;
+        let session = WriteSession(sealer.nonces().session().0);
+        let free = self.header.sessions.iter().position(Option::is_none);
+        // As many crashed sessions as the header lists: settle them first.
+        let free = free.ok_or(Error::Refused(errno::ENOSPC))?;
+        let private = self.private()?;
+        let slots = u32::try_from(self.options.journal_len / 2 / SLOT_LEN as u64).unwrap_or(u32::MAX);
+        let journal = Journal::create(&private, session, slots, &sealer, self.options.rules)?;
+        private.sync()?;
+        self.header.sessions[free] = Some(Session {
+            id: session,
+            state: SessionState::Open,
+            opened: self.options.now,
+            host: strongroom_format::vault::slot::Label::new(&self.options.host).unwrap_or_default(),
+        });
+        if self.options.rules.keeps(Rule::SessionBeforeWrite) {
+            write_header(&*self.store, &mut self.header, &self.root)?;
+        }
+        let mut parts = self.parts(sealer);
+        parts.crashed = self.sessions(SessionState::Crashed);
+        parts.journal = Some(journal);
+        Ok((Context::new(parts), session))
+    }
+
+    /// Keeps what the journals say in memory: nothing is written.
+    fn read_only(&self, replayed: HashMap<FileId, Replayed>) -> Result<Context> {
+        let mut parts = self.parts(self.sealer()?);
+        parts.crashed = self.header.sessions.iter().flatten().map(|session| session.id).collect();
+        parts.replayed = replayed.into_iter().map(|(id, file)| (id, Arc::new(file))).collect();
+        Ok(Context::new(parts))
+    }
+}

@@ -1,0 +1,28 @@
+//! Measurements. One benchmark is one module; what they share in work and reporting stands beside them.
+
+mod floor;
+mod memory;
+mod report;
+mod work;
+
+use clap::{Args, Subcommand};
+
+use crate::failure::Result;
+
+#[derive(Args)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+}
+
+#[derive(Subcommand)]
+enum Benchmark {
+    /// The speed floor: Strongroom and gocryptfs in turn on a store in memory
+    Floor(floor::FloorArgs),
+}
+
+pub(crate) fn run(arguments: &BenchArgs) -> Result {
+    match &arguments.benchmark {
+        Benchmark::Floor(arguments) => floor::run(arguments),
+    }
+}

@@ -1,0 +1,151 @@
+//! Runs programs with a time limit.
+//!
+//! Every child leads its own process group, so that a limit ends what it started too. Nothing here
+//! waits without a bound: a child that cannot be killed (stuck in a dead mount) is given up on.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::failure::{Context, Failure, Result, ensure};
+
+/// How often a running child is looked at.
+const POLL: Duration = Duration::from_millis(5);
+/// How long a killed child may take to disappear.
+const REAP_LIMIT: Duration = Duration::from_secs(10);
+
+/// What a finished program left behind.
+pub(crate) struct Finished {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Finished {
+    /// The exit code, or 128 plus the signal as a shell would say it.
+    pub(crate) fn code(&self) -> i32 {
+        use std::os::unix::process::ExitStatusExt;
+        self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
+    }
+
+    /// Both streams, for error messages.
+    pub(crate) fn output(&self) -> String {
+        format!("{}{}", self.stdout, self.stderr)
+    }
+}
+
+/// The program's name and arguments, for messages.
+pub(crate) fn shown(command: &Command) -> String {
+    let mut text = command.get_program().to_string_lossy().into_owned();
+    for argument in command.get_args() {
+        text.push(' ');
+        text.push_str(&argument.to_string_lossy());
+    }
+    text
+}
+
+/// Starts a program as the leader of its own process group.
+pub(crate) fn spawn(command: &mut Command) -> Result<Child> {
+    command.process_group(0).spawn().context(format_args!("cannot start `{}`", shown(command)))
+}
+
+/// Waits for a child; kills its process group when the limit passes.
+///
+/// # Errors
+/// The limit passed.
+pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
+    if let Some(status) = wait_until(child, limit)? {
+        return Ok(status);
+    }
+    end(child);
+    Err(Failure::new(format!("did not finish within {} s and was killed", limit.as_secs())))
+}
+
+fn wait_until(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= deadline {
+            return Ok(None);
+        }
+        thread::sleep(POLL);
+    }
+}
+
+/// Kills a child's process group and reaps the child if it dies in time.
+pub(crate) fn end(child: &mut Child) {
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // The group may be gone already; that is what we want.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let _ = wait_until(child, REAP_LIMIT);
+}
+
+/// Runs a program to its end and keeps its output, whatever its exit code.
+pub(crate) fn finish(command: &mut Command, limit: Duration) -> Result<Finished> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = spawn(command)?;
+    let stdout = drain(child.stdout.take().expect("stdout is piped"));
+    let stderr = drain(child.stderr.take().expect("stderr is piped"));
+    let status = wait(&mut child, limit).context(format_args!("`{}`", shown(command)))?;
+    // A daemon that the program left behind may hold the pipes open; its output is not wanted.
+    Ok(Finished { status, stdout: collect(stdout), stderr: collect(stderr) })
+}
+
+type Drained = std::sync::mpsc::Receiver<Vec<u8>>;
+
+fn drain(mut pipe: impl Read + Send + 'static) -> Drained {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let mut piece = vec![0; 64 * 1024];
+        while let Ok(length) = pipe.read(&mut piece) {
+            if length == 0 || sender.send(piece[..length].to_vec()).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+fn collect(pieces: Drained) -> String {
+    let mut bytes = Vec::new();
+    while let Ok(piece) = pieces.recv_timeout(Duration::from_millis(300)) {
+        bytes.extend_from_slice(&piece);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Runs a program that has to succeed, and returns its standard output.
+pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<String> {
+    let finished = finish(command, limit)?;
+    ensure!(
+        finished.status.success(),
+        "`{}` failed ({}):\n{}",
+        shown(command),
+        finished.status,
+        finished.output()
+    );
+    Ok(finished.stdout)
+}
+
+/// Runs a program that has to succeed and lets it write to our own streams.
+pub(crate) fn show(command: &mut Command, limit: Duration) -> Result {
+    command.stdin(Stdio::null());
+    let mut child = spawn(command)?;
+    let status = wait(&mut child, limit).context(format_args!("`{}`", shown(command)))?;
+    ensure!(status.success(), "`{}` failed ({status})", shown(command));
+    Ok(())
+}
+
+/// An output file for a child, opened fresh.
+pub(crate) fn log_file(path: &Path) -> Result<Stdio> {
+    Ok(File::create(path).context(path.display())?.into())
+}

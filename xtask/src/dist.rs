@@ -1,0 +1,211 @@
+//! Builds a Debian package: the binary, `mount.strongroom` for fstab, manual pages, shell completions and
+//! an example unit. As root it is also installed into an empty directory and tried there.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::command;
+use crate::failure::{Context, Failure, Result, ensure};
+use crate::packages;
+use crate::subject::scratch::Scratch;
+use crate::workspace;
+
+const STEP_LIMIT: Duration = Duration::from_secs(120);
+const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
+
+#[derive(Args)]
+pub(crate) struct DistArgs {
+    /// A built release binary [default: build one]
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+}
+
+/// Writes `dist/strongroom_VERSION_ARCHITECTURE.deb`.
+pub(crate) fn run(arguments: &DistArgs) -> Result {
+    packages::need(&[("dpkg-deb", "dpkg"), ("gzip", "gzip")])?;
+    let binary = match &arguments.binary {
+        Some(binary) => binary.canonicalize()?,
+        None => workspace::build_strongroom()?,
+    };
+    let (version, architecture) = (version()?, architecture()?);
+    let scratch = Scratch::new(None, "dist")?;
+    let root = scratch.make("root")?;
+    fill(&root, &binary)?;
+    let control = control(&version, &architecture, &fs::read(&binary)?, installed_kib(&root)?);
+    put(&root, "DEBIAN/control", control.as_bytes(), 0o644)?;
+    let output = workspace::root().join("dist");
+    fs::create_dir_all(&output)?;
+    let package = output.join(format!("strongroom_{version}_{architecture}.deb"));
+    let mut build = Command::new("dpkg-deb");
+    build.args(["--root-owner-group", "-Zxz", "--build"]).arg(&root).arg(&package);
+    command::output(&mut build, STEP_LIMIT)?;
+    if packages::is_root() {
+        try_out(&package, &scratch.make("installed")?).context("trying the package")?;
+    }
+    println!("{}", package.display());
+    Ok(())
+}
+
+fn version() -> Result<String> {
+    let metadata = workspace::metadata()?;
+    let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    packages
+        .iter()
+        .find(|package| package["name"] == "strongroom")
+        .and_then(|package| package["version"].as_str())
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::new("the workspace has no package `strongroom`"))
+}
+
+fn architecture() -> Result<String> {
+    let mut command = Command::new("dpkg");
+    command.arg("--print-architecture");
+    Ok(command::output(&mut command, STEP_LIMIT)?.trim().to_owned())
+}
+
+/// Lays out everything but the control file.
+fn fill(root: &Path, binary: &Path) -> Result {
+    put(root, "usr/bin/strongroom", &fs::read(binary)?, 0o755)?;
+    fs::create_dir_all(root.join("usr/sbin"))?;
+    // mount(8) looks for this name when fstab says `strongroom` as the type.
+    symlink("../bin/strongroom", root.join("usr/sbin/mount.strongroom"))?;
+    manual(root, binary)?;
+    completions(root, binary)?;
+    let documents = Path::new("usr/share/doc/strongroom");
+    for name in DOCUMENTS {
+        let source = workspace::root().join(name);
+        put(root, documents.join(name), &fs::read(&source).context(source.display())?, 0o644)?;
+    }
+    let copyright = "Files: *\nCopyright: the Strongroom authors\nLicense: MIT or Apache-2.0\n \
+        The texts lie beside this file.\n";
+    put(root, documents.join("copyright"), copyright.as_bytes(), 0o644)?;
+    let unit = fs::read(workspace::root().join("xtask/package/strongroom@.service"))?;
+    put(root, documents.join("examples/strongroom@.service"), &unit, 0o644)
+}
+
+fn put(root: &Path, path: impl AsRef<Path>, contents: &[u8], mode: u32) -> Result {
+    let path = root.join(path);
+    let parent = path.parent().expect("a packaged file lies in a directory");
+    fs::create_dir_all(parent)?;
+    fs::write(&path, contents)?;
+    Ok(fs::set_permissions(&path, fs::Permissions::from_mode(mode))?)
+}
+
+fn generated(binary: &Path, what: &str) -> Result<(tempfile::TempDir, Vec<PathBuf>)> {
+    let directory = tempfile::tempdir()?;
+    let mut command = Command::new(binary);
+    command.arg(what).arg(directory.path());
+    command::output(&mut command, STEP_LIMIT)?;
+    let files = fs::read_dir(directory.path())?.map(|entry| entry.map(|entry| entry.path()));
+    let files = files.collect::<std::io::Result<Vec<_>>>()?;
+    ensure!(!files.is_empty(), "`strongroom {what}` wrote nothing");
+    Ok((directory, files))
+}
+
+fn file_name(path: &Path) -> Result<&str> {
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .ok_or_else(|| Failure::new(format!("an odd file name: {}", path.display())))
+}
+
+fn manual(root: &Path, binary: &Path) -> Result {
+    let (_directory, pages) = generated(binary, "generate-man")?;
+    for page in pages {
+        let section = page.extension().and_then(|section| section.to_str()).unwrap_or("1").to_owned();
+        let target = format!("usr/share/man/man{section}/{}", file_name(&page)?);
+        put(root, &target, &fs::read(&page)?, 0o644)?;
+        // Without a name and a time in it, the same page gives the same package.
+        let mut command = Command::new("gzip");
+        command.args(["-9", "-n"]).arg(root.join(&target));
+        command::output(&mut command, STEP_LIMIT)?;
+    }
+    Ok(())
+}
+
+fn completions(root: &Path, binary: &Path) -> Result {
+    let (_directory, files) = generated(binary, "generate-completions")?;
+    for file in files {
+        let name = file_name(&file)?;
+        let target = match name {
+            "strongroom.bash" => "usr/share/bash-completion/completions/strongroom",
+            "_strongroom" => "usr/share/zsh/vendor-completions/_strongroom",
+            "strongroom.fish" => "usr/share/fish/vendor_completions.d/strongroom.fish",
+            _ => continue,
+        };
+        put(root, target, &fs::read(&file)?, 0o644)?;
+    }
+    Ok(())
+}
+
+fn installed_kib(directory: &Path) -> Result<u64> {
+    let mut total = 0;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let metadata = fs::symlink_metadata(entry.path())?;
+        total +=
+            if metadata.is_dir() { installed_kib(&entry.path())? } else { metadata.len().div_ceil(1024) };
+    }
+    Ok(total)
+}
+
+fn control(version: &str, architecture: &str, binary: &[u8], installed_kib: u64) -> String {
+    let (major, minor) = libc_version(binary).unwrap_or((2, 36));
+    format!(
+        "Package: strongroom\nVersion: {version}\nArchitecture: {architecture}\n\
+         Maintainer: The Strongroom authors <strongroom@example.invalid>\nInstalled-Size: {installed_kib}\n\
+         Depends: libc6 (>= {major}.{minor}), libgcc-s1, fuse3\nSection: utils\nPriority: optional\n\
+         Description: encrypted folders at the speed of the machine\n \
+         Strongroom keeps a folder encrypted and shows it as plain files through FUSE.\n \
+         What is stored is authenticated: a change from outside is an error, never\n wrong data.\n"
+    )
+}
+
+/// The newest glibc symbol version that the binary names.
+fn libc_version(binary: &[u8]) -> Option<(u32, u32)> {
+    const MARK: &[u8] = b"GLIBC_";
+    let starts = (0..binary.len().saturating_sub(MARK.len())).filter(|at| binary[*at..].starts_with(MARK));
+    starts
+        .filter_map(|at| {
+            let rest = &binary[at + MARK.len()..];
+            let end = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.')?;
+            let (major, minor) = std::str::from_utf8(&rest[..end]).ok()?.split_once('.')?;
+            Some((major.parse().ok()?, minor.split('.').next()?.parse().ok()?))
+        })
+        .max()
+}
+
+/// Installs into an empty root with an empty package database, and runs what is there.
+fn try_out(package: &Path, root: &Path) -> Result {
+    let database = root.join("var/lib/dpkg");
+    for directory in ["info", "updates"] {
+        fs::create_dir_all(database.join(directory))?;
+    }
+    for file in ["status", "available"] {
+        fs::write(database.join(file), "")?;
+    }
+    let mut install = Command::new("dpkg");
+    // The empty root has no libc to depend on; the program runs with this machine's.
+    install.args(["--force-depends", "--root"]).arg(root).arg("--install").arg(package);
+    command::output(&mut install, STEP_LIMIT)?;
+    let version = packages::version_line(root.join("usr/bin/strongroom").as_os_str(), "--version")?;
+    ensure!(root.join("usr/sbin/mount.strongroom").is_file(), "mount.strongroom leads nowhere");
+    ensure!(root.join("usr/share/man/man1/strongroom.1.gz").is_file(), "the manual page is missing");
+    println!("installed into an empty root: {version}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_libc_symbol_decides() {
+        assert_eq!(libc_version(b"..GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_2.9\0GLIBC_PRIVATE\0"), Some((2, 34)));
+        assert_eq!(libc_version(b"nothing here"), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! Project tasks: the demonstration, the test suites, the benchmarks, the layer rule, the package.
+//!
+//! One task is one module. Nothing of the product is linked in: the tasks see it as a user does, through
+//! its command line and its mounts, and they treat a plain directory and other programs' mounts alike.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod command;
+mod demo;
+mod dist;
+mod failure;
+mod fsx;
+mod git;
+mod layers;
+mod packages;
+mod posix;
+mod postgres;
+mod random;
+mod sparse;
+mod sqlite;
+mod stress;
+mod subject;
+mod tally;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::{Result, ensure};
+use crate::tally::Tally;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Strongroom's project tasks")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Copy a real tree through an encrypted folder and compare every byte
+    Demo(demo::DemoArgs),
+    /// Run pjdfstest on the bare file system and on the mount, and compare
+    Posix(posix::PosixArgs),
+    /// Run fsx in several configurations
+    Fsx(fsx::FsxArgs),
+    /// Run stress-ng's file system stressors on the bare file system and on the mount
+    Stress(stress::StressArgs),
+    /// Kill SQLite writers again and again
+    Sqlite(sqlite::SqliteArgs),
+    /// Kill a PostgreSQL server again and again
+    Postgres(postgres::PostgresArgs),
+    /// Clone a repository and build a crate inside the mount
+    Git(git::GitArgs),
+    /// Write and check a 1 TiB file with few blocks
+    Sparse(sparse::SparseArgs),
+    /// Measure
+    Bench(bench::BenchArgs),
+    /// Run every test: the workspace's own and all suites on a mount
+    Test(test::TestArgs),
+    /// Build a Debian package
+    Dist(dist::DistArgs),
+    /// Check which crate depends on which, and where unsafe code stands
+    Layers,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Demo(arguments) => concluded(demo::run(&arguments)),
+        Task::Posix(arguments) => concluded(posix::run(&arguments)),
+        Task::Fsx(arguments) => concluded(fsx::run(&arguments)),
+        Task::Stress(arguments) => concluded(stress::run(&arguments)),
+        Task::Sqlite(arguments) => concluded(sqlite::run(&arguments)),
+        Task::Postgres(arguments) => concluded(postgres::run(&arguments)),
+        Task::Git(arguments) => concluded(git::run(&arguments)),
+        Task::Sparse(arguments) => concluded(sparse::run(&arguments)),
+        Task::Bench(arguments) => bench::run(&arguments),
+        Task::Test(arguments) => test::run(&arguments),
+        Task::Dist(arguments) => dist::run(&arguments),
+        Task::Layers => layers::run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints a suite's summary, and makes its failures the task's.
+fn concluded(tally: Result<Tally>) -> Result {
+    let tally = tally?;
+    println!("{}", tally.summary());
+    ensure!(tally.is_success(), "the suite did not pass");
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! What a suite runs on: a plain directory, our own mount, or a peer's mount.
+//!
+//! A [`Subject`] says which program and which settings; [`vault::Vault`] is one formatted store of it;
+//! [`mount::Mount`] is that store mounted, for as long as the value lives.
+
+pub(crate) mod connection;
+pub(crate) mod mount;
+pub(crate) mod scratch;
+pub(crate) mod vault;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::{Args, ValueEnum};
+
+use crate::failure::{Failure, Result};
+use crate::packages;
+use crate::workspace;
+
+/// The suites that `strongroom init --suite` knows.
+pub(crate) const SUITES: [&str; 3] = ["xaes-256-gcm", "xchacha20-poly1305", "aegis-256x2"];
+
+/// Which kind of thing is under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// A plain directory, nothing mounted: the yardstick.
+    Bare,
+    /// This project's mount.
+    Strongroom,
+    /// gocryptfs as installed.
+    Gocryptfs,
+}
+
+/// Command line options that choose a subject.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SubjectArgs {
+    /// What to run on
+    #[arg(long, value_enum, default_value = "strongroom")]
+    pub(crate) subject: Kind,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+    /// Where the working directory is made; its file system is the bare one [default: the system's]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) work: Option<PathBuf>,
+    /// A built strongroom binary [default: build one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) binary: Option<PathBuf>,
+}
+
+/// The settings of a Strongroom vault and mount; `None` leaves the program's own choice.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Settings {
+    /// Cipher suite of the vault
+    #[arg(long)]
+    pub(crate) suite: Option<String>,
+    /// Block size of the vault, in bytes or with a suffix
+    #[arg(long)]
+    pub(crate) block_size: Option<String>,
+    /// Engine of the mount
+    #[arg(long)]
+    pub(crate) engine: Option<String>,
+}
+
+impl SubjectArgs {
+    /// Finds or builds the program behind the chosen subject.
+    pub(crate) fn resolve(&self) -> Result<Subject> {
+        let settings = self.settings.clone();
+        Subject::resolve(self.subject, settings, self.binary.as_deref())
+    }
+
+    /// A fresh working directory where the options ask for it.
+    pub(crate) fn scratch(&self, task: &str) -> Result<scratch::Scratch> {
+        scratch::Scratch::new(self.work.as_deref(), task)
+    }
+}
+
+/// A program with settings, ready to format a store and mount it.
+#[derive(Clone, Debug)]
+pub(crate) enum Subject {
+    Bare,
+    Strongroom { binary: PathBuf, settings: Settings },
+    Gocryptfs { binary: PathBuf },
+}
+
+impl Subject {
+    pub(crate) fn resolve(kind: Kind, settings: Settings, binary: Option<&Path>) -> Result<Self> {
+        if kind != Kind::Bare {
+            packages::need(&[("fusermount3", "fuse3")])?;
+        }
+        match kind {
+            Kind::Bare => Ok(Self::Bare),
+            Kind::Strongroom => {
+                let binary = match binary {
+                    Some(path) => path.canonicalize()?,
+                    None => workspace::build_strongroom()?,
+                };
+                Ok(Self::Strongroom { binary, settings })
+            }
+            Kind::Gocryptfs => {
+                packages::need(&[("gocryptfs", "gocryptfs")])?;
+                let binary =
+                    packages::find("gocryptfs").ok_or_else(|| Failure::new("gocryptfs is not in PATH"))?;
+                Ok(Self::Gocryptfs { binary })
+            }
+        }
+    }
+
+    /// The same program with other vault settings; peers have none and stay as they are.
+    pub(crate) fn with(&self, settings: Settings) -> Self {
+        match self {
+            Self::Strongroom { binary, .. } => Self::Strongroom { binary: binary.clone(), settings },
+            other => other.clone(),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Bare => Kind::Bare,
+            Self::Strongroom { .. } => Kind::Strongroom,
+            Self::Gocryptfs { .. } => Kind::Gocryptfs,
+        }
+    }
+
+    /// The name with the settings that differ from the defaults.
+    pub(crate) fn label(&self) -> String {
+        match self {
+            Self::Bare => "bare".into(),
+            Self::Gocryptfs { .. } => "gocryptfs".into(),
+            Self::Strongroom { settings, .. } => {
+                let mut label = String::from("strongroom");
+                for part in [&settings.suite, &settings.block_size, &settings.engine].into_iter().flatten() {
+                    label.push(' ');
+                    label.push_str(part);
+                }
+                label
+            }
+        }
+    }
+
+    /// The version line of the program; the kernel's for the bare file system.
+    pub(crate) fn version(&self) -> Result<String> {
+        match self {
+            Self::Bare => Ok(format!("Linux {}", rustix::system::uname().release().to_string_lossy())),
+            Self::Strongroom { binary, .. } => packages::version_line(binary.as_os_str(), "--version"),
+            Self::Gocryptfs { binary } => packages::version_line(binary.as_os_str(), "-version"),
+        }
+    }
+
+    /// The program's process name, as the kernel shows it in /proc/PID/cmdline.
+    fn binary(&self) -> Option<&Path> {
+        match self {
+            Self::Bare => None,
+            Self::Strongroom { binary, .. } | Self::Gocryptfs { binary } => Some(binary),
+        }
+    }
+
+    /// The command that formats `store`; none for a bare directory.
+    fn init_command(&self, store: &Path, password: &Path) -> Option<Command> {
+        let mut command = Command::new(self.binary()?);
+        match self {
+            Self::Bare => return None,
+            Self::Strongroom { settings, .. } => {
+                command.arg("init").arg(store).arg("--password-file").arg(password);
+                // The cheapest derivation that the program accepts: these vaults guard nothing.
+                command.args(["--recovery-out", "none", "--kdf-memory", "8MiB", "--kdf-time", "1"]);
+                option(&mut command, "--suite", settings.suite.as_deref());
+                option(&mut command, "--block-size", settings.block_size.as_deref());
+            }
+            Self::Gocryptfs { .. } => {
+                command.args(["-init", "-q", "-scryptn", "10", "-passfile"]).arg(password).arg(store);
+            }
+        }
+        Some(command)
+    }
+
+    /// The command that mounts `store` on `directory`; none for a bare directory.
+    fn mount_command(&self, place: &vault::Place, options: &mount::MountOptions) -> Option<Command> {
+        let foreground = options.launch == mount::Launch::Foreground;
+        let mut command = Command::new(self.binary()?);
+        match self {
+            Self::Bare => return None,
+            Self::Strongroom { settings, .. } => {
+                command.arg("mount").arg(&place.store).arg(&place.directory);
+                command.arg("--password-file").arg(&place.password);
+                option(&mut command, "--engine", settings.engine.as_deref());
+                flag(&mut command, "--foreground", foreground);
+                flag(&mut command, "--allow-other", options.allow_other);
+            }
+            Self::Gocryptfs { .. } => {
+                command.args(["-q", "-nosyslog", "-passfile"]).arg(&place.password);
+                flag(&mut command, "-fg", foreground);
+                flag(&mut command, "-allow_other", options.allow_other);
+                command.arg(&place.store).arg(&place.directory);
+            }
+        }
+        Some(command)
+    }
+
+    /// The command that a user would end the mount with.
+    fn unmount_command(&self, directory: &Path) -> Option<Command> {
+        match self {
+            Self::Bare => None,
+            Self::Strongroom { binary, .. } => {
+                let mut command = Command::new(binary);
+                command.arg("umount").arg(directory);
+                Some(command)
+            }
+            Self::Gocryptfs { .. } => {
+                let mut command = Command::new("fusermount3");
+                command.arg("-u").arg(directory);
+                Some(command)
+            }
+        }
+    }
+}
+
+fn option(command: &mut Command, name: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        command.args([name, value]);
+    }
+}
+
+fn flag(command: &mut Command, name: &str, wanted: bool) {
+    if wanted {
+        command.arg(name);
+    }
+}

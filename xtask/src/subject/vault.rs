@@ -1,0 +1,92 @@
+//! One formatted store of a subject.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::command;
+use crate::failure::{Context, Failure, Result, ensure};
+use crate::subject::Subject;
+use crate::subject::mount::{Mount, MountOptions};
+
+const INIT_LIMIT: Duration = Duration::from_secs(60);
+
+/// Where the parts of a vault under test lie.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The ciphertext; for a bare subject the same as `directory`.
+    pub(crate) store: PathBuf,
+    /// The mount point.
+    pub(crate) directory: PathBuf,
+    /// A file with the password.
+    pub(crate) password: PathBuf,
+    /// What the daemon printed.
+    pub(crate) log: PathBuf,
+}
+
+/// A formatted store that can be mounted again and again.
+#[derive(Clone, Debug)]
+pub(crate) struct Vault {
+    pub(crate) subject: Subject,
+    pub(crate) place: Place,
+}
+
+impl Vault {
+    /// Makes a vault below `base`, which must exist.
+    pub(crate) fn create(subject: &Subject, base: &Path) -> Result<Self> {
+        let bare = matches!(subject, Subject::Bare);
+        let directory = base.join("plain");
+        let store = if bare { directory.clone() } else { base.join("store") };
+        let password = base.join("password");
+        fs::create_dir(&directory).context(directory.display())?;
+        fs::write(&password, "only a test\n").context(password.display())?;
+        if !bare {
+            fs::create_dir(&store).context(store.display())?;
+        }
+        if let Some(mut command) = subject.init_command(&store, &password) {
+            command::output(&mut command, INIT_LIMIT)?;
+        }
+        let log = base.join("daemon.log");
+        Ok(Self { subject: subject.clone(), place: Place { store, directory, password, log } })
+    }
+
+    /// Mounts the vault.
+    pub(crate) fn mount(&self, options: MountOptions) -> Result<Mount> {
+        Mount::new(self, options)
+    }
+
+    /// Bytes that the store occupies, by allocated blocks.
+    pub(crate) fn stored_bytes(&self) -> Result<u64> {
+        allocated(&self.place.store)
+    }
+
+    /// Lets the program verify everything that it stored, where it can.
+    ///
+    /// Returns whether the subject has such a command.
+    ///
+    /// # Errors
+    /// The command found damage.
+    pub(crate) fn check(&self, limit: Duration) -> Result<bool> {
+        let Subject::Strongroom { binary, .. } = &self.subject else { return Ok(false) };
+        let mut command = std::process::Command::new(binary);
+        command.arg("check").arg(&self.place.store).arg("--password-file").arg(&self.place.password);
+        command.arg("--json");
+        let report = command::output(&mut command, limit)?;
+        let report: serde_json::Value =
+            serde_json::from_str(&report).map_err(|error| Failure::new(format!("check --json: {error}")))?;
+        ensure!(report["schema"].is_string(), "check --json names no schema: {report}");
+        Ok(true)
+    }
+}
+
+fn allocated(path: &Path) -> Result<u64> {
+    let metadata = fs::symlink_metadata(path)?;
+    let mut total = metadata.blocks() * 512;
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path)? {
+            total += allocated(&entry?.path())?;
+        }
+    }
+    Ok(total)
+}

@@ -1,0 +1,164 @@
+//! The README's test command: the workspace's own tests, then every suite on a mount, one line for each.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use crate::command;
+use crate::failure::{Failure, Result, ensure};
+use crate::subject::{Kind, Settings, SubjectArgs};
+use crate::tally::Tally;
+use crate::{demo, fsx, git, packages, posix, postgres, sparse, sqlite, stress, workspace};
+
+/// Compiling for the tests from nothing, on two slow cores, and running them.
+const CARGO_LIMIT: Duration = Duration::from_secs(25 * 60);
+
+#[derive(Args)]
+pub(crate) struct TestArgs {
+    /// The long forms: a million fsx operations, many more kills
+    #[arg(long)]
+    long: bool,
+    #[command(flatten)]
+    settings: Settings,
+    /// Where the working directories are made [default: the system's temporary directory]
+    #[arg(long, value_name = "DIR")]
+    work: Option<PathBuf>,
+    /// Only these suites (cargo, demo, posix, fsx, stress, sqlite, postgres, git, sparse)
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+}
+
+struct Suite {
+    name: &'static str,
+    needs_root: bool,
+    run: fn(&SubjectArgs, bool) -> Result<Tally>,
+}
+
+const SUITES: [Suite; 9] = [
+    Suite { name: "cargo", needs_root: false, run: |_, _| cargo_test() },
+    Suite { name: "demo", needs_root: false, run: |subject, _| demo::run(&demo::DemoArgs::on(subject)) },
+    Suite { name: "posix", needs_root: true, run: |subject, _| posix::run(&posix::PosixArgs::on(subject)) },
+    Suite { name: "fsx", needs_root: false, run: |subject, long| fsx::run(&fsx::FsxArgs::on(subject, long)) },
+    Suite {
+        name: "stress",
+        needs_root: false,
+        run: |subject, long| stress::run(&stress::StressArgs::on(subject, long)),
+    },
+    Suite {
+        name: "sqlite",
+        needs_root: false,
+        run: |subject, long| sqlite::run(&sqlite::SqliteArgs::on(subject, long)),
+    },
+    Suite {
+        name: "postgres",
+        needs_root: true,
+        run: |subject, long| postgres::run(&postgres::PostgresArgs::on(subject, long)),
+    },
+    Suite { name: "git", needs_root: false, run: |subject, _| git::run(&git::GitArgs::on(subject)) },
+    Suite {
+        name: "sparse",
+        needs_root: false,
+        run: |subject, _| sparse::run(&sparse::SparseArgs::on(subject)),
+    },
+];
+
+/// Runs the suites one after the other, all of them, whatever fails.
+pub(crate) fn run(arguments: &TestArgs) -> Result {
+    if let Some(unknown) = arguments.only.iter().find(|name| SUITES.iter().all(|suite| suite.name != **name))
+    {
+        return Err(Failure::new(format!("there is no suite `{unknown}`")));
+    }
+    let chosen =
+        |suite: &Suite| arguments.only.is_empty() || arguments.only.iter().any(|name| name == suite.name);
+    let mut subject = SubjectArgs {
+        subject: Kind::Strongroom,
+        settings: arguments.settings.clone(),
+        work: arguments.work.clone(),
+        binary: None,
+    };
+    if SUITES.iter().any(|suite| chosen(suite) && suite.name != "cargo") {
+        subject.binary = Some(workspace::build_strongroom()?);
+    }
+    let mut lines = Vec::new();
+    let mut failed = Vec::new();
+    for suite in SUITES.iter().filter(|suite| chosen(suite)) {
+        println!("== {}", suite.name);
+        let (line, success) = one(suite, &subject, arguments.long);
+        println!("{line}");
+        lines.push(line);
+        if !success {
+            failed.push(suite.name);
+        }
+    }
+    println!("\nsummary\n{}", lines.join("\n"));
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(())
+}
+
+fn one(suite: &Suite, subject: &SubjectArgs, long: bool) -> (String, bool) {
+    let name = suite.name;
+    if suite.needs_root && !packages::is_root() {
+        return (format!("{name}: not run (needs root)"), true);
+    }
+    let began = Instant::now();
+    let (verdict, success) = match (suite.run)(subject, long) {
+        Ok(tally) => (tally.summary(), tally.is_success()),
+        Err(failure) => {
+            println!("{failure}");
+            let first = failure.to_string().lines().next().unwrap_or_default().to_owned();
+            (format!("0 passed, 1 failed ({first})"), false)
+        }
+    };
+    (format!("{name}: {verdict} ({} s)", began.elapsed().as_secs()), success)
+}
+
+/// `cargo test` of the whole workspace.
+fn cargo_test() -> Result<Tally> {
+    let mut command = workspace::cargo();
+    command.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
+    let finished = command::finish(&mut command, CARGO_LIMIT)?;
+    let mut tally = parse(&finished.stdout);
+    if !finished.status.success() {
+        println!("{}", finished.output());
+        if tally.failures.is_empty() {
+            tally.failures.push("cargo test did not run to its end".into());
+        }
+    }
+    Ok(tally)
+}
+
+/// Adds up the `test result:` lines and collects the names of failed tests.
+fn parse(output: &str) -> Tally {
+    let mut tally = Tally::default();
+    for line in output.lines() {
+        if let Some(counts) = line.strip_prefix("test result: ") {
+            let number = |word: &str| -> u64 {
+                let before = counts.split(word).next().unwrap_or_default().trim_end();
+                before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+            };
+            tally.passed += number(" passed");
+            tally.skipped += number(" ignored");
+        } else if let Some(name) =
+            line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED"))
+        {
+            tally.failures.push(name.to_owned());
+        }
+    }
+    tally
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adds_up_what_cargo_test_prints() {
+        let tally = parse(
+            "test a ... ok\ntest b::c ... FAILED\ntest result: FAILED. 3 passed; 1 failed; 2 ignored; 0 measured\n\
+             test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n",
+        );
+        assert_eq!((tally.passed, tally.skipped), (15, 2));
+        assert_eq!(tally.failures, ["b::c"]);
+    }
+}
