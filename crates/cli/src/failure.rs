@@ -203,7 +203,9 @@ pub(crate) fn exit_of(errno: i32) -> Exit {
 fn hint_of(errno: i32) -> Option<&'static str> {
     use rustix::io::Errno;
     Some(match Errno::from_raw_os_error(errno) {
-        Errno::NOSPC | Errno::DQUOT => "Free some space there, and try again; what is in the vault is unharmed.",
+        Errno::NOSPC | Errno::DQUOT => {
+            "Free some space there, and try again; what is in the vault is unharmed."
+        }
         Errno::ROFS => "It cannot be written to: remount its file system, or use --read-only.",
         Errno::ACCESS | Errno::PERM => "Check the owner and mode of the vault's directory.",
         Errno::IO | Errno::NODEV | Errno::NXIO | Errno::STALE | Errno::NOTCONN => {
@@ -253,9 +255,7 @@ impl From<SlotError> for Failure {
     fn from(error: SlotError) -> Failure {
         let message = error.to_string();
         match error {
-            SlotError::Full => {
-                Failure::usage(message).hint("Remove one with `strongroom key remove` first.")
-            }
+            SlotError::Full => Failure::usage(message).hint("Remove one with `strongroom key remove` first."),
             SlotError::Empty { .. } => Failure::usage(message).hint("`strongroom key list` shows them."),
             SlotError::Last => Failure::usage(message).hint("Add another with `strongroom key add` first."),
             SlotError::Cost(_) => Failure::new(Exit::Unsupported, message)

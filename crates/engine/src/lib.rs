@@ -20,7 +20,7 @@ mod validate;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[cfg(feature = "conformance")]
+#[cfg(any(feature = "conformance", feature = "unruly"))]
 pub mod unruly;
 
 pub use batch::{AssociatedData, Batch, Operation, Segment, Tag, Verdict};

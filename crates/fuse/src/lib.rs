@@ -15,6 +15,7 @@
 #![deny(unsafe_code)]
 
 pub mod abi;
+pub mod adapter;
 mod dispatch;
 mod errno;
 mod filesystem;

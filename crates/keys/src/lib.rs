@@ -4,7 +4,7 @@
 //! or the scheduler, and nothing here does bulk work. All secrets live in
 //! [`secret`] memory, all unsafe code in the private module `low`.
 //!
-//! A credential opens a slot of the vault header ([`slots`], [`unlock`]) and
+//! A credential opens a slot of the vault header ([`slots`], [`mod@unlock`]) and
 //! gives the root key; [`hierarchy`] derives the vault's keys from it, of which
 //! [`names`] and [`record`] use theirs, and the vault hands the others to an
 //! engine.

@@ -11,8 +11,8 @@ use strongroom_format::vault::{FileId, Geometry, Suite, WriteSession};
 use strongroom_keys::RecordMac;
 use strongroom_store::{InodeId, Store};
 
-use crate::content::{Content, Image, PageAddress, PageReader, Promise, Replayed};
 use crate::content::table::Table;
+use crate::content::{Content, Image, PageAddress, PageReader, Promise, Replayed};
 use crate::error::{Error, Result, errno};
 use crate::journal::Journal;
 use crate::rules::Rules;

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use strongroom_engine::Buffer;
-use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
 use strongroom_format::vault::FileId;
+use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
 use strongroom_store::{Access, FileRef, Kind, NodeRef, Store};
 
 use crate::content::{Content, Opened, Replayed, checkpoint_all};
@@ -106,8 +106,7 @@ pub(crate) fn walk(
             Err(error) if error.is_not_found() => continue,
             Err(error) => return Err(error.into()),
         };
-        let go_on =
-            if node.kind() == Kind::Directory { walk(&node, false, visit)? } else { visit(&node) };
+        let go_on = if node.kind() == Kind::Directory { walk(&node, false, visit)? } else { visit(&node) };
         if !go_on {
             return Ok(false);
         }

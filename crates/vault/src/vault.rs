@@ -114,13 +114,14 @@ impl Vault {
             acl: options.acl,
             owners: options.owners,
         };
-        let namespace =
-            Namespace::new(Arc::clone(&context.store), contents, &opening.keys, names, observer);
+        let namespace = Namespace::new(Arc::clone(&context.store), contents, &opening.keys, names, observer);
         if options.writable {
             namespace.sweep()?;
         }
         let vault = Vault {
-            committer: Mutex::new((options.writable && options.background).then(|| Committer::start(&context))),
+            committer: Mutex::new(
+                (options.writable && options.background).then(|| Committer::start(&context)),
+            ),
             context,
             namespace: Arc::new(namespace),
             sweeper: Mutex::new(None),
@@ -197,7 +198,11 @@ impl Vault {
         let Some(session) = self.session else { return Ok(()) };
         committer::settle_all(&self.context)?;
         let mut header = lock(&self.header);
-        header.sessions.iter_mut().filter(|listed| is_listed(listed, session)).for_each(|listed| *listed = None);
+        header
+            .sessions
+            .iter_mut()
+            .filter(|listed| is_listed(listed, session))
+            .for_each(|listed| *listed = None);
         write_header(&*self.context.store, &mut header, &self.root_key)?;
         let private = self.context.store.root().lookup(PRIVATE)?;
         Segments::remove(&*private, session)

@@ -118,7 +118,13 @@ fn random_histories_read_as_written_on_every_suite_and_block_size() {
             let block_size = BlockSize::from_shift(shift).unwrap();
             let steps = [600, 400, 120][at];
             for round in 0..2 {
-                random_history(suite, block_size, support::engine(), (index * 10 + at + 100 * round) as u64, steps);
+                random_history(
+                    suite,
+                    block_size,
+                    support::engine(),
+                    (index * 10 + at + 100 * round) as u64,
+                    steps,
+                );
             }
         }
     }

@@ -14,12 +14,13 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags}
 use rustix::io::Errno;
 
 use crate::failure::{Context, Result};
+use crate::packages;
 
 const PIECE: usize = 1 << 20;
 /// Room for the names and for one value; the kernel's limit for both is 64 KiB.
 const XATTR_MAX: usize = 64 << 10;
 
-/// How much to copy at most.
+/// How much to gather at most; with a quota, what cannot be copied is passed over.
 #[derive(Clone, Copy)]
 pub(super) struct Quota {
     pub(super) files: u64,
@@ -43,11 +44,19 @@ pub(super) struct Copier {
     piece: Vec<u8>,
     quota: Option<Quota>,
     pub(super) copied: Copied,
+    /// Entries that a copier with a quota could not copy.
+    pub(super) passed_over: u64,
 }
 
 impl Copier {
     pub(super) fn new(quota: Option<Quota>) -> Self {
-        Self { links: HashMap::new(), piece: vec![0; PIECE], quota, copied: Copied::default() }
+        Self {
+            links: HashMap::new(),
+            piece: vec![0; PIECE],
+            quota,
+            copied: Copied::default(),
+            passed_over: 0,
+        }
     }
 
     /// Copies what is below `from` to below `to`, which exists, and gives `to` the metadata of `from`.
@@ -62,7 +71,11 @@ impl Copier {
                 break;
             }
             let (source, target) = (from.join(&name), to.join(&name));
-            self.entry(&source, &target).context(format_args!("copying {}", source.display()))?;
+            match self.entry(&source, &target) {
+                // Gathering takes what it can read.
+                Err(_) if self.quota.is_some() => self.passed_over += 1,
+                outcome => outcome.context(format_args!("copying {}", source.display()))?,
+            }
         }
         keep_metadata(from, to, &fs::symlink_metadata(from)?)
     }
@@ -160,12 +173,18 @@ fn make_special(path: &Path, metadata: &Metadata) -> Result {
 }
 
 /// Owner first, because a change of owner clears the set-user-id bit; times last.
+///
+/// An ordinary user owns the copies himself and cannot set what only root may.
 fn keep_metadata(from: &Path, to: &Path, metadata: &Metadata) -> Result {
     let new = fs::symlink_metadata(to)?;
-    if (new.uid(), new.gid()) != (metadata.uid(), metadata.gid()) {
+    let is_root = packages::is_root();
+    if is_root && (new.uid(), new.gid()) != (metadata.uid(), metadata.gid()) {
         std::os::unix::fs::lchown(to, Some(metadata.uid()), Some(metadata.gid()))?;
     }
     for (name, value) in xattrs(from)? {
+        if !is_root && (name.starts_with(b"security.") || name.starts_with(b"trusted.")) {
+            continue;
+        }
         rustix::fs::lsetxattr(to, name.as_slice(), &value, XattrFlags::empty())
             .context(format_args!("setting {}", String::from_utf8_lossy(&name)))?;
     }

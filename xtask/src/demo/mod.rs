@@ -107,11 +107,12 @@ fn through(vault: &Vault, subject: &Subject, source: &Path) -> Result {
 /// Prints what did the cryptography, as the mount itself reports it.
 fn report_engine(mount: &crate::subject::mount::Mount) -> Result {
     let Some(status) = mount.status()? else { return Ok(()) };
-    for key in ["suite", "engine", "engines"] {
-        if let Some(value) = find(&status, key) {
-            println!("  {key}: {value}");
-        }
-    }
+    let said: Vec<String> = ["suite", "engine", "engines"]
+        .iter()
+        .filter_map(|key| Some(format!("  {key}: {}", find(&status, key)?)))
+        .collect();
+    ensure!(!said.is_empty(), "the status names no engine: {status}");
+    println!("{}", said.join("\n"));
     Ok(())
 }
 

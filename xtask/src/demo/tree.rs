@@ -39,10 +39,10 @@ pub(super) fn build(root: &Path) -> Result<Copied> {
     for (index, source) in sources().iter().enumerate() {
         let target = root.join(format!("real-{index}"));
         fs::create_dir(&target)?;
-        // What this user may not read is no reason to stop: the rest is real enough.
-        if let Err(failure) = copier.tree(source, &target) {
-            println!("  passing over the rest of {}: {failure}", source.display());
-        }
+        copier.tree(source, &target).context(source.display())?;
+    }
+    if copier.passed_over > 0 {
+        println!("  passed over {} entries that this user may not read", copier.passed_over);
     }
     let real = copier.copied;
     let generated = generate(&root.join("generated"), real)?;

@@ -40,7 +40,7 @@ const LAYERS: &[Layer] = &[
     layer("engine-cpu", &["units", "engine"], &[]),
     layer("sched", &["units", "engine"], &["engine-cpu"]),
     layer("vault", &["units", "format", "keys", "engine", "store"], &["engine-cpu", "sched"]),
-    layer("fuse", &["units", "engine", "vault"], &["format", "keys", "store", "engine-cpu", "sched"]),
+    layer("fuse", &["units", "engine", "store", "vault"], &["format", "keys", "engine-cpu", "sched"]),
     layer(
         "strongroom",
         &["units", "format", "keys", "engine", "engine-cpu", "sched", "store", "vault", "fuse"],

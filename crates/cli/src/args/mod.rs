@@ -3,8 +3,8 @@
 
 pub(crate) mod mount;
 pub(crate) mod secret;
-pub(crate) mod vault;
 pub(crate) mod values;
+pub(crate) mod vault;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn durations_have_units() {
-        for (text, ms) in [("3", 3000), ("500ms", 500), ("90s", 90_000), ("10m", 600_000), ("2h", 7_200_000)] {
+        for (text, ms) in [("3", 3000), ("500ms", 500), ("90s", 90_000), ("10m", 600_000), ("2h", 7_200_000)]
+        {
             assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
         }
         for bad in ["", "m", "1w", "-1", "1.5s", "99999999999999999d"] {

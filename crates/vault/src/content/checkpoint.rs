@@ -7,9 +7,9 @@ use strongroom_format::vault::record::Place;
 use strongroom_store::SetTime;
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, PAGE_LEN, PlainLen};
 
+use super::Content;
 use super::commit::sync_homes;
 use super::state::PageAddress;
-use super::Content;
 use crate::context::Context;
 use crate::error::Result;
 use crate::journal::after;

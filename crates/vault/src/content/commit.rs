@@ -1,9 +1,8 @@
 //! Commits: emit, barrier, record, barrier, and only then let go of what the
 //! record no longer names. One file at a time, or many that share barriers.
 
-
-use strongroom_format::vault::record::{Change, Commit, Timestamp};
 use strongroom_format::vault::PageKind;
+use strongroom_format::vault::record::{Change, Commit, Timestamp};
 use strongroom_store::AllocateMode;
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, PlainLen};
 
@@ -34,6 +33,15 @@ impl Content {
             }
         }
         self.commit()
+    }
+
+    /// As [`Content::sync`], when anything is pending.
+    pub(super) fn sync_pending(&self) -> Result<()> {
+        let pending = {
+            let state = self.read_state();
+            state.is_dirty() || state.unsynced
+        };
+        if pending { self.commit() } else { Ok(()) }
     }
 
     /// Commits this file.

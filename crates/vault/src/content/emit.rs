@@ -2,10 +2,10 @@
 //! images to where they may stand, and say what the record has to name.
 
 use strongroom_engine::{AssociatedData, Batch, Buffer, Operation, Segment};
+use strongroom_format::vault::PageKind;
 use strongroom_format::vault::page::{CLEAR_LEN, PageHeader, SEALED_LEN};
 use strongroom_format::vault::record::{BlockImage, PageImage};
-use strongroom_format::vault::PageKind;
-use strongroom_units::{BlockIndex, GroupIndex, PAGE_LEN};
+use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex, PAGE_LEN};
 
 use super::Content;
 use super::state::{Image, PageAddress, State, presence};
@@ -65,7 +65,8 @@ impl Content {
                 state.retake(&emission.pages);
                 return Err(error);
             }
-            let newer = state.images.iter().filter(|(block, place)| state.committed_images.get(block) != Some(place));
+            let newer =
+                state.images.iter().filter(|(block, place)| state.committed_images.get(block) != Some(place));
             images.blocks =
                 newer.map(|(&block, &place)| BlockImage { block: BlockIndex(block), place }).collect();
             self.reference_entries(state, &mut emission);
@@ -182,7 +183,7 @@ impl Content {
         images: &mut Images,
     ) -> Result<()> {
         let referenced = page_referenced(state, address) && self.context.rules.keeps(Rule::JournalPages);
-        if referenced && state.born {
+        if state.born && (referenced || has_images(state, address)) {
             let place = promise.write_images(bytes, 1)?;
             images.pages.push(PageImage { kind: address.kind, number: address.number, place });
         } else {
@@ -258,6 +259,14 @@ fn page_referenced(state: &State, address: PageAddress) -> bool {
         PageKind::Map => state.maps[&address.number].referenced,
         PageKind::RootMap => state.root_map.as_ref().is_some_and(|slot| slot.referenced),
     }
+}
+
+/// Whether any block of a node's group stands in the journal: a record names
+/// the page of every block that it names.
+fn has_images(state: &State, address: PageAddress) -> bool {
+    let first = address.number * GROUP_BLOCKS;
+    matches!(address.kind, PageKind::Header | PageKind::Node)
+        && state.images.range(first..first + GROUP_BLOCKS).next().is_some()
 }
 
 /// Every dirty page but the header page, whose turn comes last: it holds the

@@ -37,8 +37,8 @@ pub(crate) use checkpoint::checkpoint_all;
 pub(crate) use commit::commit_all;
 pub(crate) use pages::{OpenedPage, PageReader};
 pub(crate) use settle::Replayed;
-pub(crate) use state::{Image, PageAddress};
 use state::State;
+pub(crate) use state::{Image, PageAddress};
 pub use table::Contents;
 pub use verify::Verification;
 

@@ -8,8 +8,8 @@ use strongroom_format::vault::page::{self, PageHeader};
 use strongroom_format::vault::{FileId, Geometry, Suite};
 use strongroom_units::{GroupIndex, PAGE_LEN};
 
-use super::state::{Image, NodeSlot, PageAddress, Slot, State};
 use super::Content;
+use super::state::{Image, NodeSlot, PageAddress, Slot, State};
 use crate::error::{Damage, Error, Result};
 use crate::sealer::{Purpose, Sealer};
 
@@ -48,8 +48,7 @@ impl PageReader<'_> {
     ) -> Result<OpenedPage> {
         let damaged = |what| Error::Damaged(Damage::Page(what));
         let clear = buffer[..page::CLEAR_LEN].try_into().expect("a page has a clear part");
-        let header =
-            PageHeader::decode(clear).map_err(|_| damaged("a page's clear part is not a page's"))?;
+        let header = PageHeader::decode(clear).map_err(|_| damaged("a page's clear part is not a page's"))?;
         if header.kind != address.kind || file.is_some_and(|file| file != header.file) {
             return Err(damaged("a page stands in another's place"));
         }

@@ -51,7 +51,11 @@ pub(crate) enum Merge {
 
 /// Decides [`Merge`] for a piece of a file that will be `len` bytes long.
 pub(crate) fn merge(size: BlockSize, piece: &Piece, len: PlainLen) -> Merge {
-    if piece.from == 0 && piece.to == size.block_len(piece.block, len) { Merge::Whole } else { Merge::Partial }
+    if piece.from == 0 && piece.to == size.block_len(piece.block, len) {
+        Merge::Whole
+    } else {
+        Merge::Partial
+    }
 }
 
 #[cfg(test)]
@@ -61,7 +65,8 @@ mod tests {
     #[test]
     fn pieces_cover_the_range_once_and_in_order() {
         let size = BlockSize::MIN;
-        for (offset, len) in [(0, 0), (0, 1), (0, 4096), (1, 4096), (4095, 2), (5000, 100_000), (4096, 8192)] {
+        for (offset, len) in [(0, 0), (0, 1), (0, 4096), (1, 4096), (4095, 2), (5000, 100_000), (4096, 8192)]
+        {
             let mut at = 0;
             for piece in pieces(size, PlainOffset(offset), len) {
                 assert_eq!(piece.at, at);

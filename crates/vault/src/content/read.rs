@@ -58,8 +58,8 @@ impl Content {
         let last = size.block_of(PlainOffset(end - 1));
         let skip = (offset - size.start_of(first).0) as usize;
         let wanted = (end - offset) as usize;
-        let spanned =
-            (size.start_of(last).0 - size.start_of(first).0) as usize + size.block_len(last, state.plain_len());
+        let spanned = (size.start_of(last).0 - size.start_of(first).0) as usize
+            + size.block_len(last, state.plain_len());
         if skip == 0 && spanned <= buffer.len() {
             self.open_blocks(state, first, last, buffer)?;
         } else {
@@ -167,7 +167,8 @@ fn runs(state: &State, first: BlockIndex, last: BlockIndex) -> impl Iterator<Ite
                 (Source::Home, Source::Home) => block.0 % GROUP_BLOCKS != 0,
                 (Source::Journal(start), Source::Journal(place)) => {
                     place.segment == start.segment
-                        && u64::from(place.slot) == u64::from(start.slot) + blocks * u64::from(slots_per_block)
+                        && u64::from(place.slot)
+                            == u64::from(start.slot) + blocks * u64::from(slots_per_block)
                 }
                 _ => false,
             };

@@ -163,8 +163,9 @@ impl Content {
 
     /// Every present group from `first` on, in order.
     pub(super) fn present_groups(&self, state: &mut State, first: GroupIndex) -> Result<Vec<GroupIndex>> {
-        let mut groups: Vec<u64> =
-            (first.0..HEADER_GROUPS).filter(|group| *group == 0 || state.header.groups >> group & 1 == 1).collect();
+        let mut groups: Vec<u64> = (first.0..HEADER_GROUPS)
+            .filter(|group| *group == 0 || state.header.groups >> group & 1 == 1)
+            .collect();
         if state.header.root_map {
             self.load_map(state, 0)?;
             let root = state.root_map.as_ref().expect("the root map is loaded");

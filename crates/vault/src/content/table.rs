@@ -12,6 +12,7 @@ use strongroom_units::StoredLen;
 use super::{Content, Home, Opened};
 use crate::context::Context;
 use crate::error::{Damage, Error, Result};
+use crate::rules::Rule;
 
 /// Live contents and what is pending among them; part of the context.
 #[derive(Default)]
@@ -138,6 +139,25 @@ impl Contents {
         let file = node.open(access)?;
         let content = Content::open(&self.context, Opened { node: Arc::clone(node), file }, home)?;
         Ok(self.context.table.insert(Arc::new(content)))
+    }
+
+    /// Makes durable what is pending of a stored file, live or released; it
+    /// is about to replace another (rule 6).
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn make_durable(&self, node: &NodeRef) -> Result<()> {
+        if !self.context.rules.keeps(Rule::SourceBeforeReplace) {
+            return Ok(());
+        }
+        if let Some(content) = self.live(node.id()) {
+            return content.sync_pending();
+        }
+        if self.context.table.is_unsynced(node.id()) {
+            node.open(Access::ReadWrite)?.sync_data()?;
+            lock(&self.context.table.unsynced).remove(&node.id());
+        }
+        Ok(())
     }
 
     /// The live content of an inode, if there is one.

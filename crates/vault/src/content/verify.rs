@@ -210,8 +210,7 @@ impl State {
     fn keep_groups_below(&mut self, groups: u64) {
         for (&number, map) in &mut self.maps {
             let first = first_group_of_map(number);
-            let behind: Vec<usize> =
-                map.page.present().filter(|&bit| first + bit as u64 >= groups).collect();
+            let behind: Vec<usize> = map.page.present().filter(|&bit| first + bit as u64 >= groups).collect();
             for bit in behind {
                 map.page.set_present(bit, false);
                 map.dirty = true;

@@ -8,7 +8,9 @@ use strongroom_engine::{AssociatedData, Batch, BatchNonces, Buffer, Operation, S
 use strongroom_format::vault::WriteSession;
 use strongroom_format::vault::node::Entry;
 use strongroom_store::SetTime;
-use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex, MAX_PLAIN_LEN, PAGE_LEN, PlainLen, PlainOffset};
+use strongroom_units::{
+    BlockIndex, GROUP_BLOCKS, GroupIndex, MAX_PLAIN_LEN, PAGE_LEN, PlainLen, PlainOffset,
+};
 
 use super::range::{Merge, merge, pieces};
 use super::state::{Source, State};
@@ -116,7 +118,8 @@ impl Content {
             merged.push(Job { block, at, len: size.block_len(block, new_len) });
         }
         for piece in &partial {
-            let job = merged.iter().find(|job| job.block == piece.block).expect("every partial piece has a job");
+            let job =
+                merged.iter().find(|job| job.block == piece.block).expect("every partial piece has a job");
             scratch[job.at + piece.from..job.at + piece.to]
                 .copy_from_slice(&buffer[piece.at..piece.at + piece.len()]);
         }
@@ -261,12 +264,8 @@ impl Content {
             // the sparsest one leave it together.
             let sparsest = node.slot.page.sparsest_session().expect("a full table has sessions");
             let first = group.0 * GROUP_BLOCKS;
-            let blocks: Vec<BlockIndex> = node
-                .slot
-                .page
-                .entries_of(sparsest)
-                .map(|entry| BlockIndex(first + entry as u64))
-                .collect();
+            let blocks: Vec<BlockIndex> =
+                node.slot.page.entries_of(sparsest).map(|entry| BlockIndex(first + entry as u64)).collect();
             self.reseal_with(state, &blocks, state.plain_len(), Room::Made, promise)?;
         }
         Ok(())
@@ -286,8 +285,7 @@ impl Content {
         let small = state.journal_small && bytes <= SMALL_WRITE;
         let overwrites = self.context.rules.keeps(Rule::JournalOverwrites);
         let may_journal = state.born && !state.unlinked;
-        let journaled =
-            |job: &Job| may_journal && (small || (overwrites && state.is_referenced(job.block)));
+        let journaled = |job: &Job| may_journal && (small || (overwrites && state.is_referenced(job.block)));
         let runs = load.jobs.chunk_by(|a, b| {
             b.block.0 == a.block.0 + 1
                 && b.at == a.at + a.len
@@ -301,9 +299,11 @@ impl Content {
             let data = &load.buffer[first.at..last.at + last.len];
             if journaled(&first) {
                 let place = promise.write_images(data, slots * run.len() as u32)?;
-                placed.extend(run.iter().enumerate().map(|(index, job)| {
-                    (job.block, Source::Journal(after(place, slots * index as u32)))
-                }));
+                placed.extend(
+                    run.iter()
+                        .enumerate()
+                        .map(|(index, job)| (job.block, Source::Journal(after(place, slots * index as u32)))),
+                );
             } else {
                 let offset = self.geometry().block_offset(first.block).0;
                 self.file.write_at(data, offset)?;

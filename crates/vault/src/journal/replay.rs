@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use strongroom_engine::Buffer;
 use strongroom_format::vault::block::BlockContext;
+use strongroom_format::vault::geometry::map_of;
 use strongroom_format::vault::journal::{CLEAR_LEN, RecordHeader, SLOT_LEN, SegmentHeader, SegmentStart};
-use strongroom_format::vault::node::{Entry, Node};
+use strongroom_format::vault::map::Map;
+use strongroom_format::vault::node::{Entry, HeaderFields, Node};
 use strongroom_format::vault::record::{Change, Commit, Place, Record};
 use strongroom_format::vault::{FileId, PageKind, WriteSession};
 use strongroom_store::{Access, NodeRef, Timestamp};
-use strongroom_units::{BlockIndex, PAGE_LEN, PlainLen};
+use strongroom_units::{BlockIndex, GroupIndex, PAGE_LEN, PlainLen};
 
 use super::Segments;
 use crate::content::{OpenedPage, PageAddress, PageReader, Replayed};
@@ -31,7 +33,9 @@ struct Found {
 
 /// What a valid commit's images were found to be.
 struct CommitImages {
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Entry>,
+    header: HeaderFields,
+    maps: Vec<(PageAddress, Map)>,
 }
 
 impl Reader<'_> {
@@ -137,9 +141,8 @@ impl Reader<'_> {
                 }
                 Change::Commit(commit) => {
                     let Some(images) = self.open_images(segments, commit)? else { break };
-                    let file = files
-                        .entry(commit.file)
-                        .or_insert_with(|| Replayed::empty(Arc::clone(segments)));
+                    let file =
+                        files.entry(commit.file).or_insert_with(|| Replayed::empty(Arc::clone(segments)));
                     file.take(commit, images, sequence);
                 }
             }
@@ -159,43 +162,47 @@ impl Reader<'_> {
     /// Opens every image that a commit names; `None` when one does not open.
     fn open_images(&self, segments: &Segments, commit: &Commit) -> Result<Option<CommitImages>> {
         let mut nodes = HashMap::new();
-        let mut plain_len = None;
+        let mut maps = Vec::new();
         for page in &commit.pages {
             let address = PageAddress { kind: page.kind, number: page.number };
             let mut buffer = Buffer::new(PAGE_LEN);
             segments.read(page.place, &mut buffer)?;
             let Some(opened) = self.open_page(buffer, address, commit.file)? else { return Ok(None) };
-            if matches!(page.kind, PageKind::Header | PageKind::Node) {
-                let Ok(node) = Node::decode(page.kind, opened.sealed()) else { return Ok(None) };
-                plain_len = plain_len.or(node.header().map(|header| header.plain_len));
-                nodes.insert(page.number, node);
+            match page.kind {
+                PageKind::Header | PageKind::Node => {
+                    let Ok(node) = Node::decode(page.kind, opened.sealed()) else { return Ok(None) };
+                    nodes.insert(page.number, node);
+                }
+                PageKind::Map | PageKind::RootMap => {
+                    let Ok(map) = Map::decode(page.kind, opened.sealed()) else { return Ok(None) };
+                    maps.push((address, map));
+                }
             }
         }
-        let plain_len = plain_len.or(self.pages.geometry.plain_len(commit.stored_len)).unwrap_or(PlainLen(0));
-        let context =
-            BlockContext::new(self.pages.suite, self.pages.geometry.block_size(), self.pages.generation, commit.file);
+        // Every commit changes the header page.
+        let Some(header) = nodes.get(&0).and_then(Node::header) else { return Ok(None) };
+        let plain_len = header.plain_len;
+        let context = BlockContext::new(
+            self.pages.suite,
+            self.pages.geometry.block_size(),
+            self.pages.generation,
+            commit.file,
+        );
         let mut entries = Vec::with_capacity(commit.blocks.len());
         for image in &commit.blocks {
             let node = nodes.get(&image.block.group().0);
-            // A block that was written and then cut or punched before its
-            // commit has no entry, and its image is of no use.
             let Some(entry) = node.and_then(|node| node.entry(image.block.entry())) else {
                 return Ok(None);
             };
             if !self.open_block(segments, &context, image.block, image.place, plain_len, &entry)? {
                 return Ok(None);
             }
-            entries.push(Some(entry));
+            entries.push(entry);
         }
-        Ok(Some(CommitImages { entries }))
+        Ok(Some(CommitImages { entries, header, maps }))
     }
 
-    fn open_page(
-        &self,
-        buffer: Buffer,
-        address: PageAddress,
-        file: FileId,
-    ) -> Result<Option<OpenedPage>> {
+    fn open_page(&self, buffer: Buffer, address: PageAddress, file: FileId) -> Result<Option<OpenedPage>> {
         match self.pages.open(buffer, address, Some(file)) {
             Ok(page) => Ok(Some(page)),
             Err(Error::Damaged(_)) => Ok(None),
@@ -218,7 +225,14 @@ impl Reader<'_> {
             return Ok(false);
         }
         let associated = context.at(block);
-        self.pages.sealer.open_one(Purpose::Blocks, &mut buffer, 0..len, entry.nonce(), entry.tag, &associated)
+        self.pages.sealer.open_one(
+            Purpose::Blocks,
+            &mut buffer,
+            0..len,
+            entry.nonce(),
+            entry.tag,
+            &associated,
+        )
     }
 }
 
@@ -242,15 +256,38 @@ impl Replayed {
             self.pages.insert(PageAddress { kind: page.kind, number: page.number }, page.place);
         }
         for (image, entry) in commit.blocks.iter().zip(images.entries) {
-            if let Some(entry) = entry {
-                self.blocks.insert(image.block.0, (image.place, entry));
-            }
+            self.blocks.insert(image.block.0, (image.place, entry));
         }
+        self.void_absent(&images.header, &images.maps);
         self.stored_len = commit.stored_len;
         self.accessed = time(commit.accessed);
         self.modified = time(commit.modified);
         self.path_hint.clone_from(&commit.path_hint);
         self.sequence = sequence;
+    }
+}
+
+impl Replayed {
+    /// Images of pages that a commit no longer lists as present are void: a
+    /// later commit may have put a page of that number home without one.
+    fn void_absent(&mut self, header: &HeaderFields, maps: &[(PageAddress, Map)]) {
+        let map_in = |address| maps.iter().find(|(at, _)| *at == address).map(|(_, map)| map);
+        let map_present = |number: u64| {
+            header.root_map
+                && map_in(PageAddress::ROOT_MAP).is_none_or(|root| root.is_present(number as usize))
+        };
+        self.pages.retain(|address, _| match address.kind {
+            PageKind::Header => true,
+            PageKind::RootMap => header.root_map,
+            PageKind::Map => map_present(address.number),
+            PageKind::Node => match map_of(GroupIndex(address.number)) {
+                None => header.groups >> address.number & 1 == 1,
+                Some((map, bit)) => {
+                    map_present(map)
+                        && map_in(PageAddress::map(map)).is_none_or(|groups| groups.is_present(bit))
+                }
+            },
+        });
     }
 }
 

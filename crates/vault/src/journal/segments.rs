@@ -2,7 +2,9 @@
 
 use strongroom_engine::{AssociatedData, Buffer};
 use strongroom_format::vault::WriteSession;
-use strongroom_format::vault::journal::{CLEAR_LEN, SEGMENTS, SLOT_LEN, SegmentHeader, SegmentStart, segment};
+use strongroom_format::vault::journal::{
+    CLEAR_LEN, SEGMENTS, SLOT_LEN, SegmentHeader, SegmentStart, segment,
+};
 use strongroom_format::vault::record::Place;
 use strongroom_store::{Access, AllocateMode, FileRef, Node, NodeRef};
 
@@ -42,7 +44,8 @@ impl Segments {
 
     /// Opens both segments.
     pub(crate) fn open(directory: &NodeRef, session: WriteSession, access: Access) -> Result<Segments> {
-        let open = |segment| -> Result<FileRef> { Ok(directory.lookup(&name(session, segment))?.open(access)?) };
+        let open =
+            |segment| -> Result<FileRef> { Ok(directory.lookup(&name(session, segment))?.open(access)?) };
         Ok(Segments { files: [open(0)?, open(1)?] })
     }
 

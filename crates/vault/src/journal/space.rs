@@ -12,6 +12,8 @@ pub(crate) struct Space {
     next: u32,
     promised: u32,
     other_ready: bool,
+    /// Somebody waits for slots that the active segment does not have.
+    starved: bool,
 }
 
 /// Slots of a segment that promises may not take: records of commits that
@@ -23,7 +25,7 @@ const fn reserve(slots: u32) -> u32 {
 impl Space {
     /// Two empty segments of `slots` slots each.
     pub(crate) fn new(slots: u32) -> Space {
-        Space { slots, active: 0, next: 1, promised: 0, other_ready: true }
+        Space { slots, active: 0, next: 1, promised: 0, other_ready: true, starved: false }
     }
 
     /// True when nothing more can be promised before a rotation.
@@ -35,6 +37,7 @@ impl Space {
         if fits {
             self.promised += slots;
         }
+        self.starved |= !fits;
         fits
     }
 
@@ -56,9 +59,10 @@ impl Space {
     }
 
     /// True when a segment is to be emptied: three quarters of the active one
-    /// are spoken for, or the other one has not been emptied yet.
+    /// are spoken for, a promise was refused, or the other one has not been
+    /// emptied yet.
     pub(crate) fn wants_rotation(&self) -> bool {
-        !self.other_ready || self.next + self.promised > self.slots / 4 * 3
+        !self.other_ready || self.starved || self.next + self.promised > self.slots / 4 * 3
     }
 
     /// The segment that is to be emptied.
@@ -78,6 +82,7 @@ impl Space {
         self.active ^= 1;
         self.next = 1;
         self.other_ready = false;
+        self.starved = false;
         old
     }
 
@@ -85,7 +90,6 @@ impl Space {
     pub(crate) fn emptied(&mut self) {
         self.other_ready = true;
     }
-
 }
 
 #[cfg(test)]
@@ -115,5 +119,16 @@ mod tests {
         assert_eq!(space.take(1, 1), Some(Place { segment: 1, slot: 1 }));
         space.emptied();
         assert!(space.can_rotate());
+    }
+
+    #[test]
+    fn a_refused_promise_asks_for_a_rotation() {
+        let mut space = Space::new(80);
+        assert!(space.take(40, 0).is_some());
+        assert!(!space.wants_rotation());
+        assert!(!space.promise(30));
+        assert!(space.wants_rotation());
+        space.rotate();
+        assert!(space.promise(30));
     }
 }

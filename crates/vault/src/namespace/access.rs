@@ -8,8 +8,8 @@
 
 use strongroom_store::NodeRef;
 
-use super::inode::{Inode, lock};
 use super::Namespace;
+use super::inode::{Inode, lock};
 use crate::error::{Error, Result, errno};
 
 /// The owner's bits for reading and writing a file.

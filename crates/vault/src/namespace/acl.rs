@@ -223,14 +223,8 @@ mod tests {
     }
 
     const MINIMAL: [(u16, u16, u32); 3] = [(1, 6, NOBODY), (4, 4, NOBODY), (0x20, 0, NOBODY)];
-    const NAMED: [(u16, u16, u32); 6] = [
-        (1, 7, NOBODY),
-        (2, 6, 1000),
-        (2, 4, 1001),
-        (4, 5, NOBODY),
-        (0x10, 6, NOBODY),
-        (0x20, 1, NOBODY),
-    ];
+    const NAMED: [(u16, u16, u32); 6] =
+        [(1, 7, NOBODY), (2, 6, 1000), (2, 4, 1001), (4, 5, NOBODY), (0x10, 6, NOBODY), (0x20, 1, NOBODY)];
 
     #[test]
     fn the_binary_form_survives() {
@@ -274,8 +268,14 @@ mod tests {
     #[test]
     fn chmod_changes_the_mask_and_leaves_the_group() {
         let changed = acl(&NAMED).with_mode(0o100_520);
-        let expected =
-            [(1, 5, NOBODY), (2, 6, 1000), (2, 4, 1001), (4, 5, NOBODY), (0x10, 2, NOBODY), (0x20, 0, NOBODY)];
+        let expected = [
+            (1, 5, NOBODY),
+            (2, 6, 1000),
+            (2, 4, 1001),
+            (4, 5, NOBODY),
+            (0x10, 2, NOBODY),
+            (0x20, 0, NOBODY),
+        ];
         assert_eq!(changed.to_bytes(), wire(&expected));
         assert_eq!(acl(&MINIMAL).with_mode(0o751).mode_bits(), 0o751);
     }
@@ -284,8 +284,14 @@ mod tests {
     fn inheritance_takes_what_both_allow() {
         let (access, mode) = acl(&NAMED).inherited(0o2640);
         assert_eq!(mode, 0o2640);
-        let expected =
-            [(1, 6, NOBODY), (2, 6, 1000), (2, 4, 1001), (4, 5, NOBODY), (0x10, 4, NOBODY), (0x20, 0, NOBODY)];
+        let expected = [
+            (1, 6, NOBODY),
+            (2, 6, 1000),
+            (2, 4, 1001),
+            (4, 5, NOBODY),
+            (0x10, 4, NOBODY),
+            (0x20, 0, NOBODY),
+        ];
         assert_eq!(access.to_bytes(), wire(&expected));
         let (_, mode) = acl(&MINIMAL).inherited(0o777);
         assert_eq!(mode, 0o640, "a default list stands for the umask");

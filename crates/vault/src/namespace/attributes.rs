@@ -35,23 +35,45 @@ impl Namespace {
     }
 
     pub(super) fn plain_attributes(&self, inode: &Inode) -> Result<Attributes> {
+        if inode.kind == Kind::File {
+            return self.file_attributes(inode);
+        }
         let mut attributes = inode.node.attributes()?;
         match inode.kind {
-            Kind::File => attributes.len = self.plain_len(inode, attributes.len),
             Kind::Symlink => attributes.len = self.target_len(inode, attributes.len),
             Kind::Directory if inode.number == ROOT => self.hide_private(&mut attributes),
-            Kind::Directory | Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => (),
+            Kind::File
+            | Kind::Directory
+            | Kind::Fifo
+            | Kind::Socket
+            | Kind::BlockDevice
+            | Kind::CharacterDevice => (),
         }
         Ok(attributes)
     }
 
-    fn plain_len(&self, inode: &Inode, stored: u64) -> u64 {
-        match inode.live(&self.contents) {
-            Some(content) => content.plain_len(),
-            None => self.contents.plain_len(stored).unwrap_or_else(|error| {
-                self.observer.damaged(inode.number, &error);
-                stored
-            }),
+    /// The stored length says nothing while the content is live, and the
+    /// content may come alive and go at any time: what was read is taken back
+    /// when it did.
+    fn file_attributes(&self, inode: &Inode) -> Result<Attributes> {
+        let mut damage = None;
+        loop {
+            let live = inode.live(&self.contents);
+            let mut attributes = inode.node.attributes()?;
+            let stored = attributes.len;
+            if let Some(content) = live.or_else(|| inode.live(&self.contents)) {
+                attributes.len = content.plain_len();
+                return Ok(attributes);
+            }
+            match self.contents.plain_len(stored) {
+                Ok(plain) => attributes.len = plain,
+                Err(error) if damage == Some(stored) => self.observer.damaged(inode.number, &error),
+                Err(_) => {
+                    damage = Some(stored);
+                    continue;
+                }
+            }
+            return Ok(attributes);
         }
     }
 

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
-use strongroom_store::{Attributes, FileRef, Kind, NodeRef};
+use strongroom_store::{Attributes, FileRef, Kind, NodeRef, RenameMode};
 
 use super::access::DIRECTORY_BITS;
 use super::acl::Acl;
 use super::inode::{Inode, write};
+use super::names::RECORD;
+use super::remove::discard;
 use super::xattr::{ACCESS_LIST, DEFAULT_LIST};
 use super::{Creation, Entry, GENERATION, Namespace, Opening, Place};
 use crate::content::{Content, Home};
@@ -47,9 +49,11 @@ impl Namespace {
             return Err(Error::Refused(errno::ENOENT));
         }
         match parent.node.lookup(&stored.main) {
+            Ok(_) if opening.exclusive => return Err(Error::Refused(errno::EEXIST)),
             Ok(node) => {
+                let entry = self.entered(node, place)?;
                 drop(gate);
-                return self.open_existing(node, place, opening);
+                return self.open_existing(entry, opening);
             }
             Err(error) if error.is_not_found() => (),
             Err(error) => return Err(error.into()),
@@ -67,11 +71,7 @@ impl Namespace {
         })
     }
 
-    fn open_existing(&self, node: NodeRef, place: Place, opening: Opening) -> Result<(Entry, Arc<Content>)> {
-        if opening.exclusive {
-            return Err(Error::Refused(errno::EEXIST));
-        }
-        let mut entry = self.entered(node, place)?;
+    fn open_existing(&self, mut entry: Entry, opening: Opening) -> Result<(Entry, Arc<Content>)> {
         let opened = self.open(entry.number, opening);
         if opened.is_err() {
             self.forget(entry.number, 1);
@@ -144,7 +144,7 @@ impl Namespace {
             let (id, record) = self.names.new_directory()?;
             let node = temporary.make_directory(&passing, 0o700)?;
             let completed = node
-                .make_symlink(super::names::RECORD, &record)
+                .make_symlink(RECORD, &record)
                 .map_err(Error::from)
                 .and_then(|_| self.give(&node, &inheritance))
                 .and_then(|()| {
@@ -154,12 +154,12 @@ impl Namespace {
                 .and_then(|()| {
                     // A directory that its owner may not write cannot be moved.
                     node.set_mode(inheritance.mode | DIRECTORY_BITS)?;
-                    let replace = strongroom_store::RenameMode::Replace;
+                    let replace = RenameMode::Replace;
                     Ok(temporary.rename(&passing, &*parent.node, stored, replace)?)
                 });
             if let Err(error) = completed {
                 // What stays is swept when the vault is mounted next.
-                let _ = super::remove::discard(&node, temporary, &passing);
+                let _ = discard(&node, temporary, &passing);
                 return Err(error);
             }
             if inheritance.mode & DIRECTORY_BITS != DIRECTORY_BITS {
@@ -174,14 +174,19 @@ impl Namespace {
     /// # Errors
     /// As [`Namespace::make_directory`]; `ENAMETOOLONG` for a target of more
     /// than 4095 bytes.
-    pub fn make_symlink(&self, parent: u64, name: &[u8], target: &[u8], creation: &Creation) -> Result<Entry> {
-        let entry = self.make(parent, name, |parent, stored| {
+    pub fn make_symlink(
+        &self,
+        parent: u64,
+        name: &[u8],
+        target: &[u8],
+        creation: &Creation,
+    ) -> Result<Entry> {
+        self.make(parent, name, |parent, stored| {
             let inheritance = self.inheritance(parent, creation, Kind::Symlink)?;
             let node = self.store_symlink(parent, stored, target)?;
             self.keep_if(parent, stored, self.give(&node, &inheritance))?;
             Ok(node)
-        })?;
-        Ok(entry)
+        })
     }
 
     /// Makes a FIFO, socket or device node.

@@ -211,7 +211,9 @@ impl Namespace {
             Found::Long { side } => {
                 let sealed = match super::sidefile::read(&*inode.node, &side) {
                     // The entry was removed since the directory was read.
-                    Err(error) if error.is_not_found() && inode.node.lookup(stored).is_err() => return Ok(None),
+                    Err(error) if error.is_not_found() && inode.node.lookup(stored).is_err() => {
+                        return Ok(None);
+                    }
                     Err(error) if error.is_not_found() => {
                         return Err(Error::Damaged(Damage::Name("a long name has lost its side file")));
                     }

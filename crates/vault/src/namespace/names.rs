@@ -111,7 +111,8 @@ impl Names {
     }
 
     fn open_name(&self, directory: DirectoryId, sealed: &[u8]) -> Result<Vec<u8>> {
-        let name = self.cipher.open_name(directory, sealed).map_err(unopened("a stored name does not open"))?;
+        let name =
+            self.cipher.open_name(directory, sealed).map_err(unopened("a stored name does not open"))?;
         let odd = name.is_empty() || name.len() > NAME_MAX || name == b"." || name == b"..";
         if odd || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
             return Err(damaged("a stored name is no possible one"));
@@ -143,7 +144,8 @@ impl Names {
             }
             other => other?,
         };
-        let record = DirectoryRecord::parse(&target).map_err(|_| damaged("a directory's record is malformed"))?;
+        let record =
+            DirectoryRecord::parse(&target).map_err(|_| damaged("a directory's record is malformed"))?;
         if self.records.verifies(&record) {
             Ok(record.id)
         } else {

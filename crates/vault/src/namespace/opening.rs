@@ -5,7 +5,7 @@ use std::sync::Arc;
 use strongroom_store::{Kind, SetTime};
 
 use super::access::FILE_BITS;
-use super::inode::{Inode, Using};
+use super::inode::{Inode, Using, lock, read};
 use super::{Namespace, Opening};
 use crate::content::Content;
 use crate::error::{Damage, Error, Result, errno};
@@ -70,17 +70,30 @@ impl Namespace {
         Ok(Using::new(inode, self.granted(inode, FILE_BITS, open)?))
     }
 
+    /// Opens the content by the name it stands under. No gate is held.
     fn open_content(&self, inode: &Inode) -> Result<Arc<Content>> {
+        let content = match self.open_placed(inode) {
+            Err(Error::Damaged(Damage::Home)) => self.open_settled(inode)?,
+            other => other?,
+        };
+        self.hint_path(inode, &content);
+        Ok(content)
+    }
+
+    fn open_placed(&self, inode: &Inode) -> Result<Arc<Content>> {
+        let home = self.home(inode);
+        self.granted(inode, FILE_BITS, || inode.open(&self.contents, home))
+    }
+
+    /// The file does not belong under its name, which is damage unless it is
+    /// being renamed: asked again when no rename can be under way.
+    fn open_settled(&self, inode: &Inode) -> Result<Arc<Content>> {
         loop {
-            let home = self.home(inode);
-            match self.granted(inode, FILE_BITS, || inode.open(&self.contents, home)) {
-                // It was renamed between the two.
-                Err(Error::Damaged(Damage::Home)) if self.home(inode) != home => (),
-                Ok(content) => {
-                    self.hint_path(inode, &content);
-                    return Ok(content);
-                }
-                Err(error) => return Err(error),
+            let place = lock(&inode.place).clone();
+            let parent = place.as_ref().and_then(|place| self.table.inode(place.parent).ok());
+            let _gate = parent.as_ref().map(|parent| read(&parent.gate));
+            if *lock(&inode.place) == place {
+                return self.open_placed(inode);
             }
         }
     }

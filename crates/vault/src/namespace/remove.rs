@@ -2,10 +2,10 @@
 
 use strongroom_store::{Kind, Node, NodeRef, RenameMode};
 
+use super::Namespace;
 use super::access::DIRECTORY_BITS;
 use super::inode::{lock, write};
 use super::names::is_hidden;
-use super::Namespace;
 use crate::error::{Error, Result, errno};
 
 /// True when a stored directory holds nothing but what the vault itself put
@@ -113,4 +113,3 @@ impl Namespace {
         }
     }
 }
-

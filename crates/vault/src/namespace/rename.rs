@@ -73,19 +73,16 @@ impl Namespace {
         if let Some(target) = &target
             && target.id() != source.node.id()
         {
-            self.sync_live(&source)?;
+            self.make_durable(&source)?;
             if mode == RenameMode::Exchange {
-                self.sync_live(&self.table.pin(Arc::clone(target)))?;
+                self.make_durable(&self.table.pin(Arc::clone(target)))?;
             }
         }
         Ok(Prepared { source, target: target.map(|node| node.id()) })
     }
 
-    fn sync_live(&self, inode: &Inode) -> Result<()> {
-        match inode.live(&self.contents) {
-            Some(content) if inode.kind == Kind::File => content.sync(),
-            _ => Ok(()),
-        }
+    fn make_durable(&self, inode: &Inode) -> Result<()> {
+        if inode.kind == Kind::File { self.contents.make_durable(&inode.node) } else { Ok(()) }
     }
 
     /// Renames with the gates closed; `None` when the entries have changed
@@ -156,7 +153,13 @@ impl Namespace {
     /// Replaces an empty directory. Its record makes it not empty to the
     /// store, so the two are exchanged, and the empty one taken out of the
     /// source's place; where the store cannot exchange, it is taken out first.
-    fn replace_directory(&self, from: &End<'_>, to: &End<'_>, source: &Inode, target: &NodeRef) -> Result<()> {
+    fn replace_directory(
+        &self,
+        from: &End<'_>,
+        to: &End<'_>,
+        source: &Inode,
+        target: &NodeRef,
+    ) -> Result<()> {
         let inode = self.table.known(target.id());
         if inode.as_ref().is_some_and(|inode| inode.number == from.parent.number) {
             return Err(Error::Refused(errno::ENOTEMPTY));
@@ -205,7 +208,9 @@ impl Namespace {
         self.ensure_side(from)?;
         self.ensure_side(to)?;
         self.rebound(source, &to.place, &from.place, || {
-            self.rebound(target, &from.place, &to.place, || self.stored_rename(from, to, RenameMode::Exchange))
+            self.rebound(target, &from.place, &to.place, || {
+                self.stored_rename(from, to, RenameMode::Exchange)
+            })
         })?;
         self.replaced(source, &to.place);
         self.replaced(target, &from.place);

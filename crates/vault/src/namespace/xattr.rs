@@ -161,7 +161,9 @@ impl Namespace {
             }
         }
         match acl {
-            Some(acl) if class == Class::Default || !acl.is_mode() => self.put_list(&inode.node, id, name, &acl),
+            Some(acl) if class == Class::Default || !acl.is_mode() => {
+                self.put_list(&inode.node, id, name, &acl)
+            }
             _ => match self.remove_sealed(&inode.node, name) {
                 Err(error) if error.errno() == errno::ENODATA => Ok(()),
                 other => other,
@@ -171,7 +173,14 @@ impl Namespace {
 
     /// Seals and stores one attribute. The caller holds `metadata` or alone
     /// knows the inode.
-    fn set_sealed(&self, node: &NodeRef, id: [u8; 16], name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+    fn set_sealed(
+        &self,
+        node: &NodeRef,
+        id: [u8; 16],
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
         let stored = self.stored_xattr_name(node.kind(), name)?;
         let sealed = self.names.seal_xattr_value(id, name, value)?;
         if sealed.len() > VALUE_LEN_MAX {
@@ -201,7 +210,9 @@ impl Namespace {
                 Some(id) => Ok(id),
                 None => Ok(self.using_alone(inode)?.id().0),
             },
-            Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => Ok([0; 16]),
+            Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => {
+                Ok([0; 16])
+            }
         }
     }
 

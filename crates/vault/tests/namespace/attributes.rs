@@ -1,11 +1,11 @@
 //! Attributes: what creation gives, what changes, and what damage hides.
 
-use strongroom_store::{Access, Kind, SetTime, Timestamp};
+use strongroom_store::{Access, Kind, RenameMode, SetTime, Timestamp, XattrMode};
 use strongroom_vault::error::errno as code;
-use strongroom_vault::namespace::{Changes, Creation, Opening, Owner, ROOT};
+use strongroom_vault::namespace::{Changes, Creation, Opening, Options, Owner, ROOT};
 use strongroom_vault::{Damage, Error};
 
-use crate::support::{creation, errno, on_both};
+use crate::support::{OPTIONS, creation, errno, on_both, on_both_with};
 
 const USER: Owner = Owner { uid: 1234, gid: 2345 };
 
@@ -51,6 +51,47 @@ fn directories_that_may_not_be_written_are_made_and_removed() {
         vault.remove_directory("d").unwrap();
         assert_eq!(vault.namespace.make_directory(ROOT, b"d", &creation(0)).unwrap().attributes.mode, 0);
         vault.remove_directory("d").unwrap();
+    });
+}
+
+/// As an ordinary user this needs what stands in the way of the process to be
+/// taken out of it; as root nothing does.
+#[test]
+fn modes_that_keep_the_owner_out_do_not_keep_the_vault_out() {
+    on_both_with(Options { owners: false, ..OPTIONS }, |vault| {
+        let shut = |path: &str, mode: u32| {
+            let mode = Changes { mode: Some(mode), ..Changes::NONE };
+            vault.namespace.set_attributes(vault.number(path), &mode).unwrap();
+        };
+        vault.directory("d");
+        vault.directory("e");
+        vault.file("d/f", 3);
+        shut("d/f", 0o400);
+        vault.rename("d/f", "d/g", RenameMode::Replace).unwrap();
+        vault.link("d/g", "e/h").unwrap();
+        let set = |path: &str, value: &[u8]| {
+            vault.namespace.set_xattr(vault.number(path), b"user.x", value, XattrMode::Any, false).unwrap();
+        };
+        set("d/g", b"1");
+        shut("d/g", 0);
+        shut("d", 0);
+        set("d/g", b"2");
+        set("d", b"3");
+        assert_eq!(vault.names("d"), ["g"]);
+        assert_eq!(vault.find("d").unwrap().attributes.mode, 0, "what was widened is as it was");
+        assert_eq!(errno(vault.remove_directory("d")), code::ENOTEMPTY);
+        let vault = vault.mounted_with(Options { owners: false, ..OPTIONS });
+        assert_eq!(vault.check_open("d/g"), Ok(3));
+        assert_eq!(vault.namespace.xattr(vault.number("d/g"), b"user.x"), Ok(b"2".to_vec()));
+        assert_eq!(vault.find("d/g").unwrap().attributes.mode, 0);
+        vault.directory("empty");
+        let mode = Changes { mode: Some(0), ..Changes::NONE };
+        vault.namespace.set_attributes(vault.number("empty"), &mode).unwrap();
+        vault.remove_directory("empty").unwrap();
+        assert_eq!(vault.private("temporary").entries().unwrap(), []);
+        // So that the directory of the test can be removed.
+        let open = Changes { mode: Some(0o700), ..Changes::NONE };
+        vault.namespace.set_attributes(vault.number("d"), &open).unwrap();
     });
 }
 
@@ -104,7 +145,8 @@ fn times_are_set_on_everything() {
             Changes { accessed: SetTime::To(time(1000)), modified: SetTime::To(time(-5)), ..Changes::NONE };
         let open = vault.file("open", 3).number;
         let _content = vault.namespace.open(open, Opening::default()).unwrap();
-        let numbers = [open, vault.file("f", 3).number, vault.directory("d").number, vault.symlink("s", b"t").number];
+        let numbers =
+            [open, vault.file("f", 3).number, vault.directory("d").number, vault.symlink("s", b"t").number];
         for number in numbers {
             let changed = vault.namespace.set_attributes(number, &changes).unwrap();
             assert_eq!((changed.accessed, changed.modified), (time(1000), time(-5)));
@@ -135,7 +177,7 @@ fn a_damaged_length_does_not_hide_the_file() {
         assert!(matches!(reports[..], [(_, Error::Damaged(Damage::Length { stored: 100 }))]), "{reports:?}");
         assert_eq!(errno(vault.check_open("f")), code::EIO);
         assert_eq!(vault.names(""), ["f"]);
-        vault.rename("f", "g", strongroom_store::RenameMode::Replace).unwrap();
+        vault.rename("f", "g", RenameMode::Replace).unwrap();
         vault.remove("g").unwrap();
     });
 }

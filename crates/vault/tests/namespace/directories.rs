@@ -66,7 +66,13 @@ fn left_over_side_files_do_not_keep_a_directory() {
         assert_eq!(vault.stored(&stored).len(), 1);
         let handle = vault.namespace.open_directory(number).unwrap();
         let mut count = 0;
-        vault.namespace.read_directory(&handle, 0, &mut |_| { count += 1; true }).unwrap();
+        vault
+            .namespace
+            .read_directory(&handle, 0, &mut |_| {
+                count += 1;
+                true
+            })
+            .unwrap();
         assert_eq!(count, 2);
         vault.remove_directory("a").unwrap();
         assert_eq!(vault.private("temporary").entries().unwrap(), []);
@@ -139,7 +145,13 @@ fn a_handle_lists_one_state_until_it_is_rewound() {
         let handle = vault.namespace.open_directory(ROOT).unwrap();
         let count = |offset| {
             let mut count = 0;
-            vault.namespace.read_directory(&handle, offset, &mut |_| { count += 1; true }).unwrap();
+            vault
+                .namespace
+                .read_directory(&handle, offset, &mut |_| {
+                    count += 1;
+                    true
+                })
+                .unwrap();
             count
         };
         assert_eq!(count(0), 4);
@@ -208,8 +220,10 @@ fn what_does_not_open_is_left_out_and_reported() {
         assert_eq!(vault.names(""), ["a", "b"]);
         let reports = vault.reports.take();
         assert_eq!(reports.len(), 5);
-        assert!(reports.iter().all(|(number, error)| {
-            *number == ROOT && matches!(error, Error::Damaged(Damage::Name(_)))
-        }));
+        assert!(
+            reports.iter().all(|(number, error)| {
+                *number == ROOT && matches!(error, Error::Damaged(Damage::Name(_)))
+            })
+        );
     });
 }

@@ -23,11 +23,20 @@ fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
 
 /// Owner, user 1000, owning group, mask, others.
 fn named(owner: u16, user: u16, group: u16, mask: u16, other: u16) -> Vec<u8> {
-    list(&[(1, owner, NOBODY), (2, user, 1000), (4, group, NOBODY), (0x10, mask, NOBODY), (0x20, other, NOBODY)])
+    list(&[
+        (1, owner, NOBODY),
+        (2, user, 1000),
+        (4, group, NOBODY),
+        (0x10, mask, NOBODY),
+        (0x20, other, NOBODY),
+    ])
 }
 
 fn set(vault: &Vault, number: u64, name: &[u8], value: &[u8]) -> i32 {
-    vault.namespace.set_xattr(number, name, value, XattrMode::Any, false).map_or_else(|error| error.errno(), |()| 0)
+    vault
+        .namespace
+        .set_xattr(number, name, value, XattrMode::Any, false)
+        .map_or_else(|error| error.errno(), |()| 0)
 }
 
 fn mode(vault: &Vault, number: u64) -> u32 {

@@ -61,7 +61,8 @@ fn stored_names_tell_nothing_and_differ_by_directory() {
             let directory = vault.namespace.attributes(number).unwrap().id;
             let root = vault.store.root();
             let names = vault.stored(&root);
-            let node = names.iter().map(|name| root.lookup(name).unwrap()).find(|node| node.id() == directory);
+            let node =
+                names.iter().map(|name| root.lookup(name).unwrap()).find(|node| node.id() == directory);
             vault.stored(&node.unwrap())
         };
         let (one, two) = (stored("one"), stored("two"));

@@ -123,7 +123,10 @@ fn directories_move_between_directories() {
         vault.rename("a/full", "c/empty", Replace).unwrap();
         let vault = vault.remounted();
         assert_eq!((vault.check_open("c/b/f"), vault.check_open("c/empty/g")), (Ok(8), Ok(9)));
-        assert_eq!((vault.names("a"), vault.names("c")), (Vec::new(), vec!["b".to_owned(), "empty".to_owned()]));
+        assert_eq!(
+            (vault.names("a"), vault.names("c")),
+            (Vec::new(), vec!["b".to_owned(), "empty".to_owned()])
+        );
     });
 }
 

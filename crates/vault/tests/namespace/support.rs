@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use strongroom_engine_cpu::CpuEngine;
 use strongroom_format::vault::Suite;
-use strongroom_format::vault::header::{Header, KdfCost};
-use strongroom_format::vault::slot::Label;
+use strongroom_format::vault::header::Header;
+use strongroom_format::vault::slot::{KdfCost, Label};
 use strongroom_keys::slots::{NewVault, SlotOptions, create_header};
 use strongroom_keys::{Credential, KeyFile, RootKey, unlock_copies};
 use strongroom_store::local::{LocalStore, OpenMode};
@@ -23,7 +23,8 @@ impl Scratch {
     fn new() -> Scratch {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("strongroom-namespace-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("strongroom-namespace-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path).expect("a directory for temporary files");
         Scratch(path)
@@ -38,10 +39,10 @@ impl Drop for Scratch {
 
 /// Keeps what it is told.
 #[derive(Default)]
-pub struct Reports(Mutex<Vec<(u64, Error)>>);
+pub(crate) struct Reports(Mutex<Vec<(u64, Error)>>);
 
 impl Reports {
-    pub fn take(&self) -> Vec<(u64, Error)> {
+    pub(crate) fn take(&self) -> Vec<(u64, Error)> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }
@@ -52,13 +53,13 @@ impl Observer for Reports {
     }
 }
 
-pub const OPTIONS: Options = Options { read_only: false, folding: false, acl: true, owners: true };
+pub(crate) const OPTIONS: Options = Options { read_only: false, folding: false, acl: true, owners: true };
 
 /// A mounted vault.
-pub struct Vault {
-    pub store: Arc<dyn Store>,
-    pub namespace: Arc<Namespace>,
-    pub reports: Arc<Reports>,
+pub(crate) struct Vault {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) namespace: Arc<Namespace>,
+    pub(crate) reports: Arc<Reports>,
     mounted: Mounted,
     // Dropped last: the store is in it.
     _scratch: Option<Scratch>,
@@ -71,15 +72,15 @@ fn credential() -> Credential {
 /// Makes the vault.
 fn format(store: &dyn Store, folding: bool) {
     let vault = NewVault {
-        suite: Suite::XAes256Gcm,
-        block_size: BlockSize::new(4096).unwrap(),
+        suite: Suite::Xaes256Gcm,
+        block_size: BlockSize::from_shift(12).unwrap(),
         base32_names: folding,
         created: 0,
     };
     let slot = SlotOptions {
         label: Label::new("test").unwrap(),
         created: 0,
-        cost: KdfCost::KeyFile,
+        cost: KdfCost::new(KdfCost::MEMORY_MIN, 1, 1).unwrap(),
     };
     let (mut header, root) = create_header(&vault, &credential(), &slot).unwrap();
     strongroom_vault::create(store, &mut header, &root).unwrap();
@@ -103,7 +104,7 @@ impl Vault {
             now: 0,
             acl: options.acl,
             owners: options.owners,
-            sweep: false,
+            background: true,
         };
         let observer = Arc::clone(&reports) as Arc<dyn Observer>;
         let engine = Arc::new(CpuEngine::new());
@@ -113,18 +114,18 @@ impl Vault {
     }
 
     /// The same vault mounted anew: nothing is known, nothing is open.
-    pub fn mounted_with(self, options: Options) -> Vault {
+    pub(crate) fn mounted_with(self, options: Options) -> Vault {
         let Vault { store, mounted, _scratch: scratch, .. } = self;
         mounted.close().unwrap();
         drop(mounted);
         Vault::on(store, scratch, options)
     }
 
-    pub fn remounted(self) -> Vault {
+    pub(crate) fn remounted(self) -> Vault {
         self.mounted_with(OPTIONS)
     }
 
-    pub fn find(&self, path: &str) -> Result<Entry> {
+    pub(crate) fn find(&self, path: &str) -> Result<Entry> {
         let mut entry = Entry { number: ROOT, generation: 0, attributes: self.namespace.attributes(ROOT)? };
         for name in path.split('/').filter(|name| !name.is_empty()) {
             entry = self.namespace.lookup(entry.number, name.as_bytes())?;
@@ -133,11 +134,11 @@ impl Vault {
     }
 
     /// The number of a path that exists.
-    pub fn number(&self, path: &str) -> u64 {
+    pub(crate) fn number(&self, path: &str) -> u64 {
         self.find(path).unwrap_or_else(|error| panic!("{path}: {error}")).number
     }
 
-    pub fn exists(&self, path: &str) -> bool {
+    pub(crate) fn exists(&self, path: &str) -> bool {
         match self.find(path) {
             Ok(_) => true,
             Err(error) if error.is_not_found() => false,
@@ -151,7 +152,7 @@ impl Vault {
     }
 
     /// Creates a file of `len` bytes and closes it.
-    pub fn file(&self, path: &str, len: u64) -> Entry {
+    pub(crate) fn file(&self, path: &str, len: u64) -> Entry {
         let (parent, name) = self.split(path);
         let exclusive = Opening { write: true, exclusive: true, ..Opening::default() };
         let (entry, content) = self.namespace.create(parent, name, &creation(0o644), exclusive).unwrap();
@@ -160,38 +161,38 @@ impl Vault {
         entry
     }
 
-    pub fn directory(&self, path: &str) -> Entry {
+    pub(crate) fn directory(&self, path: &str) -> Entry {
         let (parent, name) = self.split(path);
         self.namespace.make_directory(parent, name, &creation(0o755)).unwrap()
     }
 
-    pub fn symlink(&self, path: &str, target: &[u8]) -> Entry {
+    pub(crate) fn symlink(&self, path: &str, target: &[u8]) -> Entry {
         let (parent, name) = self.split(path);
         self.namespace.make_symlink(parent, name, target, &creation(0o777)).unwrap()
     }
 
-    pub fn rename(&self, from: &str, to: &str, mode: RenameMode) -> Result<()> {
+    pub(crate) fn rename(&self, from: &str, to: &str, mode: RenameMode) -> Result<()> {
         let ((parent, name), (to_parent, to_name)) = (self.split(from), self.split(to));
         self.namespace.rename(parent, name, to_parent, to_name, mode)
     }
 
-    pub fn remove(&self, path: &str) -> Result<()> {
+    pub(crate) fn remove(&self, path: &str) -> Result<()> {
         let (parent, name) = self.split(path);
         self.namespace.remove(parent, name)
     }
 
-    pub fn remove_directory(&self, path: &str) -> Result<()> {
+    pub(crate) fn remove_directory(&self, path: &str) -> Result<()> {
         let (parent, name) = self.split(path);
         self.namespace.remove_directory(parent, name)
     }
 
-    pub fn link(&self, path: &str, to: &str) -> Result<Entry> {
+    pub(crate) fn link(&self, path: &str, to: &str) -> Result<Entry> {
         let (parent, name) = self.split(to);
         self.namespace.link(self.number(path), parent, name)
     }
 
     /// Opens and closes a file, which checks that it belongs there.
-    pub fn check_open(&self, path: &str) -> Result<u64> {
+    pub(crate) fn check_open(&self, path: &str) -> Result<u64> {
         let entry = self.find(path)?;
         let content = self.namespace.open(entry.number, Opening::default())?;
         let len = content.plain_len();
@@ -200,7 +201,7 @@ impl Vault {
     }
 
     /// Plain names in a directory, sorted, without `.` and `..`.
-    pub fn names(&self, path: &str) -> Vec<String> {
+    pub(crate) fn names(&self, path: &str) -> Vec<String> {
         let directory = self.namespace.open_directory(self.number(path)).unwrap();
         let mut names = Vec::new();
         let mut take = |item: strongroom_vault::namespace::directory::Item<'_>| {
@@ -213,23 +214,23 @@ impl Vault {
     }
 
     /// A directory of the vault's own.
-    pub fn private(&self, name: &str) -> NodeRef {
+    pub(crate) fn private(&self, name: &str) -> NodeRef {
         self.store.root().lookup(b".strongroom").unwrap().lookup(name.as_bytes()).unwrap()
     }
 
     /// Stored names in the stored directory, but for the vault's own.
-    pub fn stored(&self, directory: &NodeRef) -> Vec<Vec<u8>> {
+    pub(crate) fn stored(&self, directory: &NodeRef) -> Vec<Vec<u8>> {
         let entries = directory.entries().unwrap().into_iter().map(|entry| entry.name);
         entries.filter(|name| name != b".strongroom" && name != b".id").collect()
     }
 }
 
-pub const fn creation(mode: u32) -> Creation {
+pub(crate) const fn creation(mode: u32) -> Creation {
     Creation { mode, umask: 0o022, owner: Owner { uid: 0, gid: 0 } }
 }
 
 /// The error number of what must have failed.
-pub fn errno<T>(result: Result<T>) -> i32 {
+pub(crate) fn errno<T>(result: Result<T>) -> i32 {
     match result {
         Ok(_) => panic!("it succeeded"),
         Err(error) => error.errno(),
@@ -237,14 +238,15 @@ pub fn errno<T>(result: Result<T>) -> i32 {
 }
 
 /// Runs a test on a store in memory and on one of this machine.
-pub fn on_both(test: impl Fn(Vault)) {
+pub(crate) fn on_both(test: impl Fn(Vault)) {
     on_both_with(OPTIONS, test);
 }
 
-pub fn on_both_with(options: Options, test: impl Fn(Vault)) {
+pub(crate) fn on_both_with(options: Options, test: impl Fn(Vault)) {
     let scratch = Scratch::new();
     let local = LocalStore::open(&scratch.0, OpenMode::Writable).unwrap();
-    let stores: [(Arc<dyn Store>, _); 2] = [(Arc::new(MemoryStore::new()), None), (Arc::new(local), Some(scratch))];
+    let stores: [(Arc<dyn Store>, _); 2] =
+        [(Arc::new(MemoryStore::new()), None), (Arc::new(local), Some(scratch))];
     for (store, scratch) in stores {
         format(&*store, options.folding);
         test(Vault::on(store, scratch, options));

@@ -1,0 +1,180 @@
+//! `header`: backing up the vault header, and putting a backup back.
+//!
+//! A restored header brings back the key slots of its time. The sessions that
+//! it lists are those of now, since the files' journals depend on them: from
+//! the header that is replaced where that can be authenticated, else one for
+//! every journal that is found.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use serde::Serialize;
+use strongroom_format::vault::WriteSession;
+use strongroom_format::vault::header::{Header, LEN, SESSIONS, Session, SessionState};
+use strongroom_format::vault::names::parse_journal_name;
+use strongroom_format::vault::slot::Label;
+use strongroom_keys::{RootKey, slots::verify_header};
+use strongroom_store::Store;
+use strongroom_store::local::OpenMode;
+use strongroom_vault::write_header;
+
+use super::slots::{self, SlotReport};
+use crate::args::HeaderCommand;
+use crate::args::vault::{HeaderBackupArgs, HeaderRestoreArgs};
+use crate::failure::{Exit, Failure, Result};
+use crate::lock::{LockMode, VaultLock};
+use crate::report::{self, Output};
+use crate::unlock::{LockedVault, belongs, explain};
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    vault: String,
+    vault_id: String,
+    file: String,
+    /// Whether a secret has shown that the header is as it was written.
+    authenticated: bool,
+    sequence: u64,
+    slots: Vec<SlotReport>,
+}
+
+/// Carries out a `header` command.
+///
+/// # Errors
+/// In use while the vault is mounted, damage of the backup, and as unlocking.
+pub(crate) fn run(command: &HeaderCommand, output: Output) -> Result<Exit> {
+    match command {
+        HeaderCommand::Backup(args) => backup(args, output),
+        HeaderCommand::Restore(args) => restore(args, output),
+    }
+}
+
+fn print(document: &Document, output: Output, done: &str) -> Result<Exit> {
+    output
+        .print(document, |document| format!("{done} It opens with:\n\n{}", slots::table(&document.slots)))?;
+    Ok(Exit::Done)
+}
+
+fn backup(args: &HeaderBackupArgs, output: Output) -> Result<Exit> {
+    let locked = LockedVault::open(&args.vault, OpenMode::ReadOnly)?;
+    let authenticated = args.secret.is_given();
+    let header = if authenticated {
+        let source = args.secret.source();
+        locked.check_slots(&source).map_err(|failure| failure.at(&args.vault))?;
+        locked.unlock_for_use(&args.vault, &source.read("Password")?, output)?.header
+    } else {
+        locked.newest().map_err(|failure| failure.at(&args.vault))?
+    };
+    write_new(&args.file, &header.encode()[..])?;
+    let document = Document {
+        schema: "strongroom.header-backup/1",
+        vault: args.vault.display().to_string(),
+        vault_id: header.vault.to_string(),
+        file: args.file.display().to_string(),
+        authenticated,
+        sequence: header.sequence,
+        slots: slots::reports(&header),
+    };
+    print(&document, output, &format!("Backed the header up to {}.", document.file))
+}
+
+/// Writes a new file durably, or none.
+fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
+    let failed = |error: std::io::Error| Failure::system(path, &error);
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    if written.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    written.map_err(failed)
+}
+
+fn restore(args: &HeaderRestoreArgs, output: Output) -> Result<Exit> {
+    let backup = read_backup(&args.file)?;
+    LockedVault::open(&args.vault, OpenMode::Writable)?;
+    let _lock = VaultLock::acquire(&args.vault, LockMode::Exclusive, "header restore", None)
+        .map_err(|error| Failure::from(error).at(&args.vault))?;
+    let locked = LockedVault::open(&args.vault, OpenMode::Writable)?;
+    let credential = args.secret.source().read("Password of the backup")?;
+    let root =
+        strongroom_keys::unlock(&backup, &credential).map_err(|error| explain(error).at(&args.file))?;
+    let current: Vec<Header> =
+        locked.headers().into_iter().filter(|header| verify_header(header, &root)).collect();
+    let readable = locked.newest().ok();
+    let foreign = readable.as_ref().is_some_and(|header| header.vault != backup.vault) && current.is_empty();
+    if foreign || !belongs(&**locked.store(), &backup, &root)? {
+        return Err(Failure::new(Exit::Damage, "the backup is of another vault")
+            .at(&args.file)
+            .hint("Nothing was changed."));
+    }
+    let mut header = backup;
+    merge(&mut header, &current, &**locked.store())?;
+    write(&**locked.store(), &mut header, &root).map_err(|failure| failure.at(&args.vault))?;
+    let document = Document {
+        schema: "strongroom.header-restore/1",
+        vault: args.vault.display().to_string(),
+        vault_id: header.vault.to_string(),
+        file: args.file.display().to_string(),
+        authenticated: true,
+        sequence: header.sequence,
+        slots: slots::reports(&header),
+    };
+    print(&document, output, &format!("Restored the header of {}.", document.vault))
+}
+
+fn write(store: &dyn Store, header: &mut Header, root: &RootKey) -> Result<()> {
+    Ok(write_header(store, header, root)?)
+}
+
+fn read_backup(path: &Path) -> Result<Header> {
+    let file = File::open(path).map_err(|error| Failure::system(path, &error))?;
+    let mut bytes = Vec::new();
+    file.take(LEN as u64 + 1).read_to_end(&mut bytes).map_err(|error| Failure::system(path, &error))?;
+    Header::decode(&bytes).map_err(|error| {
+        let exit = if error.is_unsupported() { Exit::Unsupported } else { Exit::Damage };
+        Failure::new(exit, format!("this is no whole header: {error}")).at(path).hint("Nothing was changed.")
+    })
+}
+
+/// Gives a restored header the sessions of now, and a sequence number above
+/// every one before.
+fn merge(header: &mut Header, current: &[Header], store: &dyn Store) -> Result<()> {
+    match current.iter().max_by_key(|current| current.sequence) {
+        Some(newest) => {
+            header.sessions = newest.sessions.clone();
+            header.sequence = header.sequence.max(newest.sequence);
+        }
+        None => {
+            for session in journals(store)? {
+                list_session(header, session);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The sessions whose journals lie in the vault.
+fn journals(store: &dyn Store) -> Result<Vec<WriteSession>> {
+    let private = store.root().lookup(strongroom_format::vault::names::VAULT_DIRECTORY.as_bytes())?;
+    let mut sessions = Vec::new();
+    for entry in private.entries()? {
+        if let Some((session, _)) = parse_journal_name(&entry.name)
+            && !sessions.contains(&session)
+        {
+            sessions.push(session);
+        }
+    }
+    Ok(sessions)
+}
+
+fn list_session(header: &mut Header, id: WriteSession) {
+    if header.session(id).is_some() {
+        return;
+    }
+    if let Some(free) = header.sessions[..SESSIONS].iter_mut().find(|session| session.is_none()) {
+        let host = Label::lossy(&crate::lock::host_name());
+        *free = Some(Session { id, state: SessionState::Open, opened: report::now(), host });
+    }
+}

@@ -1,0 +1,129 @@
+//! `info`: what a vault is made with, from its header.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use strongroom_format::vault::header::{Header, SessionState};
+use strongroom_store::local::OpenMode;
+
+use super::slots::{self, SlotReport};
+use crate::args::InfoArgs;
+use crate::failure::{Exit, Result};
+use crate::lock::{Holder, VaultLock};
+use crate::report::{self, Output};
+use crate::unlock::{HeaderCopy, LockedVault};
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    vault: String,
+    vault_id: String,
+    format_version: u8,
+    suite: &'static str,
+    block_size: u64,
+    names: &'static str,
+    created: String,
+    sequence: u64,
+    key_generation: u32,
+    key_generation_min: u32,
+    authenticated: bool,
+    header_copies: [HeaderCopy; 2],
+    sessions: Vec<SessionReport>,
+    slots: Vec<SlotReport>,
+    in_use: Option<Holder>,
+}
+
+#[derive(Serialize)]
+struct SessionReport {
+    id: String,
+    state: &'static str,
+    opened: String,
+    host: String,
+}
+
+/// Tells what a vault is made with.
+///
+/// # Errors
+/// As unlocking.
+pub(crate) fn run(args: &InfoArgs, output: Output) -> Result<Exit> {
+    let (header, copies) = read(args, output)?;
+    let document = Document {
+        schema: "strongroom.info/1",
+        vault: args.vault.display().to_string(),
+        vault_id: header.vault.to_string(),
+        format_version: strongroom_format::vault::VERSION,
+        suite: header.suite.name(),
+        block_size: header.block_size.bytes(),
+        names: if header.base32_names { "base32hex" } else { "base64url" },
+        created: report::rfc3339(header.created),
+        sequence: header.sequence,
+        key_generation: header.generation,
+        key_generation_min: header.generation_min,
+        authenticated: args.secret.is_given(),
+        sessions: sessions(&header),
+        slots: slots::reports(&header),
+        in_use: VaultLock::holder(&args.vault),
+        header_copies: copies,
+    };
+    output.print(&document, text)?;
+    let damaged = document.header_copies.iter().any(|copy| copy.state.is_damage());
+    Ok(if damaged { Exit::Damage } else { Exit::Done })
+}
+
+/// The header, authenticated when a secret is given, and what its copies are
+/// worth.
+pub(super) fn read(args: &InfoArgs, output: Output) -> Result<(Header, [HeaderCopy; 2])> {
+    let locked = LockedVault::open(&args.vault, OpenMode::ReadOnly)?;
+    if !args.secret.is_given() {
+        let header = locked.newest().map_err(|failure| failure.at(&args.vault))?;
+        return Ok((header, locked.copies()));
+    }
+    let source = args.secret.source();
+    locked.check_slots(&source).map_err(|failure| failure.at(&args.vault))?;
+    let unlocked = locked.unlock_for_use(&args.vault, &source.read("Password")?, output)?;
+    Ok((unlocked.header, unlocked.copies))
+}
+
+fn sessions(header: &Header) -> Vec<SessionReport> {
+    let listed = header.sessions.iter().flatten();
+    listed
+        .map(|session| SessionReport {
+            id: session.id.to_string(),
+            state: match session.state {
+                SessionState::Open => "open",
+                SessionState::Crashed => "crashed",
+            },
+            opened: report::rfc3339(session.opened),
+            host: session.host.as_str().to_owned(),
+        })
+        .collect()
+}
+
+fn text(document: &Document) -> String {
+    let Document { vault, vault_id, suite, created, .. } = document;
+    let mut text = format!("{vault}\n");
+    let _ = writeln!(text, "  id           {vault_id}");
+    let _ = writeln!(text, "  format       version {}", document.format_version);
+    let _ = writeln!(text, "  suite        {suite}");
+    let _ = writeln!(text, "  block size   {}", report::bytes(document.block_size));
+    let _ = writeln!(text, "  names        {}", document.names);
+    let _ = writeln!(text, "  made         {created}");
+    for copy in &document.header_copies {
+        let _ = writeln!(text, "  header       {copy}");
+    }
+    for session in &document.sessions {
+        let SessionReport { state, opened, host, .. } = session;
+        let what =
+            if *state == "open" { "open, or ended without saying so" } else { "crashed, not settled yet" };
+        let _ = writeln!(text, "  session      {what}: since {opened} on {host}");
+    }
+    if let Some(holder) = &document.in_use {
+        let _ = writeln!(text, "  in use       {holder}");
+    }
+    if !document.authenticated {
+        text.push_str("  (as the header says: give a secret to have it authenticated)\n");
+    }
+    text.push('\n');
+    text.push_str(&slots::table(&document.slots));
+    text
+}

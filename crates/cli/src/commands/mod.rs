@@ -1,0 +1,11 @@
+//! Commands that need no mount, one module each.
+
+pub(crate) mod check;
+mod cost;
+pub(crate) mod doctor;
+pub(crate) mod generate;
+pub(crate) mod header;
+pub(crate) mod info;
+pub(crate) mod init;
+pub(crate) mod key;
+mod slots;

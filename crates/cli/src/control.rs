@@ -1,0 +1,253 @@
+//! The control socket of a mount: what is asked and answered, where the socket
+//! is, and the asking side.
+//!
+//! One request and one answer, each a line of JSON. The socket is named by the
+//! mount's device number, which is unique on a machine, and lies in a
+//! directory that belongs to the user alone. Nothing secret passes here.
+
+pub(crate) mod mounts;
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use self::mounts::{DeviceNumber, Mounted};
+use crate::daemon::status::MountStatus;
+use crate::failure::{Exit, Failure, Result};
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "kebab-case")]
+pub(crate) enum Request {
+    /// Figures since the mount.
+    Status,
+    /// Make everything durable that the daemon was given before.
+    Sync,
+    /// Unmount. The answer comes when the vault is closed, or, lazily, when
+    /// the mount is detached.
+    Unmount {
+        /// Detach even when files are open.
+        lazy: bool,
+    },
+    /// Wait until the vault is closed.
+    Closed,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub(crate) enum Answer {
+    /// To `status`.
+    Status(Box<MountStatus>),
+    /// It is done.
+    Done,
+    /// It failed.
+    Failed(Told),
+}
+
+/// A failure that passes from one process to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Told {
+    code: u8,
+    message: String,
+    hint: Option<String>,
+}
+
+impl From<&Failure> for Told {
+    fn from(failure: &Failure) -> Told {
+        let whole = failure.to_string();
+        let hint = whole.strip_prefix(failure.message()).map(str::trim).filter(|hint| !hint.is_empty());
+        Told {
+            code: failure.exit().code(),
+            message: failure.message().to_owned(),
+            hint: hint.map(str::to_owned),
+        }
+    }
+}
+
+impl From<Told> for Failure {
+    fn from(told: Told) -> Failure {
+        let failure = Failure::new(exit_from(told.code), told.message);
+        match told.hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+fn exit_from(code: u8) -> Exit {
+    match code {
+        2 => Exit::Usage,
+        3 => Exit::WrongSecret,
+        4 => Exit::Damage,
+        5 => Exit::InUse,
+        6 => Exit::Unsupported,
+        7 => Exit::Store,
+        8 => Exit::Repaired,
+        9 => Exit::RepairIncomplete,
+        _ => Exit::Other,
+    }
+}
+
+/// Where sockets of the user `uid` may be, the best first.
+fn directories(uid: u32) -> Vec<PathBuf> {
+    let mut directories = Vec::new();
+    if uid == 0 {
+        directories.push(PathBuf::from("/run/strongroom"));
+    } else {
+        if uid == rustix::process::geteuid().as_raw()
+            && let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty())
+        {
+            directories.push(Path::new(&runtime).join("strongroom"));
+        }
+        directories.push(PathBuf::from(format!("/run/user/{uid}/strongroom")));
+    }
+    directories.push(PathBuf::from(format!("/tmp/strongroom-{uid}")));
+    directories
+}
+
+/// Whether a directory is `uid`'s alone, so that nobody else can have put a
+/// socket there.
+fn is_private(directory: &Path, uid: u32) -> bool {
+    std::fs::symlink_metadata(directory)
+        .is_ok_and(|found| found.is_dir() && found.uid() == uid && found.permissions().mode() & 0o077 == 0)
+}
+
+/// A directory for this user's sockets, made where it is missing.
+///
+/// # Errors
+/// When none can be had.
+pub(crate) fn own_directory() -> Result<PathBuf> {
+    let uid = rustix::process::geteuid().as_raw();
+    let made = directories(uid).into_iter().find(|directory| {
+        // Fails where it is there already; whether it is ours is seen below.
+        let _ = std::fs::DirBuilder::new().mode(0o700).create(directory);
+        is_private(directory, uid)
+    });
+    made.ok_or_else(|| {
+        Failure::new(Exit::Other, "there is no directory for the control socket")
+            .hint("Set XDG_RUNTIME_DIR to a directory of mode 0700 that is yours.")
+    })
+}
+
+/// The name of a mount's socket in its directory.
+pub(crate) fn socket_name(device: DeviceNumber) -> String {
+    format!("{}-{}.socket", device.major, device.minor)
+}
+
+/// Longest wait for an answer that takes no work.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection to the daemon of a mount.
+#[derive(Debug)]
+pub(crate) struct Client {
+    stream: UnixStream,
+}
+
+impl Client {
+    /// Connects to the daemon that serves `mounted`; `None` when there is none
+    /// that this user may ask.
+    pub(crate) fn connect(mounted: &Mounted) -> Option<Client> {
+        let uid = mounted.owner;
+        let name = socket_name(mounted.device);
+        directories(uid)
+            .into_iter()
+            .filter(|directory| is_private(directory, uid))
+            .find_map(|directory| UnixStream::connect(directory.join(&name)).ok())
+            .map(|stream| Client { stream })
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// The daemon's failure, or that it is gone.
+    pub(crate) fn ask(&mut self, request: Request) -> Result<Answer> {
+        let timeout = (request == Request::Status).then_some(ANSWER_TIMEOUT);
+        self.ask_within(request, timeout)
+    }
+
+    /// As [`Client::ask`], giving up after `timeout`.
+    ///
+    /// # Errors
+    /// As [`Client::ask`]; in use when no answer came in time.
+    pub(crate) fn ask_within(&mut self, request: Request, timeout: Option<Duration>) -> Result<Answer> {
+        let mut line = serde_json::to_vec(&request).expect("a request has text keys");
+        line.push(b'\n');
+        let mut answer = String::new();
+        let exchanged = self
+            .stream
+            .set_read_timeout(timeout)
+            .and_then(|()| self.stream.write_all(&line))
+            .and_then(|()| BufReader::new(&self.stream).read_line(&mut answer));
+        match exchanged {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                return Err(Failure::new(Exit::InUse, "the daemon does not answer"));
+            }
+            Err(_) | Ok(0) => return Err(gone()),
+            Ok(_) => {}
+        }
+        match serde_json::from_str(&answer) {
+            Ok(Answer::Failed(told)) => Err(told.into()),
+            Ok(answer) => Ok(answer),
+            Err(error) => {
+                Err(Failure::new(Exit::Other, format!("the daemon's answer is not understood: {error}")))
+            }
+        }
+    }
+}
+
+fn gone() -> Failure {
+    Failure::new(Exit::Other, "the daemon ended without closing the vault")
+        .hint("What was synced is safe; the next mount recovers the rest. The system's log may say why.")
+}
+
+/// Nobody answers for a mount.
+pub(crate) fn unanswered(mounted: &Mounted) -> Failure {
+    let own = mounted.owner == rustix::process::geteuid().as_raw();
+    let failure = Failure::new(Exit::Other, "no daemon answers for this mount").at(&mounted.path);
+    if own {
+        failure.hint("If it has ended, unmount: strongroom umount DIR.")
+    } else {
+        failure.hint(format!("It is a mount of user {}: ask as that user or as root.", mounted.owner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_pass_between_processes() {
+        for failure in [Failure::usage("what"), Failure::new(Exit::Store, "a: b").hint("Do this.\nOr that.")]
+        {
+            assert_eq!(Failure::from(Told::from(&failure)), failure);
+        }
+    }
+
+    #[test]
+    fn every_code_passes() {
+        for exit in Exit::ALL.into_iter().filter(|exit| *exit != Exit::Done) {
+            assert_eq!(exit_from(exit.code()), exit);
+        }
+    }
+
+    #[test]
+    fn requests_are_lines_of_json() {
+        let line = serde_json::to_string(&Request::Unmount { lazy: true }).expect("text");
+        assert_eq!(line, r#"{"request":"unmount","lazy":true}"#);
+    }
+
+    #[test]
+    fn a_directory_of_others_is_not_trusted() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let uid = rustix::process::geteuid().as_raw();
+        assert!(is_private(directory.path(), uid));
+        assert!(!is_private(directory.path(), uid + 1));
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).expect("ours");
+        assert!(!is_private(directory.path(), uid));
+    }
+}

@@ -1,0 +1,136 @@
+//! The mounts of this program, from `/proc/self/mountinfo`. Nothing here
+//! touches a mount itself: one whose daemon is gone or stuck would not answer.
+//!
+//! Source: `proc_pid_mountinfo(5)`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, Result};
+
+/// The type that the mount table shows.
+const TYPE: &[u8] = b"fuse.strongroom";
+
+/// The device number of a mounted file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DeviceNumber {
+    /// Its upper part.
+    pub(crate) major: u32,
+    /// Its lower part.
+    pub(crate) minor: u32,
+}
+
+impl DeviceNumber {
+    /// The directory of a FUSE connection's controls, named by the kernel's
+    /// device number, of which 20 bits are the minor.
+    pub(crate) fn connection(self) -> PathBuf {
+        let number = u64::from(self.major) << 20 | u64::from(self.minor);
+        Path::new("/sys/fs/fuse/connections").join(number.to_string())
+    }
+}
+
+/// A mount of this program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mounted {
+    /// Its device number.
+    pub(crate) device: DeviceNumber,
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// What the table shows as its source.
+    pub(crate) source: String,
+    /// Who mounted it.
+    pub(crate) owner: u32,
+}
+
+/// All mounts of this program, in the table's order.
+///
+/// # Errors
+/// When `/proc` is not there.
+pub(crate) fn all() -> Result<Vec<Mounted>> {
+    let path = Path::new("/proc/self/mountinfo");
+    let table = std::fs::read(path).map_err(|error| Failure::system(path, &error))?;
+    Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
+}
+
+/// The topmost mount of this program at `path`.
+///
+/// # Errors
+/// Usage when there is none.
+pub(crate) fn at(path: &Path) -> Result<Mounted> {
+    let mounts = all()?;
+    let found = |candidate: &Path| mounts.iter().rev().find(|mounted| mounted.path == candidate).cloned();
+    let absolute = std::path::absolute(path).map_err(|error| Failure::system(path, &error))?;
+    // Without entering it first, for it may not answer; a symlink to it last.
+    let beside = || {
+        let above = absolute.parent()?.canonicalize().ok()?;
+        found(&above.join(absolute.file_name()?))
+    };
+    let followed = || found(&absolute.canonicalize().ok()?);
+    found(&absolute).or_else(beside).or_else(followed).ok_or_else(|| {
+        Failure::usage("no vault is mounted here").at(path).hint("`strongroom status` lists the mounts.")
+    })
+}
+
+fn parse(line: &[u8]) -> Option<Mounted> {
+    let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
+    let dash = fields.iter().position(|field| *field == b"-")?;
+    let (kind, source, options) = (fields.get(dash + 1)?, fields.get(dash + 2)?, fields.get(dash + 3)?);
+    if *kind != TYPE {
+        return None;
+    }
+    let (major, minor) = std::str::from_utf8(fields.get(2)?).ok()?.split_once(':')?;
+    let device = DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? };
+    let owner = options.split(|&byte| byte == b',').find_map(|word| word.strip_prefix(b"user_id="));
+    Some(Mounted {
+        device,
+        path: OsString::from_vec(unescape(fields.get(4)?)).into(),
+        source: String::from_utf8_lossy(&unescape(source)).into_owned(),
+        owner: std::str::from_utf8(owner?).ok()?.parse().ok()?,
+    })
+}
+
+/// Undoes the octal escapes of blanks, line ends and backslashes.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, tail)) = rest.split_first() {
+        rest = tail;
+        match tail {
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] if first == b'\\' => {
+                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = after;
+            }
+            _ => bytes.push(first),
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_of_this_program_are_told_from_others() {
+        let line = b"30 1 0:40 / /a\\040b rw,nosuid shared:7 - fuse.strongroom /my\\040vault rw,user_id=1000,group_id=5";
+        let mounted = Mounted {
+            device: DeviceNumber { major: 0, minor: 40 },
+            path: "/a b".into(),
+            source: "/my vault".to_owned(),
+            owner: 1000,
+        };
+        assert_eq!(parse(line), Some(mounted));
+        assert_eq!(parse(b"22 1 0:21 / /proc rw shared:5 - proc proc rw"), None);
+        assert_eq!(parse(b"31 1 0:41 / /m rw - fuse.sshfs host: rw,user_id=0"), None);
+        assert_eq!(parse(b""), None);
+    }
+
+    #[test]
+    fn what_is_not_mounted_is_wrong_usage() {
+        let failure = at(Path::new("/")).expect_err("no vault is mounted at the root");
+        assert_eq!(failure.exit(), crate::failure::Exit::Usage);
+    }
+}

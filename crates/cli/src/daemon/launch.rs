@@ -1,0 +1,195 @@
+//! Starting the daemon: this program once more, with the same words, in a
+//! process that has no threads and no secrets of the first one.
+//!
+//! What was typed or read goes to it through its standard input, and what
+//! became of it comes back through its standard output. The first process
+//! returns when the second is ready, and until then both end at Ctrl-C.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use strongroom_keys::{Credential, RecoveryKey, SecretBytes};
+
+use crate::control::Answer;
+use crate::failure::{Exit, Failure, Result};
+use crate::secrets::Source;
+
+/// Says that this process is the daemon.
+const MARK: &str = "STRONGROOM_DAEMON";
+
+/// Longest secret that is handed on.
+const SECRET_LEN_MAX: usize = 1 << 16;
+
+const KIND_NONE: u8 = 0;
+const KIND_PASSWORD: u8 = 1;
+const KIND_RECOVERY: u8 = 2;
+
+/// Whether this process was started to be the daemon.
+pub(crate) fn is_daemon() -> bool {
+    std::env::var_os(MARK).is_some()
+}
+
+/// Starts the daemon and waits until it is ready. A key file is left for it
+/// to read.
+///
+/// # Errors
+/// The daemon's failure.
+pub(crate) fn start(source: &Source, what: &str) -> Result<()> {
+    let credential = match source {
+        Source::KeyFile(_) => None,
+        source => Some(source.read(what)?),
+    };
+    let mut child = spawn()?;
+    let input = child.stdin.take().expect("standard input is piped");
+    // A daemon that is gone has told why, or its exit status will.
+    let _ = send(input, credential.as_ref());
+    drop(credential);
+    let mut line = String::new();
+    let output = child.stdout.take().expect("standard output is piped");
+    let read = BufReader::new(output).read_line(&mut line);
+    match read.ok().and_then(|_| serde_json::from_str(&line).ok()) {
+        Some(Answer::Failed(told)) => {
+            // It has nothing left to do but to end.
+            let _ = child.wait();
+            Err(told.into())
+        }
+        Some(_) => Ok(()),
+        None => {
+            let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+            Err(Failure::new(Exit::Other, format!("the daemon ended before it was ready ({status})")))
+        }
+    }
+}
+
+fn spawn() -> Result<Child> {
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_else(|| OsString::from("strongroom"));
+    let program = program();
+    let mut command = Command::new(&program);
+    command.arg0(name).args(words).env(MARK, "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.spawn().map_err(|error| Failure::system(&program, &error))
+}
+
+/// This program's file, or where that has been replaced since, the kernel's
+/// link to what it was.
+fn program() -> PathBuf {
+    std::env::current_exe().ok().filter(|path| path.exists()).unwrap_or_else(|| "/proc/self/exe".into())
+}
+
+fn send(mut input: impl Write, credential: Option<&Credential>) -> std::io::Result<()> {
+    let recovery;
+    let (kind, secret): (u8, &[u8]) = match credential {
+        Some(Credential::Password(password)) => (KIND_PASSWORD, password.expose()),
+        Some(Credential::Recovery(key)) => {
+            recovery = key.to_text();
+            (KIND_RECOVERY, recovery.expose())
+        }
+        Some(Credential::KeyFile(_)) | None => (KIND_NONE, &[]),
+    };
+    // No secret is longer than a page.
+    input.write_all(&[kind])?;
+    input.write_all(&(secret.len() as u32).to_le_bytes())?;
+    input.write_all(secret)
+}
+
+/// The secret that the first process hands on, or of `source` where it left
+/// that to this one.
+///
+/// # Errors
+/// When the first process is gone, or what reading the source reports.
+pub(crate) fn receive(input: impl Read, source: &Source, what: &str) -> Result<Credential> {
+    let gone = || Failure::new(Exit::Other, "the process that started the daemon is gone");
+    let (kind, secret) = parse(input).ok_or_else(gone)?;
+    match kind {
+        KIND_PASSWORD => Ok(Credential::Password(secret)),
+        KIND_RECOVERY => RecoveryKey::parse(secret.expose()).map(Credential::Recovery).map_err(|_| gone()),
+        KIND_NONE if matches!(source, Source::KeyFile(_)) => source.read(what),
+        _ => Err(gone()),
+    }
+}
+
+fn parse(mut input: impl Read) -> Option<(u8, SecretBytes)> {
+    let mut head = [0; 5];
+    input.read_exact(&mut head).ok()?;
+    let len = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
+    if len > SECRET_LEN_MAX {
+        return None;
+    }
+    let mut secret = SecretBytes::zeroed(len);
+    input.read_exact(secret.expose_mut()).ok()?;
+    Some((head[0], secret))
+}
+
+/// Tells the first process that the daemon is ready, and lets go of it: of
+/// its terminal, directory and descriptors.
+pub(crate) fn ready() {
+    tell(&Answer::Done);
+    // Each may fail without harm: the daemon then keeps a directory busy or
+    // hears of the terminal's end, which it ignores.
+    let _ = rustix::process::setsid();
+    let _ = rustix::process::chdir("/");
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+}
+
+/// Tells the first process that there will be no mount.
+pub(crate) fn failed(failure: &Failure) {
+    tell(&Answer::Failed(failure.into()));
+}
+
+fn tell(answer: &Answer) {
+    let mut line = serde_json::to_vec(answer).expect("an answer has text keys");
+    line.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    // The first process may have been killed; the mount is none the worse.
+    let _ = out.write_all(&line).and_then(|()| out.flush());
+}
+
+/// Makes a path independent of the working directory.
+///
+/// # Errors
+/// For an empty path.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| Failure::system(path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passed_on(credential: Option<&Credential>, source: &Source) -> Result<Credential> {
+        let mut pipe = Vec::new();
+        send(&mut pipe, credential).expect("memory");
+        receive(&pipe[..], source, "Password")
+    }
+
+    #[test]
+    fn secrets_are_handed_on() {
+        let password = Credential::Password(SecretBytes::take(&mut *b"p\0w\n".to_vec()));
+        let Ok(Credential::Password(received)) = passed_on(Some(&password), &Source::Prompt) else {
+            panic!("a password")
+        };
+        assert_eq!(received.expose(), b"p\0w\n");
+        let key = RecoveryKey::random().expect("entropy");
+        let text = key.to_text();
+        let Ok(Credential::Recovery(received)) = passed_on(Some(&Credential::Recovery(key)), &Source::Prompt)
+        else {
+            panic!("a recovery key")
+        };
+        assert_eq!(received.to_text().expose(), text.expose());
+    }
+
+    #[test]
+    fn nothing_handed_on_is_no_secret() {
+        assert!(passed_on(None, &Source::Prompt).is_err());
+        assert!(receive(&b"\x01\xff\xff\xff\xff"[..], &Source::Prompt, "Password").is_err());
+        assert!(receive(&b"\x01\x05\0\0\0abc"[..], &Source::Prompt, "Password").is_err());
+    }
+}

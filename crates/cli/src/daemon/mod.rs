@@ -1,0 +1,327 @@
+//! Serving a mount, from the unlocked vault to its end.
+//!
+//! The process has the lock of the vault, the engines and the vault open
+//! before it mounts; it is ready when the kernel has been answered; it ends
+//! when the mount is gone, with the vault closed before the lock. Threads:
+//! those of the session, of the vault and its engines, one for signals, one
+//! that looks after the log and idleness, and one per control connection.
+
+mod ending;
+pub(crate) mod launch;
+mod log;
+mod server;
+pub(crate) mod status;
+mod unmounting;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::Mode;
+use rustix::process::{Resource, Rlimit};
+use signal_hook::iterator::Signals;
+use strongroom_engine::Engine;
+use strongroom_format::vault::header::Header;
+use strongroom_fuse::adapter::{Adapter, DamageLog, Timeouts};
+use strongroom_fuse::{
+    Ended, Mount, MountError, MountErrorKind, MountOptions, Session, SessionError, SessionHandle,
+    SessionOptions,
+};
+use strongroom_sched::Fixed;
+use strongroom_store::local::OpenMode;
+use strongroom_vault::{Options, Rules, Vault};
+
+use self::ending::Ending;
+use self::log::{Log, Severity};
+use self::server::Server;
+use crate::args::values::LogTarget;
+use crate::compose::compose;
+use crate::control::mounts::{self, DeviceNumber};
+use crate::failure::{Exit, Failure, Result};
+use crate::lock::{LockMode, VaultLock, host_name};
+use crate::report::{self, Output};
+use crate::secrets::Source;
+use crate::unlock::{LockedVault, Unlocked};
+
+/// How long those who wait for the end may take to hear of it.
+const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+
+/// What is to be mounted and how. All paths are absolute.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The encrypted directory.
+    pub(crate) vault: PathBuf,
+    /// The mount point.
+    pub(crate) directory: PathBuf,
+    /// How it is mounted.
+    pub(crate) mount: MountOptions,
+    /// Stay in the foreground.
+    pub(crate) foreground: bool,
+    /// Unmount after this long without use.
+    pub(crate) idle: Option<Duration>,
+    /// Name of the engine.
+    pub(crate) engine: Option<String>,
+    /// Where messages go.
+    pub(crate) log: Option<LogTarget>,
+    /// Wait for no barriers.
+    pub(crate) relaxed: bool,
+    /// Bytes of the journal.
+    pub(crate) journal_len: u64,
+    /// Where the secret is to be had.
+    pub(crate) source: Source,
+}
+
+impl Plan {
+    /// Whether nothing may be changed.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.mount.read_only
+    }
+
+    /// How the store is opened.
+    pub(crate) fn store_mode(&self) -> OpenMode {
+        if self.is_read_only() { OpenMode::ReadOnly } else { OpenMode::Writable }
+    }
+
+    /// What is asked for on the terminal.
+    pub(crate) fn prompt(&self) -> String {
+        format!("Password of {}", self.vault.display())
+    }
+
+    fn durability_name(&self) -> &'static str {
+        if self.relaxed { "relaxed" } else { "full" }
+    }
+
+    fn vault_options(&self) -> Options {
+        Options {
+            writable: !self.is_read_only(),
+            rules: if self.relaxed { Rules::RELAXED } else { Rules::STRICT },
+            journal_len: self.journal_len,
+            host: host_name(),
+            now: report::now(),
+            acl: true,
+            owners: rustix::process::geteuid().is_root(),
+            background: true,
+        }
+    }
+}
+
+/// A mount that is served.
+pub(crate) struct Daemon {
+    plan: Plan,
+    vault: Arc<Vault>,
+    engines: Arc<Fixed>,
+    damage: Arc<DamageLog>,
+    adapter: Arc<Adapter>,
+    session: SessionHandle,
+    device: DeviceNumber,
+    workers: usize,
+    since: u64,
+    log: Arc<Log>,
+    ending: Ending,
+}
+
+/// Serves as the process that [`launch::start`] has started, and tells it of
+/// any failure until the mount is ready, and the log from then on.
+pub(crate) fn run_launched(plan: &Plan, output: Output) -> Exit {
+    let is_ready = Arc::new(Mutex::new(false));
+    let told = Arc::clone(&is_ready);
+    let ready = move || {
+        *told.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        launch::ready();
+    };
+    let target = plan.log.clone().unwrap_or(LogTarget::Syslog);
+    let served = Log::open(Some(&target)).and_then(|log| {
+        let log = Arc::new(log);
+        let credential = launch::receive(std::io::stdin().lock(), &plan.source, &plan.prompt())?;
+        let locked = LockedVault::open(&plan.vault, plan.store_mode())?;
+        let unlocked = locked.unlock_for_use(&plan.vault, &credential, output)?;
+        drop(credential);
+        let served = serve(plan, unlocked, &log, Box::new(ready));
+        if let Err(failure) = &served {
+            log.write(Severity::Error, failure.message());
+        }
+        served
+    });
+    match served {
+        Ok(()) => Exit::Done,
+        Err(failure) => {
+            if !*is_ready.lock().unwrap_or_else(PoisonError::into_inner) {
+                launch::failed(&failure);
+            }
+            failure.exit()
+        }
+    }
+}
+
+/// Serves in this process until the mount is gone.
+///
+/// # Errors
+/// What kept it from mounting, or from closing the vault.
+pub(crate) fn run_foreground(plan: &Plan, locked: LockedVault, output: Output) -> Result<()> {
+    let log = Arc::new(Log::open(plan.log.as_ref())?);
+    let credential = plan.source.read(&plan.prompt())?;
+    let unlocked = locked.unlock_for_use(&plan.vault, &credential, output)?;
+    drop(credential);
+    serve(plan, unlocked, &log, Box::new(|| ()))
+}
+
+/// Serves an unlocked vault. `ready` is called once, when the mount is.
+fn serve(plan: &Plan, unlocked: Unlocked, log: &Arc<Log>, ready: Box<dyn Fn() + Send + Sync>) -> Result<()> {
+    prepare_process();
+    // Before anything is mounted, so that none can leave a mount behind.
+    let signals = unmounting::signals()?;
+    let lock = match plan.is_read_only() {
+        true => None,
+        false => {
+            let taken = VaultLock::acquire(&plan.vault, LockMode::Exclusive, "mount", Some(&plan.directory));
+            taken.map_err(|error| Failure::from(error).at(&plan.vault))?
+        }
+    };
+    // The header may have changed between unlocking and locking.
+    let header = header_now(plan, &unlocked)?;
+    let engines = compose(plan.engine.as_deref())?;
+    let damage = Arc::new(DamageLog::new());
+    let Unlocked { store, root, .. } = unlocked;
+    let engine = Arc::clone(&engines) as Arc<dyn Engine>;
+    let observer = Arc::clone(&damage) as Arc<_>;
+    let vault = Vault::open(store, engine, header, root, &plan.vault_options(), observer)
+        .map_err(|error| Failure::from(error).at(&plan.vault))?;
+    let opened = Opened { vault: Arc::new(vault), engines, damage };
+    let (daemon, outcome) = match mounted(plan, &opened, log, ready, signals) {
+        Ok(ended) => ended,
+        Err(failure) => {
+            // Nothing was changed; what was begun is ended cleanly.
+            let _ = opened.vault.close();
+            return Err(failure);
+        }
+    };
+    // Whoever is told of the end may use the vault at once.
+    drop(lock);
+    daemon.ending.set(outcome.clone());
+    daemon.ending.drain(DRAIN_LIMIT);
+    outcome
+}
+
+/// A vault that is open, and what serves it.
+struct Opened {
+    vault: Arc<Vault>,
+    engines: Arc<Fixed>,
+    damage: Arc<DamageLog>,
+}
+
+/// Mounts, serves, and closes the vault.
+///
+/// # Errors
+/// What kept it from serving; the vault is still open then.
+fn mounted(
+    plan: &Plan,
+    opened: &Opened,
+    log: &Arc<Log>,
+    ready: Box<dyn Fn() + Send + Sync>,
+    signals: Signals,
+) -> Result<(Arc<Daemon>, Result<()>)> {
+    let Opened { vault, engines, damage } = opened;
+    let mount = Mount::new(&plan.directory, &plan.mount).map_err(explain)?;
+    let device = mounts::at(mount.path())?.device;
+    let timeouts = if plan.is_read_only() { Timeouts::SHARED } else { Timeouts::SOLE };
+    let adapter = Arc::new(Adapter::new(Arc::clone(vault), Arc::clone(damage), timeouts, ready));
+    // Beside a writer the kernel must ask for lengths, which under write-back
+    // it keeps itself.
+    let options = SessionOptions { writeback_cache: !plan.is_read_only(), ..SessionOptions::default() };
+    let workers = options.workers;
+    let session = Session::new(mount, Arc::clone(&adapter), options);
+    let daemon = Arc::new(Daemon {
+        plan: plan.clone(),
+        vault: Arc::clone(vault),
+        engines: Arc::clone(engines),
+        damage: Arc::clone(damage),
+        adapter,
+        session: session.handle(),
+        device,
+        workers,
+        since: report::now(),
+        log: Arc::clone(log),
+        ending: Ending::default(),
+    });
+    let server = Server::bind(device)?;
+    server.start(&daemon)?;
+    unmounting::on_signals(&daemon, signals)?;
+    unmounting::look_after(&daemon)?;
+    let (from, to) = (plan.vault.display(), plan.directory.display());
+    log.write(
+        Severity::Notice,
+        &format!("mounted {from} at {to}, control socket {}", server.path().display()),
+    );
+    let ran = session.run();
+    let outcome = verdict(plan, ran, vault.close());
+    log.write(Severity::Notice, &format!("unmounted {from}"));
+    Ok((daemon, outcome))
+}
+
+/// How serving and closing went, of which closing matters more.
+fn verdict(
+    plan: &Plan,
+    ran: std::result::Result<Ended, SessionError>,
+    closed: strongroom_vault::Result<()>,
+) -> Result<()> {
+    if let Err(error) = closed {
+        let failure = Failure::from(error).at(&plan.vault);
+        let message = format!("the vault could not be closed cleanly: {}", failure.message());
+        return Err(Failure::new(failure.exit(), message)
+            .hint("What was synced is safe; the next mount recovers the rest."));
+    }
+    match ran {
+        Ok(Ended::Unmounted | Ended::Aborted) => Ok(()),
+        Err(error @ SessionError::Kernel(_)) => Err(Failure::new(Exit::Unsupported, error.to_string())),
+        Err(error) => Err(Failure::new(Exit::Other, error.to_string())),
+    }
+}
+
+/// The header as it is now that nobody else may change it.
+fn header_now(plan: &Plan, unlocked: &Unlocked) -> Result<Header> {
+    let newest = LockedVault::open(&plan.vault, plan.store_mode())?.newest()?;
+    let authentic = strongroom_keys::slots::verify_header(&newest, &unlocked.root);
+    Ok(if authentic { newest } else { unlocked.header.clone() })
+}
+
+/// Modes exactly as asked for, and room for open files.
+fn prepare_process() {
+    rustix::process::umask(Mode::empty());
+    if rustix::process::geteuid().is_root() {
+        let text = std::fs::read_to_string("/proc/sys/fs/nr_open").unwrap_or_default();
+        if let Ok(most) = text.trim().parse() {
+            let limit = Rlimit { current: Some(most), maximum: Some(most) };
+            // Not in every container; the limit that there is may do.
+            let _ = rustix::process::setrlimit(Resource::Nofile, limit);
+        }
+    }
+    let _ = strongroom_store::local::raise_file_limit();
+    // The memory that the key derivation took is given back; the most that was
+    // resident shall be told of serving alone. Where that is not permitted the
+    // figure includes it.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+fn explain(error: MountError) -> Failure {
+    let message = error.to_string();
+    let (exit, hint) = match error.kind() {
+        MountErrorKind::NotFound => (Exit::Usage, "Make the directory first."),
+        MountErrorKind::NotDirectory | MountErrorKind::NotEmpty => (Exit::Usage, "Use an empty directory."),
+        MountErrorKind::AlreadyMounted => (Exit::InUse, "Use another directory, or unmount that first."),
+        MountErrorKind::Stale => (Exit::InUse, "Unmount it with: strongroom umount DIR"),
+        MountErrorKind::Busy => (Exit::InUse, "Close what is open there."),
+        MountErrorKind::NotPermitted => {
+            (Exit::Other, "Install fuse3, whose fusermount3 lets users mount, or mount as root.")
+        }
+        MountErrorKind::NoDevice => (Exit::Unsupported, "Load the module: modprobe fuse."),
+        MountErrorKind::NoProgram => (Exit::Unsupported, "Install fuse3."),
+        MountErrorKind::Refused => {
+            (Exit::Other, "With --allow-other, /etc/fuse.conf must have user_allow_other.")
+        }
+        MountErrorKind::Source => (Exit::Usage, "Use another --fsname."),
+        MountErrorKind::NotMounted | MountErrorKind::NotListed | MountErrorKind::System => {
+            return Failure::new(Exit::Other, message);
+        }
+    };
+    Failure::new(exit, message).hint(hint)
+}

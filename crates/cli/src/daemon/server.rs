@@ -1,0 +1,149 @@
+//! The answering side of the control socket.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use super::log::Severity;
+use super::{Daemon, unmounting};
+use crate::control::mounts::DeviceNumber;
+use crate::control::{self, Answer, Request};
+use crate::failure::{Failure, Result};
+
+/// Longest request.
+const REQUEST_LEN_MAX: u64 = 4096;
+/// How long a peer may take to send one.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A bound socket, removed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Server {
+    path: PathBuf,
+    listener: UnixListener,
+}
+
+impl Server {
+    /// Binds the socket of the mount `device`. The number is the mount's own,
+    /// so that whatever bore it before is gone.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub(super) fn bind(device: DeviceNumber) -> Result<Server> {
+        let path = control::own_directory()?.join(control::socket_name(device));
+        let failed = |error: std::io::Error| Failure::system(&path, &error);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path).map_err(failed)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        Ok(Server { path, listener })
+    }
+
+    /// Answers in threads of its own until the process ends.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    pub(super) fn start(&self, daemon: &Arc<Daemon>) -> Result<()> {
+        let failed = |error: std::io::Error| Failure::system(&self.path, &error);
+        let listener = self.listener.try_clone().map_err(failed)?;
+        let daemon = Arc::clone(daemon);
+        let listen = move || {
+            for stream in listener.incoming() {
+                match stream {
+                    Ok(stream) => {
+                        let daemon = Arc::clone(&daemon);
+                        // Without a thread the peer sees the connection end.
+                        let _ = thread::Builder::new()
+                            .name("control".into())
+                            .spawn(move || converse(&daemon, stream));
+                    }
+                    // Out of descriptors, most likely: not to be hurried.
+                    Err(_) => thread::sleep(Duration::from_millis(100)),
+                }
+            }
+        };
+        thread::Builder::new().name("control".into()).spawn(listen).map(drop).map_err(failed)
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Answers one request.
+fn converse(daemon: &Daemon, stream: UnixStream) {
+    if !is_trusted(&stream) {
+        return;
+    }
+    let mut line = String::new();
+    let read = stream
+        .set_read_timeout(Some(REQUEST_TIMEOUT))
+        .and_then(|()| BufReader::new((&stream).take(REQUEST_LEN_MAX)).read_line(&mut line));
+    let Ok(Some(request)) = read.map(|_| serde_json::from_str(&line).ok()) else { return };
+    match request {
+        Request::Status => send(&stream, &Answer::Status(Box::new(daemon.status()))),
+        Request::Sync => send(&stream, &answer(daemon.vault.sync().map_err(Failure::from))),
+        Request::Unmount { lazy } => {
+            let detached = unmounting::unmount(&daemon.session, lazy);
+            if lazy || detached.is_err() {
+                send(&stream, &answer(detached));
+            } else {
+                daemon.ending.wait(|outcome| send(&stream, &answer(outcome)));
+            }
+        }
+        Request::Closed => daemon.ending.wait(|outcome| send(&stream, &answer(outcome))),
+    }
+}
+
+/// Whether the peer is root or the daemon's user.
+fn is_trusted(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid();
+    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)
+}
+
+fn answer(outcome: Result<()>) -> Answer {
+    match outcome {
+        Ok(()) => Answer::Done,
+        Err(failure) => Answer::Failed((&failure).into()),
+    }
+}
+
+fn send(mut stream: &UnixStream, answer: &Answer) {
+    let mut line = serde_json::to_vec(answer).expect("an answer has text keys");
+    line.push(b'\n');
+    // A peer that is gone needs none.
+    let _ = stream.write_all(&line);
+}
+
+impl Daemon {
+    /// Notes in the log what came up since the last time.
+    pub(super) fn log_news(&self, seen: &mut (u64, u64)) {
+        let counters = self.vault.counters();
+        let load =
+            |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
+        let now = (load(&counters.background_errors), load(&counters.damaged));
+        if now.0 > seen.0 {
+            let last = self.vault.last_error().unwrap_or_default();
+            self.log.write(Severity::Error, &format!("{} errors in the background, the last: {last}", now.0));
+        }
+        if now.1 > seen.1
+            && let Some(last) = self.damage.found().last()
+        {
+            let path = crate::report::shown(last.path.as_deref().unwrap_or(b"(no known name)"));
+            self.log.write(Severity::Error, &format!("{path}: {}", last.what));
+        }
+        *seen = now;
+    }
+}

@@ -1,0 +1,276 @@
+//! What a mount has done since it was mounted.
+
+use serde::{Deserialize, Serialize};
+use strongroom_sched::EngineStatistics;
+use strongroom_vault::Recovered;
+
+use super::Daemon;
+use crate::report;
+
+/// One mount, as `strongroom.status/1` lists it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct MountStatus {
+    /// The encrypted directory.
+    pub(crate) vault: String,
+    /// Where it is seen in plain.
+    pub(crate) mount_point: String,
+    /// Whether nothing can be changed.
+    pub(crate) read_only: bool,
+    /// What seals it.
+    pub(crate) suite: String,
+    /// Block size of its files.
+    pub(crate) block_size_bytes: u64,
+    /// The daemon's process.
+    pub(crate) pid: u32,
+    /// When it was mounted, in RFC 3339.
+    pub(crate) since: String,
+    /// How requests come from the kernel.
+    pub(crate) transport: Transport,
+    /// What computes, the engine that is asked first at the beginning.
+    pub(crate) engines: Vec<EngineStatus>,
+    /// Bytes that programs and the page cache have read.
+    pub(crate) read_bytes: u64,
+    /// Bytes that programs and the page cache have written.
+    pub(crate) written_bytes: u64,
+    /// Open files and directories.
+    pub(crate) open: u64,
+    /// Requests of the kernel by their kind, those that occurred.
+    pub(crate) requests: Vec<RequestStatus>,
+    /// What went wrong.
+    pub(crate) errors: ErrorStatus,
+    /// The journal; none of a read-only mount.
+    pub(crate) journal: Option<JournalStatus>,
+    /// Whether files of a session that did not end cleanly are still to be
+    /// settled.
+    pub(crate) settling: bool,
+    /// Files that recovery has settled.
+    pub(crate) recovered: RecoveredStatus,
+    /// The daemon's memory.
+    pub(crate) memory: MemoryStatus,
+}
+
+/// How requests come from the kernel.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Transport {
+    /// `dev-fuse`.
+    pub(crate) name: String,
+    /// Threads that answer.
+    pub(crate) workers: u64,
+    /// Device number of the mount, as `major:minor`.
+    pub(crate) device: String,
+}
+
+/// What one engine did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct EngineStatus {
+    /// Its name.
+    pub(crate) name: String,
+    /// Bytes it was given.
+    pub(crate) bytes: u64,
+    /// Batches it was given.
+    pub(crate) operations: u64,
+    /// Batches it was too busy for.
+    pub(crate) busy: u64,
+    /// Batches it could not do.
+    pub(crate) unsupported: u64,
+    /// Batches it accepted and lost.
+    pub(crate) lost: u64,
+    /// Batches it did that another had lost.
+    pub(crate) redone: u64,
+}
+
+/// Requests of one kind.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct RequestStatus {
+    /// The kernel's name for it.
+    pub(crate) name: String,
+    /// How many.
+    pub(crate) count: u64,
+    /// How many had an error as answer, `ENOENT` and the like among them.
+    pub(crate) errors: u64,
+    /// Time they took, summed up.
+    pub(crate) latency_ns: u64,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ErrorStatus {
+    /// Errors that no caller was there to be told of.
+    pub(crate) background: u64,
+    /// The last of them.
+    pub(crate) last: Option<String>,
+    /// Requests that met damage.
+    pub(crate) damaged_requests: u64,
+    /// What was found damaged.
+    pub(crate) damaged: Vec<DamagedStatus>,
+    /// Requests whose handling panicked: a bug of this program.
+    pub(crate) panics: u64,
+}
+
+/// Something damaged.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DamagedStatus {
+    /// Plain path in the mount; none when it had no known name.
+    pub(crate) path: Option<String>,
+    /// What is wrong.
+    pub(crate) what: String,
+    /// How often it was met.
+    pub(crate) times: u64,
+}
+
+/// The journal.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct JournalStatus {
+    /// Its size.
+    pub(crate) size_bytes: u64,
+    /// Commits, of one file or several.
+    pub(crate) commits: u64,
+    /// Checkpoints.
+    pub(crate) checkpoints: u64,
+    /// `full` or `relaxed`.
+    pub(crate) durability: String,
+}
+
+/// Files that recovery has settled, by what became of them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct RecoveredStatus {
+    /// Replayed from the journal.
+    pub(crate) replayed: u64,
+    /// Never made durable, and empty now.
+    pub(crate) emptied: u64,
+    /// Cut to what was durable.
+    pub(crate) trimmed: u64,
+    /// Renamed shortly before the crash.
+    pub(crate) moved: u64,
+}
+
+/// The daemon's memory.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct MemoryStatus {
+    /// Resident now.
+    pub(crate) resident_bytes: u64,
+    /// Most that was resident.
+    pub(crate) resident_max_bytes: u64,
+}
+
+impl From<EngineStatistics> for EngineStatus {
+    fn from(statistics: EngineStatistics) -> EngineStatus {
+        let EngineStatistics { engine, bytes, operations, busy, unsupported, lost, redone } = statistics;
+        EngineStatus { name: engine, bytes, operations, busy, unsupported, lost, redone }
+    }
+}
+
+impl Daemon {
+    /// The figures of this moment; those of requests under way may be off by
+    /// these.
+    pub(super) fn status(&self) -> MountStatus {
+        let (vault, served) = (&self.vault, self.session.statistics());
+        let header = vault.header();
+        let engines = self.engines.statistics();
+        MountStatus {
+            vault: self.plan.vault.to_string_lossy().into_owned(),
+            mount_point: self.plan.directory.to_string_lossy().into_owned(),
+            read_only: self.plan.is_read_only(),
+            suite: header.suite.name().to_owned(),
+            block_size_bytes: header.block_size.bytes(),
+            pid: std::process::id(),
+            since: report::rfc3339(self.since),
+            transport: Transport {
+                name: "dev-fuse".to_owned(),
+                workers: self.workers as u64,
+                device: format!("{}:{}", self.device.major, self.device.minor),
+            },
+            engines: vec![engines.primary.into(), engines.fallback.into()],
+            read_bytes: served.bytes_read,
+            written_bytes: served.bytes_written,
+            open: self.adapter.open_count() as u64,
+            requests: requests(&served),
+            errors: self.errors(&served),
+            journal: self.journal(),
+            settling: vault.is_settling(),
+            recovered: self.recovered(),
+            memory: memory(),
+        }
+    }
+
+    fn errors(&self, served: &strongroom_fuse::Statistics) -> ErrorStatus {
+        let counters = self.vault.counters();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let damaged = self.damage.found().into_iter();
+        ErrorStatus {
+            background: load(&counters.background_errors),
+            last: self.vault.last_error(),
+            damaged_requests: load(&counters.damaged),
+            damaged: damaged
+                .map(|found| DamagedStatus {
+                    path: found.path.map(text),
+                    what: found.what,
+                    times: found.times,
+                })
+                .collect(),
+            panics: served.panics,
+        }
+    }
+
+    fn journal(&self) -> Option<JournalStatus> {
+        let counters = self.vault.counters();
+        let status = || JournalStatus {
+            size_bytes: self.plan.journal_len,
+            commits: load(&counters.commits),
+            checkpoints: load(&counters.checkpoints),
+            durability: self.plan.durability_name().to_owned(),
+        };
+        (!self.plan.is_read_only()).then(status)
+    }
+
+    fn recovered(&self) -> RecoveredStatus {
+        let mut status = RecoveredStatus::default();
+        for what in self.vault.recovered().into_values() {
+            let count = match what {
+                Recovered::Replayed => &mut status.replayed,
+                Recovered::Emptied => &mut status.emptied,
+                Recovered::Trimmed => &mut status.trimmed,
+                Recovered::Moved => &mut status.moved,
+            };
+            *count += 1;
+        }
+        status
+    }
+}
+
+fn load(counter: &std::sync::atomic::AtomicU64) -> u64 {
+    counter.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+fn requests(served: &strongroom_fuse::Statistics) -> Vec<RequestStatus> {
+    let told = |operation: &strongroom_fuse::OperationStatistics| RequestStatus {
+        name: operation.name.to_owned(),
+        count: operation.count,
+        errors: operation.errors,
+        // 2^64 ns are five centuries.
+        latency_ns: operation.latency_sum.as_nanos() as u64,
+    };
+    served.operations.iter().map(told).collect()
+}
+
+/// This process's memory, as the kernel tells it; zeros where it does not.
+fn memory() -> MemoryStatus {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim_start_matches(':').trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
+    };
+    let bytes = |name| field(name).unwrap_or(0) * 1024;
+    MemoryStatus { resident_bytes: bytes("VmRSS"), resident_max_bytes: bytes("VmHWM") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_process_is_more_than_nothing() {
+        let memory = memory();
+        assert!(memory.resident_bytes > 0 && memory.resident_bytes <= memory.resident_max_bytes);
+    }
+}

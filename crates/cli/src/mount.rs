@@ -1,0 +1,127 @@
+//! `mount`: checks what can be checked before a secret is asked for, and has
+//! a daemon serve.
+
+mod helper;
+mod options;
+
+use std::path::Path;
+
+use crate::args::MountArgs;
+use crate::args::mount::Durability;
+use crate::args::values::LogTarget;
+use crate::control::mounts;
+use crate::daemon::launch::{self, absolute};
+use crate::daemon::{self, Plan};
+use crate::failure::{Exit, Failure, Result};
+use crate::lock::{LockError, VaultLock};
+use crate::report::Output;
+use crate::secrets::Source;
+use crate::unlock::LockedVault;
+
+pub(crate) use self::helper::run as helper;
+
+/// Mounts, and returns when the mount is ready, or in the foreground when it
+/// is gone.
+///
+/// # Errors
+/// What kept it from mounting, with the daemon's own code.
+pub(crate) fn run(args: &MountArgs, output: Output) -> Result<Exit> {
+    run_with(args, options::Strictness::Strict, output)
+}
+
+fn run_with(args: &MountArgs, strictness: options::Strictness, output: Output) -> Result<Exit> {
+    let plan = plan(args, strictness)?;
+    if launch::is_daemon() {
+        return Ok(daemon::run_launched(&plan, output));
+    }
+    // Before a secret is asked for: names of engines are for people to mistype.
+    check_mount_point(&plan)?;
+    let locked = LockedVault::open(&plan.vault, plan.store_mode())?;
+    if let Some(holder) = VaultLock::holder(&plan.vault).filter(|_| !plan.is_read_only()) {
+        return Err(Failure::from(LockError::Held(Some(holder))).at(&plan.vault));
+    }
+    locked.check_slots(&plan.source).map_err(|failure| failure.at(&plan.vault))?;
+    if plan.foreground {
+        daemon::run_foreground(&plan, locked, output)?;
+    } else {
+        drop(locked);
+        launch::start(&plan.source, &plan.prompt())?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What the arguments come to.
+fn plan(args: &MountArgs, strictness: options::Strictness) -> Result<Plan> {
+    let vault = args.vault.canonicalize().map_err(|error| {
+        Failure::system(&args.vault, &error).hint("Name the directory that `strongroom init` made.")
+    })?;
+    let mut plan = Plan {
+        directory: mount_point(&args.directory)?,
+        mount: strongroom_fuse::MountOptions {
+            source: vault.to_string_lossy().into_owned(),
+            ..strongroom_fuse::MountOptions::default()
+        },
+        vault,
+        foreground: args.foreground,
+        idle: None,
+        engine: None,
+        log: None,
+        relaxed: args.durability == Durability::Relaxed,
+        journal_len: args.journal_size,
+        source: args.secret.source(),
+    };
+    options::apply(&mut plan, &args.options, strictness)?;
+    // What stands in an option of its own counts more than a word after -o.
+    plan.mount.read_only |= args.read_only;
+    plan.mount.allow_other |= args.allow_other;
+    plan.idle = args.idle.or(plan.idle);
+    plan.engine = args.engine.clone().or(plan.engine);
+    plan.log = args.log.clone().or(plan.log);
+    if let Some(name) = &args.fsname {
+        plan.mount.source.clone_from(name);
+    }
+    if let Some(LogTarget::File(path)) = &mut plan.log {
+        *path = absolute(path)?;
+    }
+    if let Source::KeyFile(path) = &mut plan.source {
+        *path = absolute(path)?;
+    }
+    if plan.journal_len < strongroom_vault::Options::JOURNAL_LEN_MIN {
+        return Err(Failure::usage("the journal has at least 16MiB").hint("Use a larger --journal-size."));
+    }
+    Ok(plan)
+}
+
+/// The mount point without symlinks. One that has a mount already is not
+/// entered: its daemon may not answer.
+fn mount_point(path: &Path) -> Result<std::path::PathBuf> {
+    if !launch::is_daemon()
+        && let Ok(mounted) = mounts::at(path)
+    {
+        return Err(Failure::new(
+            Exit::InUse,
+            format!("a vault is mounted here already ({})", mounted.source),
+        )
+        .at(path)
+        .hint("Use another directory, or unmount it first: strongroom umount DIR"));
+    }
+    path.canonicalize().map_err(|error| Failure::system(path, &error).hint("Make the directory first."))
+}
+
+/// Refuses what mounting would refuse, and a place inside of the vault, which
+/// the vault could then not be read through.
+fn check_mount_point(plan: &Plan) -> Result<()> {
+    let directory = &plan.directory;
+    if directory.starts_with(&plan.vault) {
+        return Err(Failure::usage("the mount point lies in the vault")
+            .at(directory)
+            .hint("Use another directory."));
+    }
+    let mut entries = std::fs::read_dir(directory).map_err(|error| Failure::system(directory, &error))?;
+    if entries.next().is_some() && !plan.mount.allow_nonempty {
+        return Err(Failure::usage("the mount point is not empty")
+            .at(directory)
+            .hint("Use an empty directory."));
+    }
+    Ok(())
+}

@@ -1,0 +1,321 @@
+//! Where secrets come from: the terminal, a file, a descriptor, a command.
+//!
+//! They go straight into secret memory. None comes from the command line or
+//! the environment, and none is ever printed, but a new recovery key, once.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use strongroom_keys::{Credential, KeyFile, RecoveryKey, SecretBytes};
+
+use crate::args::values::RecoveryOut;
+use crate::failure::{Exit, Failure, Result};
+
+/// Most bytes of a password.
+const PASSWORD_LEN_MAX: usize = 4096;
+/// Most bytes of a key file.
+const KEY_FILE_LEN_MAX: usize = 1 << 20;
+/// How often two passwords may differ before it is given up.
+const ATTEMPTS: usize = 3;
+
+const NO_TERMINAL: &str = "Use --password-file FILE, --password-fd N, --password-command COMMAND, --key-file FILE or \
+                           --recovery-file FILE (with --new- before it for a new secret).";
+
+/// Where a secret is to be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Asked for on the terminal.
+    Prompt,
+    /// The content of a file but for one newline at its end.
+    PasswordFile(PathBuf),
+    /// What comes from an open descriptor.
+    PasswordFd(i32),
+    /// What a shell command prints.
+    PasswordCommand(String),
+    /// A key file.
+    KeyFile(PathBuf),
+    /// A file with a printed recovery key; `-` is standard input.
+    RecoveryFile(PathBuf),
+}
+
+impl Source {
+    /// Gets a secret that opens something now; `what` is asked for.
+    ///
+    /// # Errors
+    /// What the system reports; an empty or impossible secret; no terminal.
+    pub(crate) fn read(&self, what: &str) -> Result<Credential> {
+        match self {
+            Source::Prompt => prompt(&format!("{what}: ")).map(Credential::Password),
+            other => other.read_given(),
+        }
+    }
+
+    /// Gets a secret that shall open something from now on; on the terminal it
+    /// is asked for twice.
+    ///
+    /// # Errors
+    /// As [`Source::read`], and passwords that differ.
+    pub(crate) fn read_new(&self, what: &str) -> Result<Credential> {
+        match self {
+            Source::Prompt => prompt_twice(what).map(Credential::Password),
+            other => other.read_given(),
+        }
+    }
+
+    fn read_given(&self) -> Result<Credential> {
+        match self {
+            Source::Prompt => unreachable!("its callers have taken it out"),
+            Source::PasswordFile(path) => password(&mut open(path)?, &path.display().to_string()),
+            Source::PasswordFd(fd) => password(&mut open_descriptor(*fd)?, &format!("file descriptor {fd}")),
+            Source::PasswordCommand(command) => password_of_command(command),
+            Source::KeyFile(path) => key_file(path),
+            Source::RecoveryFile(path) => recovery_key(path),
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<File> {
+    File::open(path).map_err(|error| Failure::system(path, &error))
+}
+
+/// A descriptor of this process as one of our own, which shares its offset.
+fn open_descriptor(fd: i32) -> Result<File> {
+    let own = pidfd_open(getpid(), PidfdFlags::empty())
+        .and_then(|process| pidfd_getfd(process, fd, PidfdGetfdFlags::empty()));
+    match own {
+        Ok(file) => Ok(File::from(file)),
+        // Some containers forbid the call. Opened by its name, a pipe is the
+        // same pipe, and a file is read from its beginning.
+        Err(rustix::io::Errno::PERM | rustix::io::Errno::NOSYS) => {
+            open(Path::new(&format!("/proc/self/fd/{fd}")))
+        }
+        Err(_) => Err(Failure::usage(format!("file descriptor {fd} is not open"))
+            .hint("Open it in the shell, as in: strongroom … --password-fd 3 3<FILE")),
+    }
+}
+
+/// Reads at most `limit` bytes into secret memory.
+fn read_secret(source: &mut dyn Read, name: &str, limit: usize) -> Result<SecretBytes> {
+    let mut secret = SecretBytes::zeroed(limit + 1);
+    let mut len = 0;
+    loop {
+        match source.read(&mut secret.expose_mut()[len..]) {
+            Ok(0) => break,
+            Ok(count) => len += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Failure::system(Path::new(name), &error)),
+        }
+    }
+    if len > limit {
+        return Err(Failure::usage(format!("{name}: a secret has at most {limit} bytes")));
+    }
+    secret.truncate(len);
+    Ok(secret)
+}
+
+fn password(source: &mut dyn Read, name: &str) -> Result<Credential> {
+    let mut password = read_secret(source, name, PASSWORD_LEN_MAX)?;
+    if password.expose().last() == Some(&b'\n') {
+        password.truncate(password.len() - 1);
+    }
+    if password.is_empty() {
+        return Err(Failure::usage(format!("{name}: the password is empty")));
+    }
+    Ok(Credential::Password(password))
+}
+
+fn password_of_command(command: &str) -> Result<Credential> {
+    let shell = Path::new("/bin/sh");
+    let spawned = Command::new(shell).arg("-c").arg(command).stdout(Stdio::piped()).spawn();
+    let mut child = spawned.map_err(|error| Failure::system(shell, &error))?;
+    let mut output = child.stdout.take().expect("standard output is piped");
+    let password = password(&mut output, "the password command");
+    drop(output);
+    let status = child.wait().map_err(|error| Failure::system(shell, &error))?;
+    if !status.success() {
+        return Err(Failure::new(Exit::Other, format!("the password command failed ({status})"))
+            .hint("Run it by itself to see why."));
+    }
+    password
+}
+
+fn key_file(path: &Path) -> Result<Credential> {
+    let content = read_secret(&mut open(path)?, &path.display().to_string(), KEY_FILE_LEN_MAX)?;
+    let key = KeyFile::from_content(content.expose()).map_err(|error| {
+        Failure::usage(error.to_string()).at(path).hint("Make one with: head -c 64 /dev/urandom > FILE")
+    })?;
+    Ok(Credential::KeyFile(key))
+}
+
+fn recovery_key(path: &Path) -> Result<Credential> {
+    let text = if path == Path::new("-") {
+        read_secret(&mut std::io::stdin().lock(), "standard input", PASSWORD_LEN_MAX)?
+    } else {
+        read_secret(&mut open(path)?, &path.display().to_string(), PASSWORD_LEN_MAX)?
+    };
+    match RecoveryKey::parse(text.expose()) {
+        Ok(key) => Ok(Credential::Recovery(key)),
+        Err(error) => Err(Failure::new(Exit::WrongSecret, error.to_string())
+            .at(path)
+            .hint("It is 14 groups of 4 letters and digits, without I, L, O and U.")),
+    }
+}
+
+fn prompt(text: &str) -> Result<SecretBytes> {
+    let typed = rpassword::prompt_password(text).map_err(|error| match error.raw_os_error() {
+        Some(_) => {
+            Failure::usage("no secret was given, and there is no terminal to ask for it").hint(NO_TERMINAL)
+        }
+        None => Failure::new(Exit::Other, format!("the terminal: {error}")),
+    })?;
+    let secret = SecretBytes::take_string(typed);
+    if secret.is_empty() { Err(Failure::usage("the password is empty")) } else { Ok(secret) }
+}
+
+fn prompt_twice(what: &str) -> Result<SecretBytes> {
+    for _ in 0..ATTEMPTS {
+        let first = prompt(&format!("{what}: "))?;
+        let second = prompt(&format!("{what}, once more: "))?;
+        if first.expose() == second.expose() {
+            return Ok(first);
+        }
+        eprintln!("They differ. Try again.");
+    }
+    Err(Failure::usage("the passwords differ"))
+}
+
+fn exists(failure: Failure) -> Failure {
+    failure.hint("Name a file that does not exist yet.")
+}
+
+fn terminal() -> Result<File> {
+    File::options().write(true).open("/dev/tty").map_err(|_| {
+        Failure::usage("there is no terminal to show the recovery key on")
+            .hint("Say where it shall go with --recovery-out FILE, or make none with --recovery-out none.")
+    })
+}
+
+/// Where a new recovery key goes.
+pub(crate) enum RecoveryTarget {
+    /// The terminal.
+    Terminal(File),
+    /// A file that was made for it.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// The file, open for writing.
+        file: File,
+    },
+}
+
+impl RecoveryTarget {
+    /// Refuses what [`RecoveryTarget::open`] would refuse, before anything is
+    /// asked for or made.
+    ///
+    /// # Errors
+    /// As [`RecoveryTarget::open`].
+    pub(crate) fn check(out: Option<&RecoveryOut>) -> Result<()> {
+        match out {
+            Some(RecoveryOut::None) => Ok(()),
+            Some(RecoveryOut::File(path)) if path.symlink_metadata().is_ok() => {
+                Err(exists(Failure::usage("the file for the recovery key exists already").at(path)))
+            }
+            Some(RecoveryOut::File(_)) => Ok(()),
+            None | Some(RecoveryOut::Terminal) => terminal().map(drop),
+        }
+    }
+
+    /// Opens the target; none when no key is wanted. The default is the
+    /// terminal, and never a pipe or a log.
+    ///
+    /// # Errors
+    /// When there is no terminal, or the file is there already.
+    pub(crate) fn open(out: Option<&RecoveryOut>) -> Result<Option<RecoveryTarget>> {
+        match out {
+            Some(RecoveryOut::None) => Ok(None),
+            Some(RecoveryOut::File(path)) => {
+                let opened = File::options().write(true).create_new(true).mode(0o600).open(path);
+                let file = opened.map_err(|error| match error.kind() {
+                    std::io::ErrorKind::AlreadyExists => exists(Failure::system(path, &error)),
+                    _ => Failure::system(path, &error),
+                })?;
+                Ok(Some(RecoveryTarget::File { path: path.clone(), file }))
+            }
+            None | Some(RecoveryOut::Terminal) => terminal().map(|file| Some(RecoveryTarget::Terminal(file))),
+        }
+    }
+
+    /// Writes the key, durably.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub(crate) fn write(&mut self, key: &RecoveryKey) -> Result<()> {
+        let text = key.to_text();
+        match self {
+            RecoveryTarget::Terminal(terminal) => {
+                let before = b"\nThe recovery key, shown this once:\n\n    ";
+                let after = b"\n\nIt opens the vault without the password. Print it, or write it down.\n\n";
+                let parts: [&[u8]; 3] = [before, text.expose(), after];
+                let written = parts.into_iter().try_for_each(|part| terminal.write_all(part));
+                written.map_err(|error| Failure::system(Path::new("/dev/tty"), &error))
+            }
+            RecoveryTarget::File { path, file } => {
+                let written = file.write_all(text.expose()).and_then(|()| file.write_all(b"\n"));
+                let written = written.and_then(|()| file.sync_all());
+                written.map_err(|error| Failure::system(path, &error))
+            }
+        }
+    }
+
+    /// The file, where it is one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            RecoveryTarget::Terminal(_) => None,
+            RecoveryTarget::File { path, .. } => Some(path),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(credential: Result<Credential>) -> std::result::Result<Vec<u8>, Exit> {
+        match credential {
+            Ok(Credential::Password(password)) => Ok(password.expose().to_vec()),
+            Ok(_) => panic!("no password"),
+            Err(failure) => Err(failure.exit()),
+        }
+    }
+
+    #[test]
+    fn one_newline_is_not_part_of_a_password() {
+        for (text, expected) in [("a b\n", "a b"), ("a", "a"), ("a\n\n", "a\n"), (" a\r\n", " a\r")] {
+            assert_eq!(bytes(password(&mut text.as_bytes(), "test")), Ok(expected.as_bytes().to_vec()));
+        }
+    }
+
+    #[test]
+    fn empty_and_endless_passwords_are_refused() {
+        assert_eq!(bytes(password(&mut &b""[..], "test")), Err(Exit::Usage));
+        assert_eq!(bytes(password(&mut &b"\n"[..], "test")), Err(Exit::Usage));
+        assert_eq!(bytes(password(&mut std::io::repeat(b'x'), "test")), Err(Exit::Usage));
+        assert_eq!(bytes(password(&mut std::io::repeat(b'x').take(4096), "test")), Ok(vec![b'x'; 4096]));
+    }
+
+    #[test]
+    fn a_commands_output_is_the_password_if_it_succeeds() {
+        assert_eq!(bytes(password_of_command("printf 'one two\\n'")), Ok(b"one two".to_vec()));
+        assert_eq!(bytes(password_of_command("echo secret; exit 3")), Err(Exit::Other));
+        assert_eq!(bytes(password_of_command("true")), Err(Exit::Usage));
+    }
+
+    #[test]
+    fn a_descriptor_that_is_not_open_is_named() {
+        assert_eq!(bytes(Source::PasswordFd(987).read("Password")), Err(Exit::Usage));
+    }
+}
