@@ -2,8 +2,9 @@
 //! is, and the asking side.
 //!
 //! One request and one answer, each a line of JSON. The socket is named by the
-//! mount's device number, which is unique on a machine, and lies in a
-//! directory that belongs to the user alone. Nothing secret passes here.
+//! mount's device number, which is unique on a machine, and the daemon's
+//! process, and lies in a directory that belongs to the user alone. Nothing
+//! secret passes here.
 
 pub(crate) mod mounts;
 
@@ -134,9 +135,39 @@ pub(crate) fn own_directory() -> Result<PathBuf> {
     })
 }
 
-/// The name of a mount's socket in its directory.
+/// The beginning of the names of a mount's sockets. A device number is free
+/// for the next mount as soon as this one is gone, and its daemon may then
+/// still be busy with closing the vault: the process number tells them apart.
+fn socket_prefix(device: DeviceNumber) -> String {
+    format!("{}-{}-", device.major, device.minor)
+}
+
+/// The name of the socket of this process for a mount.
 pub(crate) fn socket_name(device: DeviceNumber) -> String {
-    format!("{}-{}.socket", device.major, device.minor)
+    format!("{}{}.socket", socket_prefix(device), std::process::id())
+}
+
+/// The sockets in a directory whose names begin with `prefix`, the newest
+/// first.
+fn sockets(directory: &Path, prefix: &str) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let mut found: Vec<_> = entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix)))
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    found.sort_unstable();
+    found.into_iter().rev().map(|(_, path)| path).collect()
+}
+
+/// Removes sockets in a directory of this user's whose daemons are dead.
+pub(crate) fn remove_dead(directory: &Path) {
+    for path in sockets(directory, "") {
+        let refused = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
+        if UnixStream::connect(&path).is_err_and(|error| refused(&error)) {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
 }
 
 /// Longest wait for an answer that takes no work.
@@ -153,11 +184,12 @@ impl Client {
     /// that this user may ask.
     pub(crate) fn connect(mounted: &Mounted) -> Option<Client> {
         let uid = mounted.owner;
-        let name = socket_name(mounted.device);
+        let prefix = socket_prefix(mounted.device);
         directories(uid)
             .into_iter()
             .filter(|directory| is_private(directory, uid))
-            .find_map(|directory| UnixStream::connect(directory.join(&name)).ok())
+            .flat_map(|directory| sockets(&directory, &prefix))
+            .find_map(|socket| UnixStream::connect(socket).ok())
             .map(|stream| Client { stream })
     }
 
@@ -239,6 +271,22 @@ mod tests {
     fn requests_are_lines_of_json() {
         let line = serde_json::to_string(&Request::Unmount { lazy: true }).expect("text");
         assert_eq!(line, r#"{"request":"unmount","lazy":true}"#);
+    }
+
+    #[test]
+    fn the_newest_socket_of_a_mount_is_tried_first_and_dead_ones_go() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for name in ["0-39-7.socket", "0-39-8.socket", "0-3-9.socket"] {
+            drop(std::os::unix::net::UnixListener::bind(directory.path().join(name)).expect("ours"));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let path = |name: &str| directory.path().join(name);
+        let prefix = socket_prefix(DeviceNumber { major: 0, minor: 39 });
+        assert_eq!(sockets(directory.path(), &prefix), [path("0-39-8.socket"), path("0-39-7.socket")]);
+        let live = std::os::unix::net::UnixListener::bind(path("0-40-1.socket")).expect("ours");
+        remove_dead(directory.path());
+        assert_eq!(sockets(directory.path(), ""), [path("0-40-1.socket")]);
+        drop(live);
     }
 
     #[test]

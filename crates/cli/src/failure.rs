@@ -130,7 +130,10 @@ impl Failure {
     /// What the system said about `path`. Faults of devices are the store's,
     /// the others the caller's.
     pub(crate) fn system(path: &Path, error: &std::io::Error) -> Failure {
-        let message = format!("{}: {error}", path.display());
+        let text = error.to_string();
+        // The number says nothing that the words before it do not.
+        let words = text.split(" (os error").next().unwrap_or_default();
+        let message = format!("{}: {words}", path.display());
         match error.raw_os_error().map(exit_of) {
             Some(exit) => Failure::new(exit, message),
             None => Failure::new(Exit::Other, message),

@@ -53,7 +53,7 @@ pub(crate) struct Holder {
 #[derive(Debug)]
 pub(crate) enum LockError {
     /// Somebody has it; who, as far as the file says.
-    Held(Option<Holder>),
+    Held(Option<Box<Holder>>),
     /// The system's error.
     System(PathBuf, Errno),
 }
@@ -87,7 +87,7 @@ impl VaultLock {
         };
         match rustix::io::retry_on_intr(|| rustix::fs::flock(&file, operation)) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(LockError::Held(read(&mut file))),
+            Err(Errno::WOULDBLOCK) => return Err(LockError::Held(read(&mut file).map(Box::new))),
             Err(errno) => return Err(LockError::System(path, errno)),
         }
         let mut lock = VaultLock { file, writable };
@@ -97,9 +97,9 @@ impl VaultLock {
 
     /// Who has the vault locked exclusively now, if anybody has. A holder that
     /// left no word has empty fields.
-    pub(crate) fn holder(vault: &Path) -> Option<Holder> {
+    pub(crate) fn holder(vault: &Path) -> Option<Box<Holder>> {
         match VaultLock::probe(vault) {
-            Err(LockError::Held(holder)) => Some(holder.unwrap_or_else(Holder::unknown)),
+            Err(LockError::Held(holder)) => Some(holder.unwrap_or_else(|| Box::new(Holder::unknown()))),
             _ => None,
         }
     }
@@ -111,7 +111,7 @@ impl VaultLock {
             .map_err(|errno| LockError::System(path.clone(), errno))?;
         let mut file = File::from(fd);
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
-            Err(Errno::WOULDBLOCK) => Err(LockError::Held(read(&mut file))),
+            Err(Errno::WOULDBLOCK) => Err(LockError::Held(read(&mut file).map(Box::new))),
             _ => Ok(()),
         }
     }

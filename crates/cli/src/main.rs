@@ -84,10 +84,13 @@ fn usage(error: &clap::Error, json: bool) -> ExitCode {
         // A closed pipe is nothing to tell of.
         let _ = error.print();
     } else {
+        // What follows the first empty line is the usage.
         let text = error.to_string();
-        let message = text.lines().next().unwrap_or_default();
-        let message = message.strip_prefix("error: ").unwrap_or(message);
-        Failure::usage(message).hint("--help says what can be asked for.").report(true);
+        let paragraph = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+        let message = paragraph.collect::<Vec<_>>().join(" ");
+        Failure::usage(message.strip_prefix("error: ").unwrap_or(&message))
+            .hint("--help says what can be asked for.")
+            .report(true);
     }
     if informs { Exit::Done.into() } else { Exit::Usage.into() }
 }

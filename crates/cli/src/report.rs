@@ -62,7 +62,7 @@ pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let unit = (0..UNITS.len() - 1).find(|unit| count >> (10 * (unit + 1)) == 0).unwrap_or(UNITS.len() - 1);
     let whole = 1u64 << (10 * unit);
-    if count % whole == 0 {
+    if count.is_multiple_of(whole) {
         format!("{} {}", count / whole, UNITS[unit])
     } else {
         // Shown with one decimal, far above the precision of the quotient.

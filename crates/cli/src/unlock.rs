@@ -257,7 +257,9 @@ fn no_slot(kind: SlotKind, kinds: &[SlotKind]) -> Failure {
 pub(crate) fn explain(error: UnlockError) -> Failure {
     let message = error.to_string();
     match error {
-        UnlockError::WrongSecret => Failure::new(Exit::WrongSecret, message),
+        UnlockError::WrongSecret => Failure::new(Exit::WrongSecret, message).hint(
+            "If it is right for certain, its key slot is damaged: see `strongroom header restore --help`.",
+        ),
         UnlockError::NoSlot(kind) => no_slot(kind, &[]),
         UnlockError::Damaged(_) => Failure::new(Exit::Damage, message)
             .hint("Put a backup back with `strongroom header restore`. The files themselves may be sound."),

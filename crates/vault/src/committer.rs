@@ -122,6 +122,7 @@ fn empty(context: &Context, segment: u8) -> Result<()> {
         let pending = context.table.pending();
         commit_contents(context, &pending)?;
         let (through, tag) = journal.end();
+        make_removals_durable(context)?;
         let live = context.table.live();
         checkpoint_all(context, &live)?;
         if live_images(&live, segment) {
@@ -132,6 +133,21 @@ fn empty(context: &Context, segment: u8) -> Result<()> {
         retire(context, &live);
         return Ok(());
     }
+}
+
+/// The records of removed files may be forgotten only once the removals are
+/// durable: a crash might bring the files back.
+fn make_removals_durable(context: &Context) -> Result<()> {
+    let going: Vec<_> = context.table.live().into_iter().filter(|content| content.is_going()).collect();
+    if context.table.take_removed()
+        && context.rules.keeps(Rule::RemovalBeforeReuse)
+        && let Err(error) = context.store.sync_all()
+    {
+        context.table.note_removed();
+        return Err(error.into());
+    }
+    going.iter().for_each(|content| content.set_gone());
+    Ok(())
 }
 
 /// Whether any image still stands in `segment`.

@@ -5,6 +5,7 @@ use strongroom_keys::RootKey;
 use strongroom_store::{Access, NodeRef, Store};
 
 use crate::error::Result;
+use crate::reading::read_at;
 
 /// The vault's own directory.
 pub(crate) const PRIVATE: &[u8] = b".strongroom";
@@ -25,7 +26,7 @@ pub fn read_header_copies(store: &dyn Store) -> Result<[Option<Vec<u8>>; 2]> {
         };
         let file = node.open(Access::Read)?;
         let mut bytes = vec![0; LEN + 1];
-        let read = file.read_at(&mut bytes, 0)?;
+        let read = read_at(&*file, &mut bytes, 0)?;
         bytes.truncate(read);
         Ok(Some(bytes))
     };

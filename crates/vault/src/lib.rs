@@ -16,6 +16,7 @@ pub mod error;
 mod header_file;
 mod journal;
 pub mod namespace;
+mod reading;
 mod recovery;
 mod rules;
 mod sealer;

@@ -17,6 +17,8 @@ pub enum Rule {
     NewFileBeforeReply,
     /// Rule 4: what a segment says is durable at home before its reuse.
     HomeBeforeReuse,
+    /// Rule 4: the removal of a file is durable before its records are gone.
+    RemovalBeforeReuse,
     /// Rule 4: a segment's new header is durable before its slots are.
     HeaderBeforeReuse,
     /// Rule 5: homes are cut and punched after the record alone.
@@ -31,13 +33,14 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 11] = [
+    pub const ALL: [Rule; 12] = [
         Rule::JournalOverwrites,
         Rule::JournalPages,
         Rule::DataBeforeRecord,
         Rule::RecordBeforeReply,
         Rule::NewFileBeforeReply,
         Rule::HomeBeforeReuse,
+        Rule::RemovalBeforeReuse,
         Rule::HeaderBeforeReuse,
         Rule::RecordBeforeCut,
         Rule::SourceBeforeReplace,
@@ -62,6 +65,7 @@ impl Rules {
         .without(Rule::RecordBeforeReply)
         .without(Rule::NewFileBeforeReply)
         .without(Rule::HomeBeforeReuse)
+        .without(Rule::RemovalBeforeReuse)
         .without(Rule::HeaderBeforeReuse);
 
     /// These rules but one.

@@ -30,7 +30,7 @@ struct Document {
     header_copies: [HeaderCopy; 2],
     sessions: Vec<SessionReport>,
     slots: Vec<SlotReport>,
-    in_use: Option<Holder>,
+    in_use: Option<Box<Holder>>,
 }
 
 #[derive(Serialize)]

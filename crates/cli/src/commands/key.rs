@@ -13,6 +13,7 @@ use strongroom_vault::write_header;
 use super::cost::slot_options;
 use super::slots::{self, SlotReport};
 use crate::args::secret::{NewSecretArgs, SecretArgs};
+use crate::args::values::RecoveryOut;
 use crate::args::vault::{KeyAddArgs, KeyChangeArgs, KeyRemoveArgs};
 use crate::args::{InfoArgs, KeyCommand};
 use crate::failure::{Exit, Failure, Result};
@@ -162,40 +163,39 @@ fn opened_by(header: &Header, credential: &Credential) -> Result<usize> {
 
 fn check_new(args: &NewSecretArgs) -> Result<()> {
     match args.recovery_out() {
+        Some(RecoveryOut::None) => Err(Failure::usage("--new-recovery-out none makes no key")
+            .hint("Name a file, or - for the terminal.")),
         Some(out) => RecoveryTarget::check(Some(out)),
         None => Ok(()),
     }
 }
 
 /// What shall open a slot, and where it is still to be written.
-struct NewSecret {
+struct NewSecret<'a> {
     credential: Credential,
-    recovery: Option<(RecoveryTarget, RecoveryKey)>,
+    recovery: Option<(&'a RecoveryOut, RecoveryKey)>,
 }
 
-impl NewSecret {
-    fn read(args: &NewSecretArgs, vault: &Path) -> Result<NewSecret> {
+impl<'a> NewSecret<'a> {
+    fn read(args: &'a NewSecretArgs, vault: &Path) -> Result<NewSecret<'a>> {
         let Some(out) = args.recovery_out() else {
             let credential = args.source().read_new(&format!("New password of {}", vault.display()))?;
             return Ok(NewSecret { credential, recovery: None });
         };
         let key = RecoveryKey::random()?;
         let copy = RecoveryKey::parse(key.to_text().expose()).expect("a key reads back as it is printed");
-        let target = RecoveryTarget::open(Some(out))?.ok_or_else(|| {
-            Failure::usage("--new-recovery-out none makes no key: name a file, or - for the terminal")
-        })?;
-        Ok(NewSecret { credential: Credential::Recovery(copy), recovery: Some((target, key)) })
+        Ok(NewSecret { credential: Credential::Recovery(copy), recovery: Some((out, key)) })
     }
 
     /// Runs `write`, which makes the slot; a new recovery key is written
     /// before it, so that none is in the header which nobody has.
-    fn store(mut self, write: impl FnOnce() -> Result<()>) -> Result<()> {
-        if let Some((target, key)) = &mut self.recovery {
-            target.write(key)?;
-        }
-        let written = write();
+    fn store(self, write: impl FnOnce() -> Result<()>) -> Result<()> {
+        let Some((out, key)) = self.recovery else { return write() };
+        let target = RecoveryTarget::open(Some(out))?;
+        let mut target = target.expect("`none` has been refused before");
+        let written = target.write(&key).and_then(|()| write());
         if written.is_err()
-            && let Some(path) = self.recovery.as_ref().and_then(|(target, _)| target.path())
+            && let Some(path) = target.path()
         {
             let _ = std::fs::remove_file(path);
         }

@@ -65,7 +65,8 @@ pub(super) fn table(slots: &[SlotReport]) -> String {
         let cost = match &slot.kdf {
             KdfReport::Hkdf => "nothing: it cannot be guessed".to_owned(),
             KdfReport::Argon2id { memory_bytes, passes, lanes } => {
-                format!("{}, {passes} passes, {lanes} lanes", report::bytes(*memory_bytes))
+                let plural = if *passes == 1 { "" } else { "es" };
+                format!("{}, {passes} pass{plural}, {lanes} lanes", report::bytes(*memory_bytes))
             }
         };
         let SlotReport { index, kind, created, label, .. } = slot;

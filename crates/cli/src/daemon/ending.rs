@@ -1,6 +1,6 @@
 //! How the daemon ends, for those who wait for it.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::failure::Failure;
@@ -21,38 +21,49 @@ struct State {
 impl Ending {
     /// The vault is closed, or could not be.
     pub(super) fn set(&self, outcome: Result<(), Failure>) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).outcome = Some(outcome);
+        self.lock().outcome = Some(outcome);
         self.changed.notify_all();
     }
 
-    /// Waits for the outcome and has `pass_on` tell somebody, before which the
-    /// process should not end.
-    pub(super) fn wait<T>(&self, pass_on: impl FnOnce(Result<(), Failure>) -> T) -> T {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.waiting += 1;
-        let state = self
-            .changed
-            .wait_while(state, |state| state.outcome.is_none())
-            .unwrap_or_else(PoisonError::into_inner);
-        let outcome = state.outcome.clone().expect("waited for");
-        drop(state);
-        let passed = pass_on(outcome);
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).waiting -= 1;
-        self.changed.notify_all();
-        passed
+    /// The process is not to end before the witness has gone, or told.
+    pub(super) fn witness(&self) -> Witness<'_> {
+        self.lock().waiting += 1;
+        Witness(self)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until there is an outcome, or for `limit`; true when there is.
     pub(super) fn wait_within(&self, limit: Duration) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.lock();
         let waited = self.changed.wait_timeout_while(state, limit, |state| state.outcome.is_none());
         waited.unwrap_or_else(PoisonError::into_inner).0.outcome.is_some()
     }
 
     /// Waits until everybody who waited has been told, but no longer than `limit`.
     pub(super) fn drain(&self, limit: Duration) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.lock();
         let _ = self.changed.wait_timeout_while(state, limit, |state| state.waiting > 0);
+    }
+}
+
+/// Somebody who is to be told of the end.
+pub(super) struct Witness<'a>(&'a Ending);
+
+impl Witness<'_> {
+    /// Waits for the outcome.
+    pub(super) fn wait(&self) -> Result<(), Failure> {
+        let waited = self.0.changed.wait_while(self.0.lock(), |state| state.outcome.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).outcome.clone().expect("waited for")
+    }
+}
+
+impl Drop for Witness<'_> {
+    fn drop(&mut self) {
+        self.0.lock().waiting -= 1;
+        self.0.changed.notify_all();
     }
 }
 
@@ -66,15 +77,14 @@ mod tests {
         assert!(!ending.wait_within(Duration::from_millis(1)));
         let told = Mutex::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                ending.wait(|outcome| {
-                    std::thread::sleep(Duration::from_millis(20));
-                    *told.lock().expect("sound") = outcome.is_ok();
-                });
+            let witness = ending.witness();
+            let told = &told;
+            scope.spawn(move || {
+                let outcome = witness.wait();
+                std::thread::sleep(Duration::from_millis(20));
+                *told.lock().expect("sound") = outcome.is_ok();
+                drop(witness);
             });
-            while ending.state.lock().expect("sound").waiting == 0 {
-                std::thread::yield_now();
-            }
             ending.set(Ok(()));
             ending.drain(Duration::from_secs(10));
             assert!(*told.lock().expect("sound"));

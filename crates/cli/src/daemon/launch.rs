@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn secrets_are_handed_on() {
-        let password = Credential::Password(SecretBytes::take(&mut *b"p\0w\n".to_vec()));
+        let password = Credential::Password(SecretBytes::take(&mut b"p\0w\n".to_vec()));
         let Ok(Credential::Password(received)) = passed_on(Some(&password), &Source::Prompt) else {
             panic!("a password")
         };

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use signal_hook::iterator::Signals;
 use strongroom_engine::Engine;
@@ -38,7 +39,7 @@ use crate::args::values::LogTarget;
 use crate::compose::compose;
 use crate::control::mounts::{self, DeviceNumber};
 use crate::failure::{Exit, Failure, Result};
-use crate::lock::{LockMode, VaultLock, host_name};
+use crate::lock::{LockError, LockMode, VaultLock, host_name};
 use crate::report::{self, Output};
 use crate::secrets::Source;
 use crate::unlock::{LockedVault, Unlocked};
@@ -174,7 +175,7 @@ fn serve(plan: &Plan, unlocked: Unlocked, log: &Arc<Log>, ready: Box<dyn Fn() + 
         true => None,
         false => {
             let taken = VaultLock::acquire(&plan.vault, LockMode::Exclusive, "mount", Some(&plan.directory));
-            taken.map_err(|error| Failure::from(error).at(&plan.vault))?
+            taken.map_err(|error| not_locked(plan, error))?
         }
     };
     // The header may have changed between unlocking and locking.
@@ -200,6 +201,12 @@ fn serve(plan: &Plan, unlocked: Unlocked, log: &Arc<Log>, ready: Box<dyn Fn() + 
     daemon.ending.set(outcome.clone());
     daemon.ending.drain(DRAIN_LIMIT);
     outcome
+}
+
+fn not_locked(plan: &Plan, error: LockError) -> Failure {
+    let read_only = matches!(error, LockError::System(_, Errno::ROFS));
+    let failure = Failure::from(error).at(&plan.vault);
+    if read_only { failure.hint("It cannot be written to: use --read-only.") } else { failure }
 }
 
 /// A vault that is open, and what serves it.
@@ -230,6 +237,7 @@ fn mounted(
     let options = SessionOptions { writeback_cache: !plan.is_read_only(), ..SessionOptions::default() };
     let workers = options.workers;
     let session = Session::new(mount, Arc::clone(&adapter), options);
+    adapter.attach(session.handle().notifier(), workers);
     let daemon = Arc::new(Daemon {
         plan: plan.clone(),
         vault: Arc::clone(vault),
@@ -315,9 +323,11 @@ fn explain(error: MountError) -> Failure {
         }
         MountErrorKind::NoDevice => (Exit::Unsupported, "Load the module: modprobe fuse."),
         MountErrorKind::NoProgram => (Exit::Unsupported, "Install fuse3."),
-        MountErrorKind::Refused => {
-            (Exit::Other, "With --allow-other, /etc/fuse.conf must have user_allow_other.")
-        }
+        MountErrorKind::Refused => (
+            Exit::Other,
+            "Users must be able to open /dev/fuse (mode 0666), and for --allow-other /etc/fuse.conf must have \
+             user_allow_other.",
+        ),
         MountErrorKind::Source => (Exit::Usage, "Use another --fsname."),
         MountErrorKind::NotMounted | MountErrorKind::NotListed | MountErrorKind::System => {
             return Failure::new(Exit::Other, message);

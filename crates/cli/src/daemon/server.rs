@@ -27,18 +27,15 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Binds the socket of the mount `device`. The number is the mount's own,
-    /// so that whatever bore it before is gone.
+    /// Binds the socket of the mount `device`.
     ///
     /// # Errors
     /// What the system reports.
     pub(super) fn bind(device: DeviceNumber) -> Result<Server> {
-        let path = control::own_directory()?.join(control::socket_name(device));
+        let directory = control::own_directory()?;
+        control::remove_dead(&directory);
+        let path = directory.join(control::socket_name(device));
         let failed = |error: std::io::Error| Failure::system(&path, &error);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
         let listener = UnixListener::bind(&path).map_err(failed)?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
         Ok(Server { path, listener })
@@ -96,14 +93,16 @@ fn converse(daemon: &Daemon, stream: UnixStream) {
         Request::Status => send(&stream, &Answer::Status(Box::new(daemon.status()))),
         Request::Sync => send(&stream, &answer(daemon.vault.sync().map_err(Failure::from))),
         Request::Unmount { lazy } => {
+            // First, for with the mount the process ends.
+            let witness = daemon.ending.witness();
             let detached = unmounting::unmount(&daemon.session, lazy);
-            if lazy || detached.is_err() {
-                send(&stream, &answer(detached));
-            } else {
-                daemon.ending.wait(|outcome| send(&stream, &answer(outcome)));
-            }
+            let outcome = if lazy || detached.is_err() { detached } else { witness.wait() };
+            send(&stream, &answer(outcome));
         }
-        Request::Closed => daemon.ending.wait(|outcome| send(&stream, &answer(outcome))),
+        Request::Closed => {
+            let witness = daemon.ending.witness();
+            send(&stream, &answer(witness.wait()));
+        }
     }
 }
 

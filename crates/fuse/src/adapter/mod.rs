@@ -13,6 +13,7 @@
 mod convert;
 mod damage;
 mod handles;
+mod unwritten;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,7 @@ use strongroom_vault::namespace::{self, Changes, Namespace, Observer, Opening};
 use strongroom_vault::{Error, Vault};
 
 use self::handles::Handles;
+use self::unwritten::{SEEK_DATA, SEEK_HOLE, Unwritten};
 use crate::abi::directory::{DirectoryEntries, DirectoryEntriesPlus, DirectoryEntry};
 use crate::abi::flags::opened;
 use crate::errno::Errno;
@@ -35,6 +37,7 @@ use crate::filesystem::{
 };
 use crate::negotiation::Negotiated;
 use crate::node::{Entry, Opened, Space, TimedAttributes};
+use crate::notify::Notifier;
 
 pub use self::damage::{DamageLog, Damaged};
 
@@ -52,9 +55,6 @@ const O_TRUNC: u32 = 0o1000;
 const FALLOC_KEEP_SIZE: u32 = 0x01;
 const FALLOC_PUNCH_HOLE: u32 = 0x02;
 const FALLOC_ZERO_RANGE: u32 = 0x10;
-
-const SEEK_DATA: u32 = 3;
-const SEEK_HOLE: u32 = 4;
 
 /// For how long the kernel may believe what it was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +81,8 @@ impl Timeouts {
 struct OpenFile {
     content: Arc<Content>,
     node: u64,
+    /// Written to through this handle, perhaps by a mapping.
+    writes: bool,
 }
 
 /// A vault as a [`Filesystem`].
@@ -92,6 +94,7 @@ pub struct Adapter {
     transfer_preferred: u32,
     files: Handles<OpenFile>,
     directories: Handles<Arc<Directory>>,
+    unwritten: Unwritten,
     ready: Box<dyn Fn() + Send + Sync>,
     is_ready: AtomicBool,
 }
@@ -119,10 +122,17 @@ impl Adapter {
             transfer_preferred: block_size.min(PREFERRED_TRANSFER_MAX) as u32,
             files: Handles::new(),
             directories: Handles::new(),
+            unwritten: Unwritten::default(),
             ready,
             is_ready: AtomicBool::new(false),
             vault,
         }
+    }
+
+    /// Lets searches for data see what the kernel has not written back yet:
+    /// by `notifier`, in a session of so many workers.
+    pub fn attach(&self, notifier: Notifier, workers: usize) {
+        self.unwritten.attach(notifier, workers);
     }
 
     /// The vault that is served.
@@ -185,8 +195,12 @@ impl Adapter {
         found
     }
 
-    fn opened_file(&self, node: u64, content: Arc<Content>) -> Opened {
-        let handle = self.files.insert(OpenFile { content, node });
+    fn opened_file(&self, node: u64, content: Arc<Content>, flags: OpenFlags) -> Opened {
+        let writes = flags.flags & O_ACCMODE != 0;
+        if writes {
+            self.unwritten.opened(node);
+        }
+        let handle = self.files.insert(OpenFile { content, node, writes });
         Opened { handle, flags: if self.timeouts.keep { opened::KEEP_CACHE } else { 0 } }
     }
 
@@ -312,7 +326,7 @@ impl Filesystem for Adapter {
 
     fn open(&self, _context: &Context, node: NodeId, flags: OpenFlags) -> Answered<Opened> {
         let content = self.answer(node, self.namespace.open(node.0, opening(flags)))?;
-        Ok(self.opened_file(node.0, content))
+        Ok(self.opened_file(node.0, content, flags))
     }
 
     fn create(
@@ -326,7 +340,7 @@ impl Filesystem for Adapter {
         let creation = convert::creation(context, mode);
         let made = self.namespace.create(parent.0, name, &creation, opening(flags));
         let (made, content) = self.answer(parent, made)?;
-        Ok((self.entry(&self.settled(made)), self.opened_file(made.number, content)))
+        Ok((self.entry(&self.settled(made)), self.opened_file(made.number, content, flags)))
     }
 
     fn tmpfile(
@@ -334,11 +348,11 @@ impl Filesystem for Adapter {
         context: &Context,
         parent: NodeId,
         mode: &CreateMode,
-        _flags: OpenFlags,
+        flags: OpenFlags,
     ) -> Answered<(Entry, Opened)> {
         let made = self.namespace.create_unnamed(parent.0, &convert::creation(context, mode));
         let (made, content) = self.answer(parent, made)?;
-        Ok((self.entry(&made), self.opened_file(made.number, content)))
+        Ok((self.entry(&made), self.opened_file(made.number, content, flags)))
     }
 
     fn read(&self, _context: &Context, node: NodeId, read: &Read, buffer: &mut Buffer) -> Answered<usize> {
@@ -359,6 +373,9 @@ impl Filesystem for Adapter {
 
     fn release(&self, _context: &Context, _node: NodeId, release: &Release) -> Answered<()> {
         let open = self.files.remove(release.handle).ok_or(Errno::BADF)?;
+        if open.writes {
+            self.unwritten.closed(open.node);
+        }
         self.namespace.release(open.node);
         Ok(())
     }
@@ -468,6 +485,9 @@ impl Filesystem for Adapter {
 
     fn lseek(&self, _context: &Context, node: NodeId, seek: &Seek) -> Answered<u64> {
         let content = self.file(seek.handle)?;
+        if !self.unwritten.write_back(node) {
+            return unwritten::guess(seek);
+        }
         let found = match seek.whence {
             SEEK_DATA => content.seek_data(seek.offset),
             SEEK_HOLE => content.seek_hole(seek.offset),

@@ -92,7 +92,7 @@ impl Content {
             let last = BlockIndex(run[run.len() - 1].0);
             let run_len = (run.len() - 1) * size.bytes() as usize + size.block_len(last, len);
             bytes.resize(run_len, 0);
-            self.segments()?.read(run[0].1, &mut bytes)?;
+            self.segments()?.read_whole(run[0].1, &mut bytes)?;
             let offset = self.geometry().block_offset(BlockIndex(run[0].0)).0;
             self.file.write_at(&bytes, offset)?;
             end = end.max(offset + run_len as u64);
@@ -104,7 +104,7 @@ impl Content {
         let mut bytes = vec![0; PAGE_LEN];
         let mut end = 0;
         for &(address, place) in pages {
-            self.segments()?.read(place, &mut bytes)?;
+            self.segments()?.read_whole(place, &mut bytes)?;
             let offset = self.geometry().page_offset(address.kind, address.number).0;
             self.file.write_at(&bytes, offset)?;
             end = end.max(offset + PAGE_LEN as u64);
@@ -143,12 +143,23 @@ impl Content {
         places.chain(state.committed_pages.values()).any(|place| place.segment == segment)
     }
 
-    /// A file without names is never recovered, so that its images need no
+    /// The removal of the file's last name is durable.
+    pub(crate) fn set_gone(&self) {
+        self.write_state().gone = true;
+    }
+
+    /// Whether the file has no name left, and a crash might still bring it back.
+    pub(crate) fn is_going(&self) -> bool {
+        let state = self.read_state();
+        state.unlinked && !state.gone
+    }
+
+    /// A file that is gone is never recovered, so that its images need no
     /// barrier and no record on their way home.
     fn rehome_unlinked(&self) -> Result<()> {
         let _commit = self.lock_commit();
         let mut state = self.write_state();
-        if !state.unlinked || (state.images.is_empty() && state.committed_pages.is_empty()) {
+        if !state.gone || (state.images.is_empty() && state.committed_pages.is_empty()) {
             return Ok(());
         }
         let blocks: Vec<(u64, Place)> = state.images.iter().map(|(&block, &place)| (block, place)).collect();

@@ -79,7 +79,11 @@ pub(crate) fn commit_all(context: &Context, contents: &[&Content], durable: bool
     for committing in &under_way {
         let mut state = committing.content.write_state();
         match &outcome {
-            Ok(()) if durable => committing.content.committed(&mut state, committing)?,
+            Ok(()) if durable => {
+                if let Err(error) = committing.content.committed(&mut state, committing) {
+                    failed = Err(error);
+                }
+            }
             Ok(()) => committing.content.written_out(&mut state, &committing.emission),
             Err(_) => committing.content.abandon(&mut state, &committing.emission),
         }
@@ -239,7 +243,12 @@ impl Content {
         let Some(cut) = emission.cut else { return Ok(()) };
         let len = self.geometry().stored_len(PlainLen(cut)).0;
         if state.home_len > len {
-            self.file.set_len(len)?;
+            if let Err(error) = self.file.set_len(len) {
+                // The cut stays pending, and the next commit tries again.
+                state.header_dirty = true;
+                state.mark_dirty();
+                return Err(error.into());
+            }
             state.home_len = len;
         }
         if state.cut == emission.cut {

@@ -143,10 +143,14 @@ impl Content {
         Ok(())
     }
 
-    /// The file's last name has been removed: nothing of it need become durable.
+    /// The file's last name has been removed: nothing more of it need become
+    /// durable. What is committed stays so until the removal is durable too.
     pub fn unlinked(&self) {
         let mut state = self.write_state();
         state.unlinked = true;
+        if state.is_journaled() {
+            self.context.table.note_removed();
+        }
         self.context.release(std::mem::take(&mut state.promised));
     }
 

@@ -11,6 +11,7 @@ use strongroom_units::{GroupIndex, PAGE_LEN};
 use super::Content;
 use super::state::{Image, NodeSlot, PageAddress, Slot, State};
 use crate::error::{Damage, Error, Result};
+use crate::reading::read_at;
 use crate::sealer::{Purpose, Sealer};
 
 /// A page that opened: its clear part, and the sealed part in clear.
@@ -131,7 +132,7 @@ impl Content {
             Some(&place) => self.segments()?.read(place, &mut buffer)?,
             None => {
                 let offset = state.geometry.page_offset(address.kind, address.number);
-                self.file.read_at(&mut buffer, offset.0)?
+                read_at(&*self.file, &mut buffer, offset.0)?
             }
         };
         if read < PAGE_LEN {

@@ -9,6 +9,7 @@ use strongroom_units::{BlockIndex, GROUP_BLOCKS, PlainOffset};
 use super::state::{Source, State};
 use super::{Content, NODES_IN_MEMORY};
 use crate::error::{Damage, Error, Result};
+use crate::reading::read_at;
 use crate::sealer::{Purpose, Sealer};
 
 /// Blocks that stand one behind the other, or are all holes.
@@ -94,7 +95,7 @@ impl Content {
                     bytes.fill(0);
                     continue;
                 }
-                Source::Home => self.file.read_at(bytes, self.geometry().block_offset(run.first).0)?,
+                Source::Home => read_at(&*self.file, bytes, self.geometry().block_offset(run.first).0)?,
                 Source::Journal(place) => self.segments()?.read(place, bytes)?,
             };
             if read < len {
@@ -164,7 +165,7 @@ fn runs(state: &State, first: BlockIndex, last: BlockIndex) -> impl Iterator<Ite
             let block = BlockIndex(run_first.0 + blocks);
             let follows = match (source, state.source(block)) {
                 (Source::Hole, Source::Hole) => true,
-                (Source::Home, Source::Home) => block.0 % GROUP_BLOCKS != 0,
+                (Source::Home, Source::Home) => !block.0.is_multiple_of(GROUP_BLOCKS),
                 (Source::Journal(start), Source::Journal(place)) => {
                     place.segment == start.segment
                         && u64::from(place.slot)

@@ -35,7 +35,7 @@ impl Content {
     fn extend(&self, state: &mut State, len: PlainLen, promise: &mut Promise<'_>) -> Result<()> {
         let size = self.geometry().block_size();
         let old = state.plain_len();
-        if old.0 % size.bytes() != 0 {
+        if !old.0.is_multiple_of(size.bytes()) {
             let last = size.block_of(PlainOffset(old.0 - 1));
             self.load_group(state, last.group())?;
             if state.source(last) != Source::Hole {
@@ -57,7 +57,7 @@ impl Content {
             }
         }
         let kept = size.blocks_in(len);
-        if len.0 % size.bytes() != 0 {
+        if !len.0.is_multiple_of(size.bytes()) {
             let last = BlockIndex(kept - 1);
             self.load_group(state, last.group())?;
             if state.source(last) != Source::Hole {

@@ -20,6 +20,7 @@ use super::{Content, Home, Opened, Promise};
 use crate::context::{Context, Recovered};
 use crate::error::{Damage, Error, Result};
 use crate::journal::{Place, Segments};
+use crate::reading::read_at;
 
 /// What a crashed session's journal says of one file.
 pub(crate) struct Replayed {
@@ -82,7 +83,7 @@ impl Content {
     /// Opens a stored file.
     pub(super) fn open(context: &Arc<Context>, opened: Opened, home: Option<Home>) -> Result<Content> {
         let mut page = Buffer::new(PAGE_LEN);
-        let read = opened.file.read_at(&mut page, 0)?;
+        let read = read_at(&*opened.file, &mut page, 0)?;
         let stored = opened.file.len()?;
         if context.has_crashed() && (read == 0 || is_torn(&page[..read])) {
             return Self::open_lost(context, opened, home);
@@ -150,7 +151,7 @@ impl Content {
         let mut page = Buffer::new(PAGE_LEN);
         match replayed.pages.get(&PageAddress::HEADER) {
             Some(&place) => replayed.segments.read(place, &mut page)?,
-            None => opened.file.read_at(&mut page, 0)?,
+            None => read_at(&*opened.file, &mut page, 0)?,
         };
         let page = context.pages().open(page, PageAddress::HEADER, None)?;
         let stored = opened.file.len()?;
@@ -209,17 +210,26 @@ impl Content {
     fn trim_to_what_verifies(&self) -> Result<()> {
         let verification = self.verify(&mut |_| {})?;
         let Some(good) = verification.good_len else {
-            if self.context.writable {
-                // Verified whole, which need not be done again.
-                let mut state = self.write_state();
-                state.unsynced = true;
-                state.settled = true;
-            }
-            return Ok(());
+            return self.complete();
         };
         self.context.note_recovered(self.inode, Recovered::Trimmed);
         let mut state = self.write_state();
         self.trim(&mut state, PlainLen(good))
+    }
+
+    /// All its blocks open; the hole at its end may be missing from the store.
+    fn complete(&self) -> Result<()> {
+        if self.context.writable {
+            let mut state = self.write_state();
+            let len = self.geometry().stored_len(state.plain_len()).0;
+            if state.home_len < len {
+                self.file.set_len(len)?;
+                state.home_len = len;
+            }
+            state.unsynced = true;
+            self.context.note_pending(self);
+        }
+        Ok(())
     }
 
     /// Cuts the file in memory, without reading what lies behind, and has the
@@ -289,6 +299,7 @@ impl State {
             promised: 0,
             dirty_since: None,
             unlinked: false,
+            gone: false,
         }
     }
 }

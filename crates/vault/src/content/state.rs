@@ -168,6 +168,9 @@ pub(crate) struct State {
     pub(crate) dirty_since: Option<Instant>,
     /// No name is left: nothing of it need become durable.
     pub(crate) unlinked: bool,
+    /// A barrier has covered the removal of the last name: no crash brings
+    /// the file back.
+    pub(crate) gone: bool,
 }
 
 /// Where a block's bytes are.

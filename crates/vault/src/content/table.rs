@@ -2,7 +2,7 @@
 //! its home.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use strongroom_format::vault::FileId;
@@ -21,6 +21,9 @@ pub(crate) struct Table {
     pending: Mutex<HashSet<InodeId>>,
     /// Released files that no barrier has covered yet.
     unsynced: Mutex<HashSet<InodeId>>,
+    /// A file with records in the journal has been removed, and no barrier
+    /// has covered the removal: a crash may bring it back.
+    removed: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -56,6 +59,17 @@ impl Table {
         let mut contents: Vec<_> = lock(&self.live).values().cloned().collect();
         contents.sort_unstable_by_key(|content| content.order());
         contents
+    }
+
+    /// A file whose records are still needed has been removed.
+    pub(crate) fn note_removed(&self) {
+        self.removed.store(true, Ordering::Release);
+    }
+
+    /// Whether a barrier on the store has to come before records are
+    /// forgotten; the caller sees to it.
+    pub(crate) fn take_removed(&self) -> bool {
+        self.removed.swap(false, Ordering::AcqRel)
     }
 
     /// Takes the released files that wait for a barrier.

@@ -139,7 +139,7 @@ impl Content {
     ) -> Result<Option<BlockIndex>> {
         let size = self.geometry().block_size();
         let old_len = state.plain_len();
-        if old_len.0 % size.bytes() == 0 || new_len <= old_len {
+        if old_len.0.is_multiple_of(size.bytes()) || new_len <= old_len {
             return Ok(None);
         }
         let last = size.block_of(PlainOffset(old_len.0 - 1));

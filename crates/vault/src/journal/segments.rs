@@ -8,7 +8,8 @@ use strongroom_format::vault::journal::{
 use strongroom_format::vault::record::Place;
 use strongroom_store::{Access, AllocateMode, FileRef, Node, NodeRef};
 
-use crate::error::Result;
+use crate::error::{Damage, Error, Result};
+use crate::reading::read_at;
 use crate::sealer::{Purpose, Sealer};
 
 /// The segments of one session's journal.
@@ -66,7 +67,18 @@ impl Segments {
 
     /// Fills `bytes` from `place` on; fewer at the end of the segment.
     pub(crate) fn read(&self, place: Place, bytes: &mut [u8]) -> Result<usize> {
-        Ok(self.file(place.segment).read_at(bytes, offset(place))?)
+        Ok(read_at(&**self.file(place.segment), bytes, offset(place))?)
+    }
+
+    /// Fills all of `bytes` from `place` on.
+    ///
+    /// # Errors
+    /// Damage of the journal when the segment ends before.
+    pub(crate) fn read_whole(&self, place: Place, bytes: &mut [u8]) -> Result<()> {
+        if self.read(place, bytes)? < bytes.len() {
+            return Err(Error::Damaged(Damage::Journal("an image in the journal is cut off")));
+        }
+        Ok(())
     }
 
     /// Writes `bytes` from `place` on.
@@ -103,7 +115,7 @@ impl Segments {
         session: WriteSession,
     ) -> Result<Option<(SegmentHeader, SegmentStart)>> {
         let mut buffer = Buffer::new(SLOT_LEN);
-        if self.file(segment_index).read_at(&mut buffer, 0)? < SLOT_LEN {
+        if read_at(&**self.file(segment_index), &mut buffer, 0)? < SLOT_LEN {
             return Ok(None);
         }
         let Ok((header, _)) = SegmentHeader::decode(&buffer) else { return Ok(None) };

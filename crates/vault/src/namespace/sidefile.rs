@@ -11,6 +11,7 @@ use super::Namespace;
 use super::inode::Inode;
 use super::names::StoredName;
 use crate::error::{Damage, Error, Result};
+use crate::reading::read_at;
 
 /// No side file is longer: a sealed symlink target of `PATH_MAX`.
 const LEN_MAX: usize = 8192;
@@ -37,7 +38,7 @@ pub(super) fn write(directory: &dyn Node, name: &[u8], bytes: &[u8]) -> Result<(
 pub(super) fn read(directory: &dyn Node, name: &[u8]) -> Result<Vec<u8>> {
     let file = directory.lookup(name)?.open(Access::Read)?;
     let mut bytes = vec![0; LEN_MAX + 1];
-    let len = file.read_at(&mut bytes, 0)?;
+    let len = read_at(&*file, &mut bytes, 0)?;
     if len > LEN_MAX {
         return Err(Error::Damaged(Damage::Name("a side file is longer than any")));
     }

@@ -113,7 +113,8 @@ impl Findings {
     /// after each operation on a node that may report, before it is forgotten.
     pub(super) fn collect(&self, namespace: &Namespace) {
         let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
-        for (number, error) in observed.drain(..) {
+        // What is missing is reported by the walk, which knows what it was.
+        for (number, error) in observed.drain(..).filter(|(_, error)| !error.is_not_found()) {
             let path = namespace.path(number).unwrap_or_default();
             self.add(Finding::new(&path, &error));
         }

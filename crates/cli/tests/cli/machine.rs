@@ -1,0 +1,81 @@
+//! `doctor`, `status`, and how the command line itself is refused.
+
+use crate::support::{Place, Run};
+
+#[test]
+fn doctor_reports_in_both_forms() {
+    let place = Place::new();
+    let document = place.line("doctor --json").document();
+    let suites = document["suites"].as_array().expect("a list");
+    assert!(suites.iter().any(|suite| suite["recommended"] == true && suite["available"] == true));
+    let run = place.line("doctor");
+    assert!(run.stdout.contains("fuse-device") && run.stdout.contains("xaes-256-gcm"), "{}", run.stdout);
+    let missing =
+        document["items"].as_array().expect("a list").iter().any(|item| item["verdict"] == "missing");
+    assert_eq!(run.code, if missing { 6 } else { 0 });
+}
+
+#[test]
+fn wrong_usage_is_code_2_in_both_forms() {
+    let place = Place::new();
+    for line in ["", "surplus", "init", "info", "key", "key remove v x", "check v --threads 0", "mount v"] {
+        let run = place.line(line).expect(2);
+        assert!(!run.stderr.is_empty() && run.stdout.is_empty(), "{line}");
+        if !line.is_empty() && line != "key" {
+            let error = place.line(&format!("{line} --json")).expect(2).error();
+            assert_eq!(error["kind"], "usage", "{line}");
+        }
+    }
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    let place = Place::new();
+    for line in ["--help", "init --help", "key add --help", "--version"] {
+        let run = place.line(line).expect(0);
+        assert!(!run.stdout.is_empty() && run.stderr.is_empty(), "{line}");
+    }
+    assert!(place.line("init --help").stdout.contains("Examples:"));
+}
+
+/// A mount of the vault `v` at `m`, which goes with the test.
+struct Mounted<'a>(&'a Place);
+
+impl Mounted<'_> {
+    fn new(place: &Place) -> Mounted<'_> {
+        std::fs::create_dir(place.path("m")).expect("a directory");
+        place.line("mount v m --password-file password --log mount.log").expect(0);
+        Mounted(place)
+    }
+
+    fn end(&self) -> Run {
+        self.0.line("umount m")
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        if self.end().code != 0 {
+            self.0.line("umount m --abort");
+        }
+    }
+}
+
+#[test]
+fn the_status_of_a_mount_is_valid_and_its_vault_in_use() {
+    let place = Place::new().vault();
+    let mounted = Mounted::new(&place);
+    place.write("m/file", [1; 10_000]);
+    let document = place.line("status m --json").expect(0).document();
+    assert_eq!(document["mounts"].as_array().map(Vec::len), Some(1));
+    let info = place.line("info v --json").expect(0).document();
+    assert_eq!(info["in_use"]["pid"], document["mounts"][0]["pid"]);
+    assert_eq!(info["sessions"][0]["state"], "open");
+    for line in ["check v --password-file password", "key remove v 0 --password-file password"] {
+        place.line(&format!("{line} --json")).expect(5).error();
+    }
+    place.line("mount v m --password-file password --json").expect(5).error();
+    mounted.end().expect(0);
+    let checked = place.line("check v --password-file password --json").expect(0).document();
+    assert_eq!(checked["files"], 1);
+}

@@ -1,0 +1,11 @@
+//! The command without mounts, as a user or a program drives it.
+
+mod check;
+mod generated;
+mod header;
+mod init;
+mod keys;
+mod machine;
+mod schemas;
+mod secrets;
+mod support;

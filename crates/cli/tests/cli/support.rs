@@ -1,0 +1,228 @@
+//! A place to work in, the program, and a vault filled without a mount.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use serde_json::Value;
+use strongroom_engine::Buffer;
+use strongroom_engine_cpu::CpuEngine;
+use strongroom_keys::{Credential, SecretBytes, unlock_copies};
+use strongroom_store::Store;
+use strongroom_store::local::{LocalStore, OpenMode};
+use strongroom_vault::namespace::{Creation, Opening, Owner, ROOT, Unobserved};
+use strongroom_vault::{Options, Rules, Vault, read_header_copies};
+
+use crate::schemas;
+
+/// The cheapest cost that the program takes.
+pub(crate) const CHEAP: [&str; 4] = ["--kdf-memory", "8MiB", "--kdf-time", "1"];
+
+/// What a run gave.
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Run {
+    /// The code, for assertions that show what was said.
+    #[track_caller]
+    pub(crate) fn expect(self, code: i32) -> Run {
+        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    /// The document on standard output, valid under its schema.
+    #[track_caller]
+    pub(crate) fn document(&self) -> Value {
+        let document = serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}\nstdout: {}\nstderr: {}", self.stdout, self.stderr));
+        schemas::validate(&document);
+        document
+    }
+
+    /// The error on standard error, valid under its schema, with the run's
+    /// code.
+    #[track_caller]
+    pub(crate) fn error(&self) -> Value {
+        let error: Value = serde_json::from_str(&self.stderr)
+            .unwrap_or_else(|error| panic!("{error}\nstderr: {}", self.stderr));
+        schemas::validate(&error);
+        assert_eq!(error["schema"], "strongroom.error/1");
+        assert_eq!(error["code"], self.code);
+        assert_eq!(self.stdout, "");
+        error
+    }
+}
+
+/// A directory that goes with the test.
+pub(crate) struct Place(tempfile::TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        let place = Place(tempfile::tempdir().expect("a directory"));
+        place.write("password", "correct horse\n");
+        place
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), content).expect("a file");
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    pub(crate) fn exists(&self, name: &str) -> bool {
+        self.path(name).symlink_metadata().is_ok()
+    }
+
+    /// The program, in this place, in a session without a terminal.
+    pub(crate) fn command<I: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = I>) -> Command {
+        let mut command = Command::new("setsid");
+        command.arg("--wait").arg(env!("CARGO_BIN_EXE_strongroom")).args(words);
+        command.current_dir(self.0.path()).stdin(Stdio::null()).env("LC_ALL", "C");
+        command
+    }
+
+    /// Runs the program.
+    pub(crate) fn run<I: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = I>) -> Run {
+        finish(self.command(words).output().expect("setsid"))
+    }
+
+    /// Runs the program with words as in a shell, without quoting.
+    pub(crate) fn line(&self, line: &str) -> Run {
+        self.run(line.split_whitespace())
+    }
+
+    /// Makes the vault `v`, which opens with the file `password`.
+    pub(crate) fn vault(self) -> Place {
+        let words = ["init", "v", "--password-file", "password", "--recovery-out", "none"];
+        self.run(words.iter().chain(&CHEAP)).expect(0);
+        self
+    }
+
+    /// The vault `v`, open for writing in this process.
+    pub(crate) fn open(&self) -> Filling {
+        let store = Arc::new(LocalStore::open(self.path("v"), OpenMode::Writable).expect("a store"));
+        let copies = read_header_copies(&*store).expect("a vault");
+        let copies: Vec<&[u8]> = copies.iter().flatten().map(Vec::as_slice).collect();
+        let password = Credential::Password(SecretBytes::take_string("correct horse".to_owned()));
+        let (header, root) = unlock_copies(&copies, &password).expect("its password");
+        let options = Options {
+            writable: true,
+            rules: Rules::STRICT,
+            journal_len: Options::JOURNAL_LEN_MIN,
+            host: "test".to_owned(),
+            now: 1,
+            acl: false,
+            owners: false,
+            background: false,
+        };
+        let store = store as Arc<dyn Store>;
+        let engine = Arc::new(CpuEngine::new());
+        let vault = Vault::open(store, engine, header, root, &options, Arc::new(Unobserved)).expect("sound");
+        Filling { vault }
+    }
+
+    /// Stored paths of files below `directory`, of at least `len` bytes.
+    pub(crate) fn stored_files(&self, directory: &str, len: u64) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        walk(&self.path(directory), &mut |path| {
+            if path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() >= len) {
+                found.push(path.to_owned());
+            }
+        });
+        found.sort();
+        found
+    }
+}
+
+fn walk(directory: &Path, visit: &mut dyn FnMut(&Path)) {
+    for entry in std::fs::read_dir(directory).expect("a directory").flatten() {
+        if entry.file_name() == ".strongroom" {
+            continue;
+        }
+        let path = entry.path();
+        if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            walk(&path, visit);
+        } else {
+            visit(&path);
+        }
+    }
+}
+
+pub(crate) fn finish(output: std::process::Output) -> Run {
+    Run {
+        code: output.status.code().expect("not killed"),
+        stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+        stderr: String::from_utf8(output.stderr).expect("UTF-8"),
+    }
+}
+
+const CREATION: Creation = Creation { mode: 0o700, umask: 0, owner: Owner { uid: 0, gid: 0 } };
+
+/// A vault that is being filled.
+pub(crate) struct Filling {
+    vault: Vault,
+}
+
+impl Filling {
+    fn parent<'a>(&self, path: &'a str) -> (u64, &'a [u8]) {
+        let (directories, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let mut number = ROOT;
+        for name in directories.split('/').filter(|name| !name.is_empty()) {
+            number = self.vault.namespace().lookup(number, name.as_bytes()).expect("it is there").number;
+        }
+        (number, name.as_bytes())
+    }
+
+    pub(crate) fn directory(&self, path: &str) -> &Filling {
+        let (parent, name) = self.parent(path);
+        self.vault.namespace().make_directory(parent, name, &CREATION).expect("a directory");
+        self
+    }
+
+    pub(crate) fn symlink(&self, path: &str, target: &[u8]) -> &Filling {
+        let (parent, name) = self.parent(path);
+        self.vault.namespace().make_symlink(parent, name, target, &CREATION).expect("a symlink");
+        self
+    }
+
+    pub(crate) fn link(&self, path: &str, further: &str) -> &Filling {
+        let (parent, name) = self.parent(path);
+        let number = self.vault.namespace().lookup(parent, name).expect("it is there").number;
+        let (parent, name) = self.parent(further);
+        self.vault.namespace().link(number, parent, name).expect("a link");
+        self
+    }
+
+    /// A file of `len` bytes, none of them zero.
+    pub(crate) fn file(&self, path: &str, len: usize) -> &Filling {
+        let (parent, name) = self.parent(path);
+        let namespace = self.vault.namespace();
+        let opening = Opening { write: true, ..Opening::default() };
+        let (entry, content) = namespace.create(parent, name, &CREATION, opening).expect("a file");
+        let mut buffer = Buffer::new(len);
+        buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at % 251) as u8 + 1);
+        content.write_at(0, len, &mut buffer).expect("written");
+        namespace.release(entry.number);
+        self
+    }
+
+    pub(crate) fn close(&self) {
+        self.vault.close().expect("closed");
+    }
+
+    /// Ends as a crash would.
+    pub(crate) fn crash(&self) {
+        self.vault.sync().expect("synced");
+        self.vault.abandon();
+    }
+}

@@ -1,0 +1,195 @@
+//! Faults of the store: every call of a fixed workload fails once, in every
+//! way a store can fail. Whoever asked is told; what was synced before and not
+//! touched since is whole, and so is what is written after the store has
+//! healed, whether the vault is closed, dies, or the power fails.
+
+mod fault_model;
+mod support;
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use fault_model::{Step, Trial, base};
+use strongroom_format::vault::Suite;
+use strongroom_store::faulty::{EVERYTHING, Effect, NOTHING, Plan};
+
+use Step::{Close, Create, Punch, Read, Remove, Rename, SetLen, Sync, SyncAll, Write};
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+const ESTALE: i32 = 116;
+const EDQUOT: i32 = 122;
+
+const fn kib(count: u64) -> u64 {
+    count << 10
+}
+
+/// Every kind of change, with enough overwrites to fill journal segments.
+const WORKLOAD: [Step; 62] = [
+    Create("a"),
+    Write("a", 0, kib(60)),
+    Sync("a"),
+    Create("b"),
+    Write("b", 0, 10_000),
+    Close("b"),
+    Create("c"),
+    Write("c", 0, kib(100)),
+    SyncAll,
+    Write("a", 5_000, 100),
+    Sync("a"),
+    Write("b", 10_000, 700),
+    Sync("b"),
+    Write("b", 10_700, 300),
+    Sync("b"),
+    Write("c", kib(8), kib(80)),
+    Sync("c"),
+    Read("c"),
+    Write("a", kib(600), kib(10)),
+    Sync("a"),
+    Write("a", kib(4), kib(40)),
+    SetLen("b", 9_000),
+    Sync("b"),
+    Write("b", 9_000, kib(9)),
+    SetLen("b", kib(13)),
+    Close("b"),
+    Punch("c", kib(8), kib(30)),
+    Sync("c"),
+    Write("c", kib(10), kib(8)),
+    Close("c"),
+    Create("d"),
+    Write("d", 0, kib(6)),
+    Rename("d", "b"),
+    Read("b"),
+    Sync("b"),
+    Create("d"),
+    Write("d", 100, 50),
+    Close("d"),
+    Rename("d", "e"),
+    Write("e", 0, kib(5)),
+    Write("c", 0, kib(90)),
+    Sync("c"),
+    Write("c", kib(2), kib(80)),
+    SyncAll,
+    Read("a"),
+    SetLen("a", kib(30)),
+    Sync("a"),
+    SetLen("a", kib(80)),
+    Write("a", kib(70), kib(4)),
+    Remove("e"),
+    Create("f"),
+    Write("f", 0, kib(20)),
+    Sync("f"),
+    Write("f", kib(4), kib(8)),
+    Write("c", kib(3), kib(70)),
+    Sync("c"),
+    Write("c", kib(1), kib(75)),
+    Close("f"),
+    Remove("f"),
+    Sync("a"),
+    Write("c", 0, kib(60)),
+    SyncAll,
+];
+
+/// Runs `work` in a thread that must report at least every 20 seconds.
+fn watched(work: impl FnOnce(&mpsc::Sender<String>) + Send + 'static) {
+    let (sender, receiver) = mpsc::channel();
+    let worker = std::thread::spawn(move || work(&sender));
+    let mut last = String::from("the start");
+    loop {
+        match receiver.recv_timeout(Duration::from_secs(20)) {
+            Ok(report) => last = report,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs after {last}"),
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    if let Err(panic) = worker.join() {
+        eprintln!("failed in {last}");
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// How many calls of the store the workload makes.
+fn calls_of_workload() -> u64 {
+    let mut trial = Trial::new(&base(Suite::Xaes256Gcm), false);
+    let before = trial.store.calls(None);
+    WORKLOAD.iter().for_each(|&step| trial.step(step).unwrap());
+    let calls = trial.store.calls(None) - before;
+    trial.heal_and_go_on();
+    trial.check_power_cut_of_synced(NOTHING);
+    trial.close_and_check();
+    calls
+}
+
+/// The workload with the plans that `plan` makes for every `stride`th call.
+fn inject(name: &'static str, stride: u64, loses: bool, plan: impl Fn(u64) -> Plan + Send + 'static) {
+    watched(move |reports| {
+        let calls = calls_of_workload();
+        assert!(calls > 150, "the workload reaches the store: {calls} calls");
+        let bases = Suite::ALL.map(base);
+        let mut told = 0;
+        for after in (0..calls).step_by(stride as usize) {
+            for dies in [false, true] {
+                let label = format!("{name}, call {after}, {}", if dies { "dying" } else { "healing" });
+                reports.send(label).expect("somebody watches");
+                let mut trial = Trial::new(&bases[(after % 3) as usize], loses);
+                trial.store.fail(plan(after));
+                WORKLOAD.iter().for_each(|&step| drop(trial.step(step)));
+                told += trial.failures();
+                if dies {
+                    trial.die_and_check();
+                } else {
+                    trial.heal_and_go_on();
+                    for seed in [NOTHING, EVERYTHING, after] {
+                        trial.check_power_cut_of_synced(seed);
+                    }
+                    trial.close_and_check();
+                }
+            }
+        }
+        assert!(told > 0, "no fault was seen");
+    });
+}
+
+fn once(effect: Effect) -> impl Fn(u64) -> Plan {
+    move |after| Plan { call: None, after, times: 1, effect }
+}
+
+#[test]
+fn every_call_fails_once_with_eio() {
+    inject("EIO", 1, false, once(Effect::Fails(EIO)));
+}
+
+#[test]
+fn every_call_fails_once_for_space_or_quota() {
+    inject("ENOSPC", 2, false, once(Effect::Fails(ENOSPC)));
+    inject("EDQUOT", 7, false, once(Effect::Fails(EDQUOT)));
+}
+
+#[test]
+fn every_write_is_cut_short() {
+    inject("512 bytes", 1, false, once(Effect::PartialWrite { bytes: 512, errno: EIO }));
+    inject("5000 bytes", 3, false, once(Effect::PartialWrite { bytes: 5000, errno: ENOSPC }));
+    inject("all bytes", 3, false, once(Effect::PartialWrite { bytes: usize::MAX, errno: EIO }));
+}
+
+#[test]
+fn every_read_is_short() {
+    inject("no bytes", 1, false, once(Effect::ShortRead(0)));
+    inject("100 bytes", 2, false, once(Effect::ShortRead(100)));
+}
+
+#[test]
+fn every_barrier_loses_what_it_should_cover() {
+    inject("lost", 1, true, once(Effect::LosesUnsynced(EIO)));
+}
+
+#[test]
+fn the_store_turns_read_only() {
+    inject("read-only", 3, false, |after| Plan { call: None, after, times: u64::MAX, effect: Effect::ReadOnly });
+}
+
+#[test]
+fn the_store_disappears_and_returns() {
+    inject("for 40 calls", 3, false, |after| Plan { times: 40, ..Plan::from(after, EIO) });
+    inject("for good", 5, false, |after| Plan::from(after, ESTALE));
+}
