@@ -21,7 +21,10 @@ use crate::subject::{Kind, Subject, SubjectArgs};
 use crate::tally::Tally;
 
 /// Tests that our mount may fail although the bare file system passes them, each with its reason.
-const EXCEPTIONS: &[(&str, &str)] = &[];
+const EXCEPTIONS: &[(&str, &str)] = &[(
+    "link::link_count_max",
+    "skips itself: a FUSE server cannot tell its LINK_MAX, the C library answers 127 for all of them",
+)];
 
 /// ext4 passes this many of the pinned version; fewer means that the run itself is broken.
 const BARE_PASSED_MIN: usize = 376;

@@ -293,9 +293,13 @@ mod tests {
     fn a_directory_of_others_is_not_trusted() {
         let directory = tempfile::tempdir().expect("a directory");
         let uid = rustix::process::geteuid().as_raw();
+        let set_mode = |mode| {
+            std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(mode)).expect("ours");
+        };
+        set_mode(0o700);
         assert!(is_private(directory.path(), uid));
         assert!(!is_private(directory.path(), uid + 1));
-        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).expect("ours");
+        set_mode(0o755);
         assert!(!is_private(directory.path(), uid));
     }
 }

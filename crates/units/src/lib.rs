@@ -13,8 +13,8 @@ pub const PAGE_LEN: usize = 4096;
 /// Blocks in a group: the entries that one node page holds.
 pub const GROUP_BLOCKS: u64 = 128;
 
-/// Largest plain length of a file, in bytes: 8 EiB is the kernel's limit, and
-/// staying a factor below it keeps every stored offset inside `i64`.
+/// Largest plain length of a file, in bytes: 64 TiB. The presence maps reach
+/// further, and every stored offset stays far inside `i64`.
 pub const MAX_PLAIN_LEN: u64 = 1 << 46;
 
 macro_rules! number {

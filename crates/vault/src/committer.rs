@@ -121,15 +121,15 @@ fn empty(context: &Context, segment: u8) -> Result<()> {
     loop {
         let pending = context.table.pending();
         commit_contents(context, &pending)?;
-        let (through, tag) = journal.end();
+        let through = journal.end();
         make_removals_durable(context)?;
         let live = context.table.live();
-        checkpoint_all(context, &live)?;
+        checkpoint_all(context, &live, Rule::HomeBeforeReuse)?;
         if live_images(&live, segment) {
             continue;
         }
         context.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-        journal.reuse(segment, through, tag, &context.sealer)?;
+        journal.reuse(segment, through, &context.sealer)?;
         retire(context, &live);
         return Ok(());
     }
@@ -159,7 +159,7 @@ fn live_images(contents: &[Arc<Content>], segment: u8) -> bool {
 pub(crate) fn settle_all(context: &Context) -> Result<()> {
     commit_pending(context)?;
     let live = context.table.live();
-    checkpoint_all(context, &live)?;
+    checkpoint_all(context, &live, Rule::HomeBeforeDelisting)?;
     if context.rules.keeps(Rule::HomeBeforeDelisting) {
         context.store.sync_all().map_err(Error::from)?;
     }

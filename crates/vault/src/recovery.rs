@@ -14,6 +14,7 @@ use crate::content::{Content, Opened, Replayed, checkpoint_all};
 use crate::context::{Context, Recovered};
 use crate::error::Result;
 use crate::header_file::PRIVATE;
+use crate::rules::Rule;
 
 /// Stored files by id.
 type Files = HashMap<FileId, (NodeRef, FileRef)>;
@@ -35,7 +36,7 @@ pub(crate) fn replay(context: &Arc<Context>, replayed: HashMap<FileId, Replayed>
         context.note_recovered(inode, Recovered::Replayed);
         contents.push(Arc::new(content));
     }
-    checkpoint_all(context, &contents)?;
+    checkpoint_all(context, &contents, Rule::HomeBeforeReuse)?;
     Ok(context.store.sync_all()?)
 }
 

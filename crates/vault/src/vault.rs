@@ -99,6 +99,7 @@ impl Vault {
         let mut opening = Unopened { store, engine, header, root, keys, options };
         let replayed = opening.read_journals()?;
         let (context, session) = if options.writable {
+            opening.remove_stale_journals()?;
             let recovered = opening.recover(replayed)?;
             let (context, session) = opening.begin_session()?;
             recovered.into_iter().for_each(|(inode, what)| context.note_recovered(inode, what));
@@ -395,6 +396,20 @@ impl Unopened<'_> {
             Segments::remove(&*private, session)?;
         }
         Ok(context.recovered())
+    }
+
+    /// Removes journals of sessions that the header does not list: a clean
+    /// end, or a beginning, that was cut off.
+    fn remove_stale_journals(&self) -> Result<()> {
+        let private = self.private()?;
+        let open = self.sessions(SessionState::Open);
+        let listed = |name: &[u8]| open.iter().any(|&session| Segments::is_of(name, session));
+        for entry in private.entries()? {
+            if entry.name.starts_with(b"journal.") && !listed(&entry.name) {
+                private.remove(&entry.name)?;
+            }
+        }
+        Ok(())
     }
 
     /// Creates the journal, then lists the session, both durably.

@@ -26,17 +26,17 @@ pub(crate) struct Landing {
     record: Option<u64>,
 }
 
-/// Brings everything committed of these files home, durably.
+/// Brings everything committed of these files home, durably as `rule` says.
 ///
 /// # Errors
 /// What the store reported; the journal still holds everything then.
-pub(crate) fn checkpoint_all(context: &Context, contents: &[Arc<Content>]) -> Result<()> {
+pub(crate) fn checkpoint_all(context: &Context, contents: &[Arc<Content>], rule: Rule) -> Result<()> {
     let mut landings = Vec::new();
     for content in contents {
         content.rehome_unlinked()?;
         landings.extend(content.copy_home()?);
     }
-    if context.rules.keeps(Rule::HomeBeforeReuse) {
+    if context.rules.keeps(rule) {
         let homes: Vec<&Content> = landings.iter().map(|landing| &*landing.content).collect();
         sync_homes(context, &homes)?;
     }

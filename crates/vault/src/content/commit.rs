@@ -116,8 +116,9 @@ fn finish(context: &Context, under_way: &mut [Committing<'_>]) -> Result<()> {
         if let Some(record) = one.content.record(&one.emission)? {
             let promised = std::mem::take(&mut one.content.write_state().promised);
             let mut promise = Promise::new(context.journal.as_ref(), promised);
-            one.sequence = Some(promise.append(&context.sealer, record)?);
-            last = one.sequence;
+            let appended = promise.append(&context.sealer, record)?;
+            one.sequence = Some(appended.number);
+            last = Some(appended.since(last));
         } else {
             let mut state = one.content.write_state();
             if !state.is_dirty() {
@@ -201,6 +202,12 @@ impl Content {
         state.punched.extend(emission.punched.iter().copied());
         if !emission.pages.is_empty() {
             state.retake(&emission.pages);
+        }
+        if emission.barrier && state.born {
+            // What the barrier should have covered may be lost, the header
+            // page and the length with it.
+            state.retake(&[PageAddress::HEADER]);
+            state.home_len = self.file.len().unwrap_or(0).min(state.home_len);
         }
     }
 

@@ -59,6 +59,7 @@ impl Content {
         let mut images = Images::default();
         if state.is_dirty() {
             self.extend_home(state)?;
+            self.rescue_images(state)?;
             emission.pages = dirty_pages(state);
             emission.pages.push(PageAddress::HEADER);
             if let Err(error) = self.emit_all(state, &emission.pages, promise, &mut images) {

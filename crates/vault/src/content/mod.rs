@@ -14,6 +14,7 @@ mod emit;
 mod pages;
 mod range;
 mod read;
+mod rescue;
 mod resize;
 mod settle;
 mod state;

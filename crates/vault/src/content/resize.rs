@@ -53,7 +53,9 @@ impl Content {
         if state.born {
             state.cut = Some(state.cut.unwrap_or(u64::MAX).min(len.0));
             if !self.context.rules.keeps(Rule::RecordBeforeCut) {
-                self.file.set_len(self.geometry().stored_len(len).0)?;
+                let stored = self.geometry().stored_len(len).0.min(state.home_len);
+                self.file.set_len(stored)?;
+                state.home_len = stored;
             }
         }
         let kept = size.blocks_in(len);

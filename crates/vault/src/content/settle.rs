@@ -296,6 +296,7 @@ impl State {
             record: None,
             cut: None,
             punched: Vec::new(),
+            failures: 0,
             promised: 0,
             dirty_since: None,
             unlinked: false,

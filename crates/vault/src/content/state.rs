@@ -163,6 +163,9 @@ pub(crate) struct State {
     pub(crate) cut: Option<u64>,
     /// Blocks made holes since the last commit, to be punched after it.
     pub(crate) punched: Vec<(BlockIndex, u64)>,
+    /// Failed barriers of the journal that the images here have been saved
+    /// from.
+    pub(crate) failures: u64,
     /// Slots that the journal keeps for the next commit.
     pub(crate) promised: u32,
     pub(crate) dirty_since: Option<Instant>,

@@ -51,10 +51,38 @@ struct Chain {
 /// What is durable.
 #[derive(Default)]
 struct Barrier {
+    /// Records appended so far, those that a failed barrier voided included.
     appended: u64,
+    /// How many of them are durable, or void.
     durable: u64,
+    end: End,
+    durable_end: End,
     unsynced: [bool; 2],
     under_way: bool,
+    failure: Option<Error>,
+}
+
+/// A record that ends the chain, and how many barriers had failed by then.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct End {
+    sequence: u64,
+    tag: [u8; 16],
+    failures: u64,
+}
+
+/// A record that has been appended, to be waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Appended {
+    /// Counts all records of this journal.
+    pub(crate) number: u64,
+    failures: u64,
+}
+
+impl Appended {
+    /// To wait for this record and for those since `first`.
+    pub(crate) fn since(self, first: Option<Appended>) -> Appended {
+        Appended { failures: first.map_or(self.failures, |first| first.failures), ..self }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -149,11 +177,25 @@ impl Journal {
         Ok(place)
     }
 
-    /// Appends a record, of whose slots `promised` had been; gives its
-    /// sequence number, to be waited for with [`Journal::sync_to`].
-    pub(crate) fn append(&self, sealer: &Sealer, change: Change, promised: u32) -> Result<u64> {
+    /// Writes images again that stand in `place` already: a barrier that
+    /// should have made them durable has failed.
+    pub(crate) fn rewrite_images(&self, place: Place, data: &[u8]) -> Result<()> {
+        self.segments.write(place, data)?;
+        lock(&self.barrier).unsynced[usize::from(place.segment)] = true;
+        Ok(())
+    }
+
+    /// How many barriers have failed. What was not durable before one of them
+    /// may be lost, whatever a later barrier says.
+    pub(crate) fn failures(&self) -> u64 {
+        lock(&self.barrier).end.failures
+    }
+
+    /// Appends a record, of whose slots `promised` had been; it is to be
+    /// waited for with [`Journal::sync_to`].
+    pub(crate) fn append(&self, sealer: &Sealer, change: Change, promised: u32) -> Result<Appended> {
         let mut chain = lock(&self.chain);
-        let durable = lock(&self.barrier).durable;
+        let durable = lock(&self.barrier).durable_end.sequence;
         let record = Record { chain: chain.tag, durable, change };
         let sealed_len = record.encoded_len();
         let slots = record_slots(sealed_len);
@@ -182,20 +224,26 @@ impl Journal {
         chain.next_sequence += 1;
         chain.tag = tag;
         let mut barrier = lock(&self.barrier);
-        barrier.appended = header.sequence;
+        barrier.appended += 1;
+        barrier.end = End { sequence: header.sequence, tag, failures: barrier.end.failures };
         barrier.unsynced[usize::from(place.segment)] = true;
-        Ok(header.sequence)
+        Ok(Appended { number: barrier.appended, failures: barrier.end.failures })
     }
 
-    /// Makes every record up to `sequence` durable. All who wait at once share
-    /// a barrier.
-    pub(crate) fn sync_to(&self, sequence: u64) -> Result<()> {
+    /// Makes every record up to `record` durable. All who wait at once share
+    /// a barrier, and its failure.
+    pub(crate) fn sync_to(&self, record: Appended) -> Result<()> {
         if !self.rules.keeps(Rule::RecordBeforeReply) {
             return Ok(());
         }
         let mut barrier = lock(&self.barrier);
         loop {
-            if barrier.durable >= sequence {
+            if let Some(error) = &barrier.failure
+                && barrier.end.failures != record.failures
+            {
+                return Err(error.clone());
+            }
+            if barrier.durable >= record.number {
                 return Ok(());
             }
             if barrier.under_way {
@@ -203,23 +251,39 @@ impl Journal {
                 continue;
             }
             barrier.under_way = true;
-            let appended = barrier.appended;
+            let (appended, end) = (barrier.appended, barrier.end);
             let unsynced = std::mem::take(&mut barrier.unsynced);
             drop(barrier);
-            let outcome = self.sync_segments(unsynced);
+            if let Err(error) = self.sync_segments(unsynced) {
+                self.void_undurable(unsynced, &error);
+                return Err(error);
+            }
             barrier = lock(&self.barrier);
             barrier.under_way = false;
+            barrier.durable = appended;
+            barrier.durable_end = end;
             self.synced.notify_all();
-            match outcome {
-                Ok(()) => barrier.durable = barrier.durable.max(appended),
-                Err(error) => {
-                    for (flag, was) in barrier.unsynced.iter_mut().zip(unsynced) {
-                        *flag |= was;
-                    }
-                    return Err(error);
-                }
-            }
         }
+    }
+
+    /// A barrier has failed, and what it should have covered may be lost even
+    /// if the next one succeeds. The chain goes on behind what is durable, and
+    /// whoever waits for a record behind that is told.
+    fn void_undurable(&self, unsynced: [bool; 2], error: &Error) {
+        let mut chain = lock(&self.chain);
+        let mut barrier = lock(&self.barrier);
+        let failures = barrier.end.failures + 1;
+        barrier.durable_end.failures = failures;
+        barrier.end = barrier.durable_end;
+        barrier.durable = barrier.appended;
+        barrier.failure = Some(error.clone());
+        chain.next_sequence = barrier.end.sequence + 1;
+        chain.tag = barrier.end.tag;
+        for (flag, was) in barrier.unsynced.iter_mut().zip(unsynced) {
+            *flag |= was;
+        }
+        barrier.under_way = false;
+        self.synced.notify_all();
     }
 
     fn sync_segments(&self, unsynced: [bool; 2]) -> Result<()> {
@@ -248,15 +312,23 @@ impl Journal {
     }
 
     /// Gives the emptied segment its next epoch: replay begins behind
-    /// `through`, whose records, all of them, are durable at home.
-    pub(crate) fn reuse(&self, segment: u8, through: u64, tag: [u8; 16], sealer: &Sealer) -> Result<()> {
+    /// `through`: all records up to it are durable at home.
+    ///
+    /// # Errors
+    /// What the store reported, or why a barrier has failed meanwhile.
+    pub(crate) fn reuse(&self, segment: u8, through: End, sealer: &Sealer) -> Result<()> {
+        if let Barrier { end, failure: Some(error), .. } = &*lock(&self.barrier)
+            && end.failures != through.failures
+        {
+            return Err(error.clone());
+        }
         let epoch = {
             let mut chain = lock(&self.chain);
             let epoch = chain.epochs.iter().max().expect("two epochs") + 1;
             chain.epochs[usize::from(segment)] = epoch;
             epoch
         };
-        let begin = SegmentStart { chain: tag, next_sequence: through + 1 };
+        let begin = SegmentStart { chain: through.tag, next_sequence: through.sequence + 1 };
         self.segments.write_header(sealer, segment, self.header(epoch), &begin)?;
         if self.rules.keeps(Rule::HeaderBeforeReuse) {
             self.segments.file(segment).sync_data()?;
@@ -266,10 +338,9 @@ impl Journal {
         Ok(())
     }
 
-    /// The end of the chain: the last record's sequence number and tag.
-    pub(crate) fn end(&self) -> (u64, [u8; 16]) {
-        let chain = lock(&self.chain);
-        (chain.next_sequence - 1, chain.tag)
+    /// The end of the chain.
+    pub(crate) fn end(&self) -> End {
+        lock(&self.barrier).end
     }
 }
 
@@ -295,7 +366,7 @@ impl<'a> Promise<'a> {
     }
 
     /// Appends a record.
-    pub(crate) fn append(&mut self, sealer: &Sealer, change: Change) -> Result<u64> {
+    pub(crate) fn append(&mut self, sealer: &Sealer, change: Change) -> Result<Appended> {
         let journal = self.journal.ok_or(Error::Refused(errno::EROFS))?;
         let before = self.left.min(1);
         self.left -= before;

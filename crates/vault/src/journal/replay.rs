@@ -29,6 +29,7 @@ pub(crate) struct Reader<'a> {
 struct Found {
     header: RecordHeader,
     record: Record,
+    slot: u32,
 }
 
 /// What a valid commit's images were found to be.
@@ -70,7 +71,7 @@ impl Reader<'_> {
                 self.scan(&segments, segment as u8, header, &mut found)?;
             }
         }
-        self.follow(&segments, &begin, &found)
+        self.follow(&segments, &begin, found)
     }
 
     /// Collects every record of a segment's epoch that opens.
@@ -79,7 +80,7 @@ impl Reader<'_> {
         segments: &Segments,
         segment: u8,
         header: &SegmentHeader,
-        found: &mut BTreeMap<u64, Found>,
+        found: &mut BTreeMap<u64, Vec<Found>>,
     ) -> Result<()> {
         let mut clear = [0; CLEAR_LEN];
         for slot in 1..header.slots {
@@ -92,7 +93,11 @@ impl Reader<'_> {
                 continue;
             }
             if let Some(opened) = self.open_record(segments, place, header.session, &record)? {
-                found.insert(record.sequence, Found { header: record, record: opened });
+                found.entry(record.sequence).or_default().push(Found {
+                    header: record,
+                    record: opened,
+                    slot,
+                });
             }
         }
         Ok(())
@@ -126,37 +131,61 @@ impl Reader<'_> {
         &self,
         segments: &Arc<Segments>,
         begin: &SegmentStart,
-        found: &BTreeMap<u64, Found>,
+        mut found: BTreeMap<u64, Vec<Found>>,
     ) -> Result<HashMap<FileId, Replayed>> {
         let mut files = HashMap::new();
         let mut sequence = begin.next_sequence;
         let mut chain = begin.chain;
-        while let Some(next) = found.get(&sequence) {
-            if next.record.chain != chain {
-                break;
-            }
-            match &next.record.change {
-                Change::Removal(file) => {
-                    files.remove(file);
+        // Where a barrier had failed, what it voided may be there beside what
+        // was appended in its stead: the later one counts.
+        for versions in found.values_mut() {
+            versions.sort_unstable_by_key(|version| (version.header.epoch, version.slot));
+        }
+        let is_promised = |sequence: u64| {
+            // Whoever wrote a later record knew what was durable by then.
+            found.range(sequence..).flat_map(|(_, later)| later).any(|later| later.record.durable >= sequence)
+        };
+        while let Some(versions) = found.get(&sequence) {
+            let mut taken = None;
+            for next in versions.iter().rev().filter(|next| next.record.chain == chain) {
+                if self.take(segments, next, &mut files)? {
+                    taken = Some(next);
+                    break;
                 }
-                Change::Commit(commit) => {
-                    let Some(images) = self.open_images(segments, commit)? else { break };
-                    let file =
-                        files.entry(commit.file).or_insert_with(|| Replayed::empty(Arc::clone(segments)));
-                    file.take(commit, images, sequence);
+                if is_promised(sequence) {
+                    break;
                 }
             }
+            let Some(next) = taken else { break };
             chain = next.header.tag;
             sequence += 1;
         }
-        // Whoever wrote a later record knew what was durable by then.
-        let promised = found.range(sequence..).any(|(_, later)| later.record.durable >= sequence);
-        if promised {
+        if is_promised(sequence) {
             return Err(Error::Damaged(Damage::Journal(
                 "a record of the journal that was durable does not open any more",
             )));
         }
         Ok(files)
+    }
+
+    /// Notes what a record says; false when it is not valid.
+    fn take(
+        &self,
+        segments: &Arc<Segments>,
+        found: &Found,
+        files: &mut HashMap<FileId, Replayed>,
+    ) -> Result<bool> {
+        match &found.record.change {
+            Change::Removal(file) => {
+                files.remove(file);
+            }
+            Change::Commit(commit) => {
+                let Some(images) = self.open_images(segments, commit)? else { return Ok(false) };
+                let file = files.entry(commit.file).or_insert_with(|| Replayed::empty(Arc::clone(segments)));
+                file.take(commit, images, found.header.sequence);
+            }
+        }
+        Ok(true)
     }
 
     /// Opens every image that a commit names; `None` when one does not open.

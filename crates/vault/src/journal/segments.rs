@@ -50,6 +50,11 @@ impl Segments {
         Ok(Segments { files: [open(0)?, open(1)?] })
     }
 
+    /// Whether a file of `.strongroom` is a segment of this session.
+    pub(crate) fn is_of(file: &[u8], session: WriteSession) -> bool {
+        (0..SEGMENTS).any(|segment| name(session, segment) == file)
+    }
+
     /// Removes whichever segments of the session there are.
     pub(crate) fn remove(directory: &dyn Node, session: WriteSession) -> Result<()> {
         for segment in 0..SEGMENTS {

@@ -1,0 +1,44 @@
+//! After a barrier on the journal has failed: images that no durable record
+//! names may be lost even if the next barrier succeeds, because the system
+//! counts as written what it could not write. They are read back, held
+//! against their entries and written again before a record names them.
+
+use strongroom_engine::Buffer;
+use strongroom_units::BlockIndex;
+
+use super::Content;
+use super::state::State;
+use crate::error::{Error, Result};
+use crate::journal::Place;
+
+impl Content {
+    /// Writes every image that is not yet committed again, if a barrier has
+    /// failed since it was written. A lost one is let go: its block reads as
+    /// damaged, and the rest of the file can be committed.
+    pub(super) fn rescue_images(&self, state: &mut State) -> Result<()> {
+        let Some(journal) = &self.context.journal else { return Ok(()) };
+        let failures = journal.failures();
+        if state.failures == failures {
+            return Ok(());
+        }
+        let newer = |(block, place): &(u64, Place)| state.committed_images.get(block) != Some(place);
+        let images: Vec<(u64, Place)> =
+            state.images.iter().map(|(&block, &place)| (block, place)).filter(newer).collect();
+        for (block, place) in images {
+            let index = BlockIndex(block);
+            self.load_group(state, index.group())?;
+            let len = self.geometry().block_size().block_len(index, state.plain_len());
+            let mut bytes = Buffer::new(len);
+            match self.open_blocks(state, index, index, &mut bytes) {
+                Ok(()) => {
+                    self.segments()?.read_whole(place, &mut bytes)?;
+                    journal.rewrite_images(place, &bytes)?;
+                }
+                Err(Error::Damaged(_)) => drop(state.images.remove(&block)),
+                Err(error) => return Err(error),
+            }
+        }
+        state.failures = failures;
+        Ok(())
+    }
+}
