@@ -120,13 +120,19 @@ fn empty(context: &Context, segment: u8) -> Result<()> {
     // Until this succeeds the segment stays as it is, and the other fills up.
     loop {
         let pending = context.table.pending();
-        commit_contents(context, &pending)?;
+        let committed = commit_contents(context, &pending);
         let through = journal.end();
         make_removals_durable(context)?;
         let live = context.table.live();
         checkpoint_all(context, &live, Rule::HomeBeforeReuse)?;
         if live_images(&live, segment) {
+            committed?;
             continue;
+        }
+        // A file that cannot be committed, for lack of space say, and has
+        // nothing in the segment is no reason to stop the others.
+        if let Err(error) = committed {
+            context.note_error("commit", &error);
         }
         context.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         journal.reuse(segment, through, &context.sealer)?;

@@ -108,19 +108,30 @@ impl Store for LocalStore {
     }
 }
 
-/// Raises this process's soft limit of open files to its hard limit: every
-/// inode that a consumer refers to costs one descriptor. Returns the limit
-/// now in force (`u64::MAX` for none).
+/// Raises this process's limit of open files as far as it may: every inode
+/// that a consumer refers to costs one descriptor. A privileged process
+/// (`CAP_SYS_RESOURCE`) gets the system's own bound, `fs.nr_open`, any other
+/// its hard limit. Returns the soft limit now in force (`u64::MAX` for none).
 ///
 /// # Errors
 /// What `setrlimit(2)` reports; the limit is then as it was.
 pub fn raise_file_limit() -> Result<u64> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
+    let most = system_file_limit().filter(|most| limit.maximum.is_some_and(|hard| hard < *most));
+    let raise = |to| rustix::process::setrlimit(Resource::Nofile, Rlimit { current: to, maximum: to });
+    // Refused to ordinary processes, and to root in some containers.
+    if most.is_some() && raise(most).is_ok() {
+        return Ok(most.unwrap_or(u64::MAX));
+    }
     if limit.current != limit.maximum {
-        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        rustix::process::setrlimit(Resource::Nofile, raised).map_err(error("setrlimit"))?;
+        raise(limit.maximum).map_err(error("setrlimit"))?;
     }
     Ok(limit.maximum.unwrap_or(u64::MAX))
+}
+
+/// The most that any process may have open, where the system tells.
+fn system_file_limit() -> Option<u64> {
+    std::fs::read_to_string("/proc/sys/fs/nr_open").ok()?.trim().parse().ok()
 }
 
 /// Turns an errno of `operation` into an error.

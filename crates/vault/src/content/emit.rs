@@ -214,6 +214,7 @@ impl Content {
 
     /// Adds or removes a page's term in the page digest.
     pub(super) fn toggle_digest(&self, state: &mut State, address: PageAddress, image: &Image) {
+        state.watch = None;
         let term = self.context.page_term(self.id, address, image);
         for (byte, term) in state.header.digest.iter_mut().zip(term) {
             *byte ^= term;

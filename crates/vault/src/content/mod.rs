@@ -11,6 +11,7 @@
 mod checkpoint;
 mod commit;
 mod emit;
+mod freshness;
 mod pages;
 mod range;
 mod read;

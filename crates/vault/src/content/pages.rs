@@ -103,6 +103,7 @@ impl Content {
         let opened = self.read_page(state, PageAddress::node(group))?;
         let node = Node::decode(opened.header.kind, opened.sealed()).map_err(|_| malformed())?;
         let image = Image { sequence: node.sequence(), tag: opened.header.tag };
+        self.note_loaded(state, PageAddress::node(group), &image);
         state.nodes.insert(group.0, NodeSlot::read(node, image));
         Ok(())
     }
@@ -110,10 +111,13 @@ impl Content {
     /// Loads a map page, if it is present, and the root map before it.
     pub(super) fn load_map(&self, state: &mut State, map: u64) -> Result<()> {
         if state.header.root_map && state.root_map.is_none() {
-            state.root_map = Some(self.read_map(state, PageAddress::ROOT_MAP)?);
+            let slot = self.read_map(state, PageAddress::ROOT_MAP)?;
+            slot.image.iter().for_each(|image| self.note_loaded(state, PageAddress::ROOT_MAP, image));
+            state.root_map = Some(slot);
         }
         if state.map_present(map) == Some(true) && !state.maps.contains_key(&map) {
             let slot = self.read_map(state, PageAddress::map(map))?;
+            slot.image.iter().for_each(|image| self.note_loaded(state, PageAddress::map(map), image));
             state.maps.insert(map, slot);
         }
         Ok(())

@@ -108,6 +108,7 @@ impl Content {
         state.header.root_map = false;
         state.header.groups = 1;
         state.header.digest = [0; 16];
+        state.watch = None;
         Ok(())
     }
 

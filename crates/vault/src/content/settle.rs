@@ -14,6 +14,7 @@ use strongroom_format::vault::{FileId, WriteSession};
 use strongroom_store::{SetTime, Timestamp};
 use strongroom_units::{BlockIndex, PAGE_LEN, PlainLen, StoredLen};
 
+use super::freshness::Watch;
 use super::pages::{OpenedPage, malformed};
 use super::state::{Image, NodeSlot, PageAddress, Slot, State};
 use super::{Content, Home, Opened, Promise};
@@ -136,6 +137,7 @@ impl Content {
         state.born = true;
         state.settled = header.settled;
         state.home_len = home_len;
+        state.watch = Watch::begin(&state);
         state.committed_len = header.plain_len.0;
         state.unsynced = context.table.is_unsynced(opened.node.id());
         Ok(Content::with_state(context, opened, page.header.file, state))
@@ -297,6 +299,7 @@ impl State {
             cut: None,
             punched: Vec::new(),
             failures: 0,
+            watch: None,
             promised: 0,
             dirty_since: None,
             unlinked: false,

@@ -13,6 +13,7 @@ use strongroom_format::vault::node::{ENTRIES, HeaderFields, Node};
 use strongroom_format::vault::{Geometry, PageKind};
 use strongroom_units::{BlockIndex, GroupIndex, PlainLen};
 
+use super::freshness::Watch;
 use crate::journal::Place;
 
 /// Which page of a file.
@@ -166,6 +167,8 @@ pub(crate) struct State {
     /// Failed barriers of the journal that the images here have been saved
     /// from.
     pub(crate) failures: u64,
+    /// Which pages have been seen, until all have or one changes.
+    pub(crate) watch: Option<Watch>,
     /// Slots that the journal keeps for the next commit.
     pub(crate) promised: u32,
     pub(crate) dirty_since: Option<Instant>,

@@ -163,6 +163,7 @@ impl Content {
     /// Forgets every entry and group behind `len` without reading pages, and
     /// takes the digest anew from those that remain.
     pub(super) fn forget_behind(&self, state: &mut State, len: PlainLen) -> Result<()> {
+        state.watch = None;
         let kept = self.geometry().block_size().blocks_in(len);
         let groups = kept.div_ceil(GROUP_BLOCKS).max(1);
         state.nodes.retain(|&number, _| number < groups);

@@ -6,9 +6,9 @@
 //! an entry holds its store node, so that the store cannot give its identity
 //! to another inode meanwhile.
 
-use std::collections::HashMap;
-use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Bound, Deref};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{
     Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
@@ -16,6 +16,7 @@ use std::sync::{
 use strongroom_format::vault::DirectoryId;
 use strongroom_store::{InodeId, Kind, NodeRef};
 
+use super::crowd::Crowd;
 use super::directory::DecodedNames;
 use crate::content::{Content, Contents, Home};
 use crate::error::{Error, Result, errno};
@@ -73,6 +74,8 @@ pub(super) struct Inode {
     pub(super) node: NodeRef,
     pub(super) kind: Kind,
     lookups: AtomicU64,
+    /// Asked for since the clock hand last passed.
+    used: AtomicBool,
     /// Of a directory: held to read by lookups, to write by whatever changes
     /// its entries.
     pub(super) gate: RwLock<Gate>,
@@ -96,6 +99,7 @@ impl Inode {
             kind: node.kind(),
             node,
             lookups: AtomicU64::new(lookups),
+            used: AtomicBool::new(true),
             gate: RwLock::default(),
             linking: Mutex::default(),
             metadata: Mutex::default(),
@@ -152,6 +156,28 @@ impl Inode {
         self.file_id.get().copied()
     }
 
+    /// Notes that the inode is in use.
+    fn touch(&self) {
+        // Read first: a line that many processors share is seldom written.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the inode was asked for since this was last called.
+    pub(super) fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+
+    /// True while a handle is open, or somebody opens or closes one.
+    pub(super) fn is_open(&self) -> bool {
+        match self.opens.try_lock() {
+            Ok(opens) => opens.count > 0,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().count > 0,
+            Err(TryLockError::WouldBlock) => true,
+        }
+    }
+
     /// True for a directory that has been removed, or that somebody is
     /// removing: what else holds the gate has read the record before.
     pub(super) fn is_removed(&self) -> bool {
@@ -178,7 +204,8 @@ impl Inode {
 
 #[derive(Default)]
 struct Maps {
-    by_number: HashMap<u64, Arc<Inode>>,
+    /// In order, for the clock hand to go through.
+    by_number: BTreeMap<u64, Arc<Inode>>,
     by_id: HashMap<InodeId, Arc<Inode>>,
 }
 
@@ -186,6 +213,8 @@ struct Maps {
 pub(super) struct Table {
     maps: RwLock<Maps>,
     next: AtomicU64,
+    /// Who is told when there are many.
+    pub(super) crowd: Crowd,
 }
 
 impl Table {
@@ -196,13 +225,15 @@ impl Table {
         let inode = Arc::new(Inode::new(ROOT, root, 1));
         maps.by_number.insert(ROOT, Arc::clone(&inode));
         maps.by_id.insert(id, inode);
-        Table { maps: RwLock::new(maps), next: AtomicU64::new(ROOT + 1) }
+        Table { maps: RwLock::new(maps), next: AtomicU64::new(ROOT + 1), crowd: Crowd::default() }
     }
 
     /// The inode of a number.
     pub(super) fn inode(&self, number: u64) -> Result<Arc<Inode>> {
         let maps = read(&self.maps);
-        maps.by_number.get(&number).cloned().ok_or(Error::Refused(errno::ESTALE))
+        let inode = maps.by_number.get(&number).ok_or(Error::Refused(errno::ESTALE))?;
+        inode.touch();
+        Ok(Arc::clone(inode))
     }
 
     /// The inode of a store inode, if it is known.
@@ -215,17 +246,22 @@ impl Table {
         let id = node.id();
         if let Some(inode) = read(&self.maps).by_id.get(&id) {
             inode.lookups.fetch_add(1, Ordering::Relaxed);
+            inode.touch();
             return Arc::clone(inode);
         }
         let mut maps = write(&self.maps);
         if let Some(inode) = maps.by_id.get(&id) {
             inode.lookups.fetch_add(1, Ordering::Relaxed);
+            inode.touch();
             return Arc::clone(inode);
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let inode = Arc::new(Inode::new(number, node, 1));
         maps.by_number.insert(number, Arc::clone(&inode));
         maps.by_id.insert(id, Arc::clone(&inode));
+        let known = maps.by_number.len();
+        drop(maps);
+        self.crowd.grown_to(known);
         inode
     }
 
@@ -251,6 +287,12 @@ impl Table {
             // Closing a descriptor is not for others to wait for.
             drop(dropped);
         }
+    }
+
+    /// Up to `count` inodes whose numbers are above `after`, in their order.
+    pub(super) fn above(&self, after: u64, count: usize) -> Vec<Arc<Inode>> {
+        let range = (Bound::Excluded(after), Bound::Unbounded);
+        read(&self.maps).by_number.range(range).take(count).map(|(_, inode)| Arc::clone(inode)).collect()
     }
 
     /// How many inodes are known.
