@@ -191,10 +191,11 @@ fn every_other_stored_length_is_an_error_at_open() {
 
 #[test]
 fn a_clean_vault_that_looks_crashed_is_damaged_and_left_alone() {
+    type Look = Box<dyn Fn(&attack_model::Stored)>;
     let right = content(8, 3 * BLOCK + 5);
     let base = Resting::with(Suite::Xaes256Gcm, &[("f", right)]);
     let cuts: [u64; 6] = [0, 100, 512, 4095, 2 * 4096, 3 * 4096 + 1];
-    let mut looks: Vec<(String, Box<dyn Fn(&attack_model::Stored)>)> = Vec::new();
+    let mut looks: Vec<(String, Look)> = Vec::new();
     for cut in cuts {
         looks.push((format!("length {cut}"), Box::new(move |file| file.0.set_len(cut).unwrap())));
     }
@@ -225,9 +226,10 @@ fn a_clean_vault_that_looks_crashed_is_damaged_and_left_alone() {
 
 #[test]
 fn a_crash_does_not_excuse_damage_of_what_was_synced() {
+    type Attack = fn(&attack_model::Stored);
     let right = content(9, TWO_GROUPS);
     let base = Resting::with(Suite::Xaes256Gcm, &[("f", right.clone())]);
-    let attacks: [(&str, fn(&attack_model::Stored)); 6] = [
+    let attacks: [(&str, Attack); 6] = [
         ("a flipped header", |file| file.flip(100)),
         ("a flipped node", |file| file.flip(node_at(1) + 100)),
         ("a flipped block", |file| file.flip(4096 + 77)),
@@ -272,7 +274,7 @@ fn a_file_under_another_name_or_in_another_directory_does_not_open() {
 }
 
 #[test]
-fn an_older_page_with_its_blocks_is_found_by_verifying() {
+fn an_older_page_with_its_blocks_is_found_by_verifying_and_by_a_full_read() {
     for suite in Suite::ALL {
         let (old, mut new) = (content(1, TWO_GROUPS), content(1, TWO_GROUPS));
         let resting = Resting::with(suite, &[("f", old)]);

@@ -12,7 +12,7 @@ use strongroom_keys::unlock_copies;
 use strongroom_store::{Access, Kind, NodeRef, RenameMode, Store, XattrMode};
 use strongroom_vault::namespace::{ROOT, Unobserved};
 use strongroom_vault::{Damage, Error, Vault, read_header_copies};
-use support::{CREATION, create_file, options};
+use support::{CREATION, options};
 
 /// Every string that differs from `text` in one character at or behind `from`.
 fn variants(text: &[u8], from: usize) -> impl Iterator<Item = Vec<u8>> + '_ {
@@ -49,8 +49,7 @@ fn two_directories() -> (Resting, [NodeRef; 2]) {
     resting.change(|vault| {
         for name in [&b"one"[..], b"two"] {
             let made = vault.namespace().make_directory(ROOT, name, &CREATION).unwrap();
-            let (entry, content) =
-                vault.namespace().create(made.number, b"f", &CREATION, writing()).unwrap();
+            let (entry, content) = vault.namespace().create(made.number, b"f", &CREATION, writing()).unwrap();
             support::write(&content, 0, name).unwrap();
             drop(content);
             vault.namespace().release(entry.number);
@@ -309,8 +308,8 @@ fn a_changed_journal_gives_nothing_but_what_was_durable() {
     resting.files.insert("f", newest.clone());
     resting.mount().demand_whole("f", &newest);
     let private = resting.store.root().lookup(b".strongroom").unwrap();
-    let journal = private.entries().unwrap().into_iter().map(|entry| entry.name);
-    let journal = journal.filter(|name| name.starts_with(b"journal.") && name.ends_with(b".0")).next().unwrap();
+    let mut journal = private.entries().unwrap().into_iter().map(|entry| entry.name);
+    let journal = journal.find(|name| name.starts_with(b"journal.") && name.ends_with(b".0")).unwrap();
     let file = attack_model::Stored(private.lookup(&journal).unwrap().open(Access::ReadWrite).unwrap());
     // Slots that are used: header, and for each round an image of a block,
     // the header page and the record.
@@ -334,5 +333,4 @@ fn a_changed_journal_gives_nothing_but_what_was_durable() {
         }
         file.flip(at);
     }
-    let _ = create_file;
 }

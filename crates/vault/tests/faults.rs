@@ -185,7 +185,12 @@ fn every_barrier_loses_what_it_should_cover() {
 
 #[test]
 fn the_store_turns_read_only() {
-    inject("read-only", 3, false, |after| Plan { call: None, after, times: u64::MAX, effect: Effect::ReadOnly });
+    inject("read-only", 3, false, |after| Plan {
+        call: None,
+        after,
+        times: u64::MAX,
+        effect: Effect::ReadOnly,
+    });
 }
 
 #[test]

@@ -227,11 +227,12 @@ impl Content {
     /// Committed images of what this commit has cut or punched are not to be
     /// copied home, unless this very commit has written them again.
     fn void_images(&self, state: &mut State, emission: &Emission) {
-        if emission.cut.is_none() && emission.punched.is_empty() {
+        let cut = emission.cut.filter(|_| emission.cut != state.cut_committed);
+        if cut.is_none() && emission.punched.is_empty() {
             return;
         }
         let size = self.geometry().block_size();
-        let behind = |offset: u64| emission.cut.is_some_and(|cut| offset >= cut);
+        let behind = |offset: u64| cut.is_some_and(|cut| offset >= cut);
         let is_void = |block: u64| {
             behind(size.start_of(BlockIndex(block)).0 + size.bytes() - 1)
                 || emission.punched.iter().any(|&(first, count)| block >= first.0 && block < first.0 + count)
@@ -252,6 +253,9 @@ impl Content {
         if state.home_len > len {
             if let Err(error) = self.file.set_len(len) {
                 // The cut stays pending, and the next commit tries again.
+                if state.cut == emission.cut {
+                    state.cut_committed = emission.cut;
+                }
                 state.header_dirty = true;
                 state.mark_dirty();
                 return Err(error.into());
@@ -259,6 +263,7 @@ impl Content {
             state.home_len = len;
         }
         if state.cut == emission.cut {
+            state.cut_committed = None;
             state.cut = None;
         }
         Ok(())

@@ -52,6 +52,7 @@ impl Content {
         let size = self.geometry().block_size();
         if state.born {
             state.cut = Some(state.cut.unwrap_or(u64::MAX).min(len.0));
+            state.cut_committed = None;
             if !self.context.rules.keeps(Rule::RecordBeforeCut) {
                 let stored = self.geometry().stored_len(len).0.min(state.home_len);
                 self.file.set_len(stored)?;

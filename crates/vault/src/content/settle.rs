@@ -297,6 +297,7 @@ impl State {
             committed_len: 0,
             record: None,
             cut: None,
+            cut_committed: None,
             punched: Vec::new(),
             failures: 0,
             watch: None,

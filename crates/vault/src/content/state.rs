@@ -162,6 +162,9 @@ pub(crate) struct State {
     /// The lowest plain length since the last commit, when below the
     /// committed one: homes behind it are not written until it is durable.
     pub(crate) cut: Option<u64>,
+    /// A pending cut that is durable already, and did not reach home: what is
+    /// committed behind it is newer than it.
+    pub(crate) cut_committed: Option<u64>,
     /// Blocks made holes since the last commit, to be punched after it.
     pub(crate) punched: Vec<(BlockIndex, u64)>,
     /// Failed barriers of the journal that the images here have been saved

@@ -110,7 +110,7 @@ impl Content {
             .partition(|piece| merge(size, piece, new_len) == Merge::Whole);
         let stretched = self.stretched_block(state, new_len, size.block_of(PlainOffset(offset)))?;
         let spare = (partial.len() + stretched.iter().len()) * size.bytes() as usize;
-        let mut scratch = Buffer::new(spare);
+        let mut scratch = if spare == 0 { Buffer::empty() } else { Buffer::new(spare) };
         let mut merged = Vec::with_capacity(partial.len() + 1);
         for block in stretched.into_iter().chain(partial.iter().map(|piece| piece.block)) {
             let at = merged.len() * size.bytes() as usize;

@@ -1,6 +1,7 @@
 //! A vault at rest, and what somebody with the store but without the keys can
 //! do to it: change bytes, move them, move entries. The vault is then looked
 //! at through a read-only mount, which opens every file anew.
+#![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

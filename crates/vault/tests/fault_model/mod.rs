@@ -67,7 +67,7 @@ impl FileModel {
     fn touches(&self, offset: u64, len: u64) -> BTreeSet<u64> {
         let old = self.current.len() as u64;
         let mut touched: BTreeSet<u64> = blocks(offset, len).collect();
-        if offset + len > old && old % BLOCK != 0 {
+        if offset + len > old && !old.is_multiple_of(BLOCK) {
             touched.insert(old / BLOCK);
         }
         touched
@@ -174,12 +174,9 @@ impl Trial {
         if self.loses && self.store.fired() > fired {
             // Whatever was not yet durable of any file may be what was lost.
             for file in &mut self.files {
-                let touched = file.touched.clone();
-                file.doubt.extend(touched);
-                if file.synced.is_none() {
-                    let all = blocks(0, file.current.len() as u64);
-                    file.doubt.extend(all);
-                }
+                let all = blocks(0, file.current.len() as u64);
+                let never = file.synced.is_none();
+                file.doubt.extend(all.filter(|block| never || file.touched.contains(block)));
             }
         }
         self.failures += usize::from(outcome.is_err());
@@ -365,31 +362,57 @@ impl Trial {
 
     /// After a failed rename or removal, says what became of the names.
     fn settle_names(&mut self) {
+        self.remove_lost();
         for name in std::mem::take(&mut self.names_in_doubt) {
             self.close(&name);
             match self.vault().namespace().lookup(ROOT, name.as_bytes()) {
                 Ok(entry) => {
                     self.vault().namespace().forget(entry.number, 1);
-                    let bytes = read_file(self.vault(), &name).unwrap_or_else(|error| panic!("{name}: {error}"));
-                    let known = self.files.iter().position(|file| {
-                        file.is_whole() && file.aliases.contains(&name) && file.is(&bytes)
-                    });
-                    match known {
-                        Some(number) => drop(self.names.insert(name, number)),
-                        // Half created, or in doubt itself: the file goes.
-                        None => {
-                            self.names.remove(&name);
-                            self.vault().namespace().remove(ROOT, name.as_bytes()).unwrap();
-                        }
-                    }
+                    self.settle_name(name);
                 }
                 Err(error) if error.is_not_found() => drop(self.names.remove(&name)),
-                // Created, and neither completed nor removed again: the
-                // store had gone in between. It can be removed now.
-                Err(Error::Damaged(Damage::Length { stored: 0 })) if !self.names.contains_key(&name) => {
-                    self.vault().namespace().remove(ROOT, name.as_bytes()).unwrap();
-                }
                 Err(error) => panic!("{name} after healing: {error}"),
+            }
+        }
+    }
+
+    /// Files that no sync had ever promised may be lost whole by a barrier
+    /// that fails: they can be removed.
+    fn remove_lost(&mut self) {
+        for (name, number) in self.names.clone() {
+            let file = &self.files[number];
+            if self.loses
+                && file.promised().next().is_none()
+                && !file.is_whole()
+                && matches!(read_file(self.vault(), &name), Err(Error::Damaged(_)))
+            {
+                self.close(&name);
+                self.names_in_doubt.remove(&name);
+                self.names.remove(&name);
+                self.vault().namespace().remove(ROOT, name.as_bytes()).unwrap();
+            }
+        }
+    }
+
+    /// Finds out which file stands under a name; one that was being made, or
+    /// was in doubt itself, goes.
+    fn settle_name(&mut self, name: String) {
+        let known = match read_file(self.vault(), &name) {
+            Ok(found) => {
+                let is_it =
+                    |file: &FileModel| file.is_whole() && file.aliases.contains(&name) && file.is(&found);
+                self.files.iter().position(is_it)
+            }
+            // Created, and neither completed nor removed again, since the
+            // store had gone in between.
+            Err(Error::Damaged(Damage::Length { stored: 0 })) if !self.names.contains_key(&name) => None,
+            Err(error) => panic!("{name} after healing: {error}"),
+        };
+        match known {
+            Some(number) => drop(self.names.insert(name, number)),
+            None => {
+                self.names.remove(&name);
+                self.vault().namespace().remove(ROOT, name.as_bytes()).unwrap();
             }
         }
     }
@@ -516,7 +539,6 @@ impl Trial {
     }
 }
 
-
 impl FileModel {
     fn is(&self, found: &Found) -> bool {
         found.len == self.current.len() as u64
@@ -548,7 +570,13 @@ impl FileModel {
         }
     }
 
-    fn check_block(&self, name: &str, block: u64, found: &std::result::Result<Vec<u8>, Error>, doubted: bool) {
+    fn check_block(
+        &self,
+        name: &str,
+        block: u64,
+        found: &std::result::Result<Vec<u8>, Error>,
+        doubted: bool,
+    ) {
         match found {
             Ok(found) if !doubted => {
                 assert!(found == block_of(&self.current, block), "block {block} of {name} is wrong");
@@ -573,7 +601,8 @@ fn read_file(vault: &Vault, name: &str) -> Result<Found> {
     let entry = names.lookup(ROOT, name.as_bytes())?;
     let content = names.open(entry.number, Opening::default())?;
     let len = content.plain_len();
-    let blocks = (0..len.div_ceil(BLOCK)).map(|block| read(&content, block * BLOCK, BLOCK as usize)).collect();
+    let blocks =
+        (0..len.div_ceil(BLOCK)).map(|block| read(&content, block * BLOCK, BLOCK as usize)).collect();
     let damage = content.verify(&mut |_| {})?.damage.len();
     drop(content);
     names.release(entry.number);
@@ -587,4 +616,3 @@ pub(crate) fn base(suite: strongroom_format::vault::Suite) -> MemoryStore {
     support::create(&memory, suite, strongroom_units::BlockSize::MIN);
     memory
 }
-
