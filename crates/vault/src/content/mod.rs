@@ -1,11 +1,11 @@
 //! What files hold: pages, blocks, and the order in which they reach the store.
 //!
 //! A [`Content`] is one stored file, shared by all who have it open.
-//! [`range`] and [`state`] are arithmetic and bookkeeping; [`read`], [`write`],
-//! [`resize`] and [`settle`] are what callers ask for; [`emit`], [`commit`]
-//! and [`checkpoint`] carry changes through the journal to their homes.
+//! `range` and `state` are arithmetic and bookkeeping; `read`, `write`,
+//! `resize` and `settle` are what callers ask for; `emit`, `commit`
+//! and `checkpoint` carry changes through the journal to their homes.
 //!
-//! Lock order: `committing` of one content (of several: by [`Content::order`]),
+//! Lock order: `committing` of one content (of several: by `Content::order`),
 //! then its `state`. Nothing waits for journal space while it holds either.
 
 mod checkpoint;

@@ -71,7 +71,7 @@ struct AclEntry {
 }
 
 /// A valid list: owner, owning group and others exactly once, a mask when
-/// anybody is named, in the order of [`Tag`].
+/// anybody is named, in the order of `Tag`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl {
     entries: Vec<AclEntry>,

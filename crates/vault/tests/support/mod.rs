@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use strongroom_engine::unruly::{Faults, UnrulyEngine};
 use strongroom_engine::{Buffer, Engine};
 use strongroom_engine_cpu::CpuEngine;
 use strongroom_format::vault::Suite;
@@ -11,6 +12,7 @@ use strongroom_format::vault::header::Header;
 use strongroom_format::vault::slot::{KdfCost, Label};
 use strongroom_keys::slots::{NewVault, SlotOptions, create_header};
 use strongroom_keys::{Credential, KeyFile, RootKey, unlock_copies};
+use strongroom_sched::Fixed;
 use strongroom_store::Store;
 use strongroom_units::BlockSize;
 use strongroom_vault::content::Content;
@@ -39,8 +41,18 @@ pub fn credential() -> Credential {
     Credential::KeyFile(KeyFile::from_content(&[7; 64]).unwrap())
 }
 
+/// `STRONGROOM_TEST_ENGINE=unruly` runs every test on an engine that answers
+/// from other threads, late, out of order, busy, or never, behind a scheduler
+/// that redoes what it lost.
 pub fn engine() -> Arc<dyn Engine> {
-    Arc::new(CpuEngine::new())
+    let cpu: Arc<dyn Engine> = Arc::new(CpuEngine::new());
+    match std::env::var("STRONGROOM_TEST_ENGINE").as_deref() {
+        Ok("unruly") => {
+            let unruly = UnrulyEngine::new(Arc::clone(&cpu), 0x5eed, Faults::lossy());
+            Arc::new(Fixed::new(Arc::new(unruly), cpu))
+        }
+        _ => cpu,
+    }
 }
 
 pub fn options() -> Options {
