@@ -41,6 +41,15 @@ impl Notifier {
         self.send(&notification::invalidate_entry(parent, name).ok_or(Errno::NAMETOOLONG)?)
     }
 
+    /// Drops nodes and their cached entries, as far as they are not in use.
+    /// For kernels of minor version 45 and above.
+    ///
+    /// # Errors
+    /// `INVAL` from older kernels, `NOTCONN` when the session has ended.
+    pub fn prune(&self, nodes: &[NodeId]) -> Result<(), Errno> {
+        self.send(&notification::prune(nodes))
+    }
+
     fn send(&self, message: &[u8]) -> Result<(), Errno> {
         let file = self.file.upgrade().ok_or(Errno::NOTCONN)?;
         crate::transport::send(&*file, &[IoSlice::new(message)])

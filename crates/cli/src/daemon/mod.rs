@@ -4,11 +4,13 @@
 //! before it mounts; it is ready when the kernel has been answered; it ends
 //! when the mount is gone, with the vault closed before the lock. Threads:
 //! those of the session, of the vault and its engines, one for signals, one
-//! that looks after the log and idleness, and one per control connection.
+//! that looks after the log and idleness, one that has the kernel forget
+//! inodes, and one per control connection.
 
 mod ending;
 pub(crate) mod launch;
 mod log;
+mod pruning;
 mod server;
 pub(crate) mod status;
 mod unmounting;
@@ -19,7 +21,6 @@ use std::time::Duration;
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit};
 use signal_hook::iterator::Signals;
 use strongroom_engine::Engine;
 use strongroom_format::vault::header::Header;
@@ -46,6 +47,9 @@ use crate::unlock::{LockedVault, Unlocked};
 
 /// How long those who wait for the end may take to hear of it.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+
+/// Open files that every process may have, where more cannot be had.
+const FILE_LIMIT_UNKNOWN: u64 = 1024;
 
 /// What is to be mounted and how. All paths are absolute.
 #[derive(Clone, Debug)]
@@ -168,7 +172,7 @@ pub(crate) fn run_foreground(plan: &Plan, locked: LockedVault, output: Output) -
 
 /// Serves an unlocked vault. `ready` is called once, when the mount is.
 fn serve(plan: &Plan, unlocked: Unlocked, log: &Arc<Log>, ready: Box<dyn Fn() + Send + Sync>) -> Result<()> {
-    prepare_process();
+    let file_limit = prepare_process();
     // Before anything is mounted, so that none can leave a mount behind.
     let signals = unmounting::signals()?;
     let lock = match plan.is_read_only() {
@@ -187,7 +191,7 @@ fn serve(plan: &Plan, unlocked: Unlocked, log: &Arc<Log>, ready: Box<dyn Fn() + 
     let observer = Arc::clone(&damage) as Arc<_>;
     let vault = Vault::open(store, engine, header, root, &plan.vault_options(), observer)
         .map_err(|error| Failure::from(error).at(&plan.vault))?;
-    let opened = Opened { vault: Arc::new(vault), engines, damage };
+    let opened = Opened { vault: Arc::new(vault), engines, damage, file_limit };
     let (daemon, outcome) = match mounted(plan, &opened, log, ready, signals) {
         Ok(ended) => ended,
         Err(failure) => {
@@ -214,6 +218,8 @@ struct Opened {
     vault: Arc<Vault>,
     engines: Arc<Fixed>,
     damage: Arc<DamageLog>,
+    /// Files that this process may have open.
+    file_limit: u64,
 }
 
 /// Mounts, serves, and closes the vault.
@@ -227,7 +233,7 @@ fn mounted(
     ready: Box<dyn Fn() + Send + Sync>,
     signals: Signals,
 ) -> Result<(Arc<Daemon>, Result<()>)> {
-    let Opened { vault, engines, damage } = opened;
+    let Opened { vault, engines, damage, file_limit } = opened;
     let mount = Mount::new(&plan.directory, &plan.mount).map_err(explain)?;
     let device = mounts::at(mount.path())?.device;
     let timeouts = if plan.is_read_only() { Timeouts::SHARED } else { Timeouts::SOLE };
@@ -255,6 +261,7 @@ fn mounted(
     server.start(&daemon)?;
     unmounting::on_signals(&daemon, signals)?;
     unmounting::look_after(&daemon)?;
+    pruning::start(&daemon, *file_limit)?;
     let (from, to) = (plan.vault.display(), plan.directory.display());
     log.write(
         Severity::Notice,
@@ -292,22 +299,15 @@ fn header_now(plan: &Plan, unlocked: &Unlocked) -> Result<Header> {
     Ok(if authentic { newest } else { unlocked.header.clone() })
 }
 
-/// Modes exactly as asked for, and room for open files.
-fn prepare_process() {
+/// Modes exactly as asked for, and room for open files: how many there may be.
+fn prepare_process() -> u64 {
     rustix::process::umask(Mode::empty());
-    if rustix::process::geteuid().is_root() {
-        let text = std::fs::read_to_string("/proc/sys/fs/nr_open").unwrap_or_default();
-        if let Ok(most) = text.trim().parse() {
-            let limit = Rlimit { current: Some(most), maximum: Some(most) };
-            // Not in every container; the limit that there is may do.
-            let _ = rustix::process::setrlimit(Resource::Nofile, limit);
-        }
-    }
-    let _ = strongroom_store::local::raise_file_limit();
+    let file_limit = strongroom_store::local::raise_file_limit().unwrap_or(FILE_LIMIT_UNKNOWN);
     // The memory that the key derivation took is given back; the most that was
     // resident shall be told of serving alone. Where that is not permitted the
     // figure includes it.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
+    file_limit
 }
 
 fn explain(error: MountError) -> Failure {

@@ -113,7 +113,11 @@ pub(super) fn look_after(daemon: &Arc<Daemon>) -> Result<()> {
     spawn("housekeeping", watch)
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+/// Starts a thread of the daemon's.
+///
+/// # Errors
+/// When none can be had.
+pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = thread::Builder::new().name(name.into()).spawn(run);
     thread.map(drop).map_err(|error| Failure::new(Exit::Other, format!("no thread can be started: {error}")))
 }

@@ -5,6 +5,7 @@ use crate::filesystem::NodeId;
 
 const INVALIDATE_INODE: i32 = 2;
 const INVALIDATE_ENTRY: i32 = 3;
+const PRUNE: i32 = 9;
 
 fn header(code: i32, body_len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(REPLY_HEADER_LEN + body_len);
@@ -40,6 +41,20 @@ pub fn invalidate_entry(parent: NodeId, name: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// Drop the cached entries of nodes, and the nodes with them, as far as they
+/// are not in use. Understood from minor version 45 on.
+#[must_use]
+pub fn prune(nodes: &[NodeId]) -> Vec<u8> {
+    let mut bytes = header(PRUNE, 16 + nodes.len() * 8);
+    // Messages of more than 4 GiB are none that anybody sends.
+    bytes.extend_from_slice(&(nodes.len() as u32).to_ne_bytes());
+    bytes.extend_from_slice(&[0; 12]);
+    for node in nodes {
+        bytes.extend_from_slice(&node.0.to_ne_bytes());
+    }
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +67,15 @@ mod tests {
         assert_eq!(entry.len(), 36);
         assert_eq!(entry[24..28], 3u32.to_ne_bytes());
         assert!(invalidate_entry(NodeId(1), &[b'a'; 70_000]).is_none());
+    }
+
+    #[test]
+    fn nodes_to_prune_are_counted() {
+        let message = prune(&[NodeId(7), NodeId(8)]);
+        assert_eq!(message[..4], 48u32.to_ne_bytes());
+        assert_eq!(message[4..8], 9i32.to_ne_bytes());
+        assert_eq!(message[16..20], 2u32.to_ne_bytes());
+        assert_eq!(message[20..32], [0; 12]);
+        assert_eq!(message[40..], 8u64.to_ne_bytes());
     }
 }

@@ -13,10 +13,11 @@
 mod convert;
 mod damage;
 mod handles;
+mod pruning;
 mod unwritten;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use strongroom_engine::Buffer;
@@ -40,6 +41,7 @@ use crate::node::{Entry, Opened, Space, TimedAttributes};
 use crate::notify::Notifier;
 
 pub use self::damage::{DamageLog, Damaged};
+pub use self::pruning::inode_mark;
 
 /// Most bytes that one request copies, so that a copy can be interrupted.
 const COPY_MAX: u64 = 64 << 20;
@@ -97,6 +99,8 @@ pub struct Adapter {
     unwritten: Unwritten,
     ready: Box<dyn Fn() + Send + Sync>,
     is_ready: AtomicBool,
+    /// Minor version of the protocol; 0 until it is agreed.
+    minor: AtomicU32,
 }
 
 type Answered<T> = Result<T, Errno>;
@@ -125,6 +129,7 @@ impl Adapter {
             unwritten: Unwritten::default(),
             ready,
             is_ready: AtomicBool::new(false),
+            minor: AtomicU32::new(0),
             vault,
         }
     }
@@ -231,7 +236,8 @@ fn directory_entry<'a>(item: &namespace::directory::Item<'a>) -> DirectoryEntry<
 }
 
 impl Filesystem for Adapter {
-    fn init(&self, _negotiated: &Negotiated) -> Answered<()> {
+    fn init(&self, negotiated: &Negotiated) -> Answered<()> {
+        self.minor.store(negotiated.minor, Ordering::Release);
         self.is_ready.store(true, Ordering::Release);
         (self.ready)();
         Ok(())

@@ -9,7 +9,7 @@
 //! The choice is a clock: a hand goes round by number, passes over what was
 //! used since it last came by, and takes the rest.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
@@ -38,8 +38,6 @@ pub struct Candidate {
 pub(super) struct Crowd {
     watcher: OnceLock<(usize, Thread)>,
     hand: AtomicU64,
-    /// What is known, as far as the mark goes.
-    known: AtomicUsize,
 }
 
 impl Crowd {

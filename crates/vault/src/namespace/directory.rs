@@ -102,8 +102,9 @@ impl Namespace {
     }
 
     /// As [`Namespace::read_directory`], with each entry looked up. An entry
-    /// that `sink` takes counts one lookup. `.` and `..`, and entries that
-    /// cannot be looked up, come without one.
+    /// that `sink` takes counts one lookup. `.` and `..`, entries that cannot
+    /// be looked up, and all above the mark of [`Namespace::watch`], come
+    /// without one.
     ///
     /// # Errors
     /// As [`Namespace::read_directory`].
@@ -117,6 +118,7 @@ impl Namespace {
         for index in usize::try_from(offset).unwrap_or(usize::MAX)..DOTS + snapshot.len() {
             let item = self.item(directory, &snapshot, index);
             let entry = match index.checked_sub(DOTS) {
+                Some(_) if self.is_crowded() => None,
                 Some(listed) => match self.listed(&directory.inode, &snapshot[listed]) {
                     Err(error) if error.is_not_found() => continue,
                     found => found.ok(),

@@ -25,6 +25,7 @@ mod access;
 pub mod acl;
 mod attributes;
 mod create;
+mod crowd;
 pub mod directory;
 mod inode;
 mod link;
@@ -44,6 +45,7 @@ use strongroom_keys::VaultKeys;
 use strongroom_store::{Attributes, Kind, NodeRef, SetTime, Space, Store};
 
 use self::access::DIRECTORY_BITS;
+pub use self::crowd::Candidate;
 pub use self::inode::{GENERATION, ROOT};
 use self::inode::{Inode, Place, Table, lock, read};
 use self::names::{Names, StoredName};

@@ -3,6 +3,7 @@
 
 mod attacks;
 mod attributes;
+mod crowds;
 mod directories;
 mod files;
 mod lists;
