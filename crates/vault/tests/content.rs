@@ -8,8 +8,8 @@ use std::sync::Arc;
 use strongroom_engine::Engine;
 use strongroom_engine::unruly::{Faults, UnrulyEngine};
 use strongroom_format::vault::Suite;
-use strongroom_store::Store;
 use strongroom_store::memory::MemoryStore;
+use strongroom_store::{SetTime, Store, Timestamp};
 use strongroom_units::BlockSize;
 use strongroom_vault::content::{Allocate, Content};
 use strongroom_vault::namespace::{Opening, ROOT};
@@ -159,5 +159,37 @@ fn a_write_session_table_that_runs_full_makes_room() {
         drop(pair.content);
         pair.vault.namespace().release(pair.number);
         pair.vault.close().unwrap();
+    }
+}
+
+#[test]
+fn times_that_were_set_stay_through_commits_and_checkpoints() {
+    let memory = MemoryStore::new();
+    let store: Arc<dyn Store> = Arc::new(memory);
+    support::create(&*store, Suite::Xaes256Gcm, BlockSize::MIN);
+    let mut vault = support::open(Arc::clone(&store));
+    let (entry, content) = create_file(vault.namespace(), "file");
+    let mut number = entry.number;
+    let mut content = Some(content);
+    for round in 0..6i64 {
+        let open = content.take().unwrap_or_else(|| {
+            number = vault.namespace().lookup(ROOT, b"file").unwrap().number;
+            vault.namespace().open(number, Opening { write: true, ..Opening::default() }).unwrap()
+        });
+        write(&open, 4096 * (round as u64 / 2), &[round as u8; 6000]).unwrap();
+        if round == 3 {
+            open.set_len(5000).unwrap();
+        }
+        let at = Timestamp { seconds: 1_000_000 + round, nanoseconds: 123_456_789 };
+        open.set_times(SetTime::To(at), SetTime::To(at)).unwrap();
+        if round % 2 == 1 {
+            open.sync().unwrap();
+        }
+        drop(open);
+        vault.namespace().release(number);
+        vault.close().unwrap();
+        vault = support::open(Arc::clone(&store));
+        let attributes = vault.namespace().lookup(ROOT, b"file").unwrap().attributes;
+        assert_eq!(attributes.modified, at, "round {round}");
     }
 }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use strongroom_format::vault::record::Place;
-use strongroom_store::SetTime;
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, PAGE_LEN, PlainLen};
 
 use super::Content;
@@ -50,7 +49,7 @@ impl Content {
     /// Copies committed images home; `None` when there are none.
     fn copy_home(self: &Arc<Self>) -> Result<Option<Landing>> {
         let _commit = self.lock_commit();
-        let (landing, committed_len) = {
+        let (landing, committed_len, writes, before) = {
             let state = self.read_state();
             if state.record.is_none() || state.unlinked {
                 return Ok(None);
@@ -61,9 +60,8 @@ impl Content {
                 pages: state.committed_pages.iter().map(|(&page, &place)| (page, place)).collect(),
                 record: state.record,
             };
-            (landing, PlainLen(state.committed_len))
+            (landing, PlainLen(state.committed_len), state.writes, self.file.attributes()?)
         };
-        let before = self.file.attributes()?;
         let mut end = self.copy_blocks(&landing.blocks, committed_len)?;
         end = end.max(self.copy_pages(&landing.pages)?);
         let mut state = self.write_state();
@@ -73,8 +71,8 @@ impl Content {
             self.file.set_len(len)?;
             state.home_len = len;
         }
-        if !state.is_dirty() {
-            self.file.set_times(SetTime::To(before.accessed), SetTime::To(before.modified))?;
+        if state.writes == writes {
+            self.restore_times(&before)?;
         }
         Ok(Some(landing))
     }

@@ -3,7 +3,7 @@
 
 use strongroom_format::vault::PageKind;
 use strongroom_format::vault::record::{Change, Commit, Timestamp};
-use strongroom_store::AllocateMode;
+use strongroom_store::{AllocateMode, Attributes, SetTime};
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, PlainLen};
 
 use super::emit::Emission;
@@ -185,9 +185,20 @@ impl Content {
             }
             state.record = Some(sequence);
         }
-        self.cut_home(state, emission)?;
-        self.punch_home(state, emission);
+        if emission.cut.is_some() || !emission.punched.is_empty() {
+            let before = self.file.attributes()?;
+            self.cut_home(state, emission)?;
+            self.punch_home(state, emission);
+            self.restore_times(&before)?;
+        }
         Ok(())
+    }
+
+    /// Puts back the times that the stored file had before something of its
+    /// own was written to it late.
+    pub(super) fn restore_times(&self, before: &Attributes) -> Result<()> {
+        let (accessed, modified) = (SetTime::To(before.accessed), SetTime::To(before.modified));
+        Ok(self.file.set_times(accessed, modified)?)
     }
 
     /// The new file has been written out, and no barrier was waited for.

@@ -58,6 +58,7 @@ impl Content {
         let mut emission = Emission { plain_len: state.plain_len().0, ..Emission::default() };
         let mut images = Images::default();
         if state.is_dirty() {
+            let before = self.file.attributes()?;
             self.extend_home(state)?;
             self.rescue_images(state)?;
             emission.pages = dirty_pages(state);
@@ -71,6 +72,8 @@ impl Content {
             images.blocks =
                 newer.map(|(&block, &place)| BlockImage { block: BlockIndex(block), place }).collect();
             self.reference_entries(state, &mut emission);
+            // Pages follow data at their own time; the times are the user's.
+            self.restore_times(&before)?;
             emission.cut = state.cut;
             emission.punched = std::mem::take(&mut state.punched);
             emission.record = was_born.then_some(images);

@@ -105,11 +105,14 @@ impl Content {
         self.read_state().plain_len().0
     }
 
-    /// Sets the stored times.
+    /// Sets the stored times, between commits and checkpoints, which put back
+    /// the times that they found.
     ///
     /// # Errors
     /// What the store reported.
     pub fn set_times(&self, accessed: SetTime, modified: SetTime) -> Result<()> {
+        let _commit = self.lock_commit();
+        let _state = self.write_state();
         Ok(self.file.set_times(accessed, modified)?)
     }
 

@@ -301,6 +301,7 @@ impl State {
             punched: Vec::new(),
             failures: 0,
             watch: None,
+            writes: 0,
             promised: 0,
             dirty_since: None,
             unlinked: false,

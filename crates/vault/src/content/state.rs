@@ -172,6 +172,8 @@ pub(crate) struct State {
     pub(crate) failures: u64,
     /// Which pages have been seen, until all have or one changes.
     pub(crate) watch: Option<Watch>,
+    /// Changes of the data so far: each gives the file a new time.
+    pub(crate) writes: u64,
     /// Slots that the journal keeps for the next commit.
     pub(crate) promised: u32,
     pub(crate) dirty_since: Option<Instant>,

@@ -352,6 +352,7 @@ impl Content {
             }
         }
         state.fresh_bytes += home;
+        state.writes += 1;
         state.unsynced |= home > 0;
         if home == 0 && !placed.is_empty() {
             // Nothing was written to the stored file, whose times are the
