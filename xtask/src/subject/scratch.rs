@@ -20,7 +20,8 @@ pub(crate) struct Scratch {
 impl Scratch {
     pub(crate) fn new(parent: Option<&Path>, task: &str) -> Result<Self> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf).canonicalize()?;
-        let prefix = format!("strongroom-{task}-");
+        // Short, since the suites bind sockets below it, whose paths have at most 108 bytes.
+        let prefix = format!("sr-{task}-");
         let directory = tempfile::Builder::new()
             .prefix(&prefix)
             .tempdir_in(&parent)
