@@ -26,9 +26,10 @@ const OPERATIONS_LONG: u64 = 1_000_000;
 
 const BLOCK_SIZES: [&str; 4] = ["4KiB", "16KiB", "64KiB", "1MiB"];
 
-/// Grows with the operations; a slow machine does a few hundred a second.
+/// Grows with the operations; a slow disk does a few dozen a second where every small write is a block of
+/// 1 MiB.
 fn limit(operations: u64) -> Duration {
-    Duration::from_secs(60 + operations / 100)
+    Duration::from_secs(120 + operations / 40)
 }
 
 #[derive(Args)]
