@@ -44,8 +44,9 @@ pub(crate) use state::{Image, PageAddress};
 pub use table::Contents;
 pub use verify::Verification;
 
-/// Nodes that one file keeps in memory before clean ones are dropped.
-const NODES_IN_MEMORY: usize = 512;
+/// Nodes that one file keeps in memory before clean ones are dropped: 16 MiB
+/// of them, for 2 GiB of data in blocks of 4 KiB.
+const NODES_IN_MEMORY: usize = 4096;
 
 /// A sync after at most this many fresh bytes makes the next small writes
 /// journaled.
