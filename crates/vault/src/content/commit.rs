@@ -267,7 +267,6 @@ impl Content {
                 if state.cut == emission.cut {
                     state.cut_committed = emission.cut;
                 }
-                state.header_dirty = true;
                 state.mark_dirty();
                 return Err(error.into());
             }

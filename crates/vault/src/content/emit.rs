@@ -140,7 +140,6 @@ impl Content {
         let slot = &mut state.nodes.get_mut(&0).expect("node 0 stays in memory").slot;
         slot.page.set_header(&header);
         self.emit_pages(state, &[PageAddress::HEADER], promise, images)?;
-        state.header_dirty = false;
         state.born = true;
         Ok(())
     }

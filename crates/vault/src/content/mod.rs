@@ -144,7 +144,6 @@ impl Content {
         let mut promise = self.promise_for(0, 1)?;
         let mut state = self.write_state();
         change(&mut state);
-        state.header_dirty = true;
         self.note_dirty(&mut state, &mut promise);
         Ok(())
     }

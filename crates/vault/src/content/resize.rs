@@ -43,7 +43,6 @@ impl Content {
             }
         }
         state.header.plain_len = len;
-        state.header_dirty = true;
         self.note_dirty(state, promise);
         Ok(())
     }
@@ -70,7 +69,6 @@ impl Content {
         self.drop_blocks(state, BlockIndex(kept))?;
         state.images.split_off(&kept);
         state.header.plain_len = len;
-        state.header_dirty = true;
         if !state.born {
             let stored = self.geometry().stored_len(len).0.min(state.home_len);
             self.file.set_len(stored)?;

@@ -75,7 +75,6 @@ impl Content {
     /// A file that has just been created has its header page to be written.
     pub(super) fn note_created(&self) {
         let mut state = self.write_state();
-        state.header_dirty = true;
         state.dirty_since = Some(Instant::now());
         drop(state);
         self.context.note_pending(self);
@@ -244,7 +243,6 @@ impl Content {
             self.file.set_len(stored)?;
             state.home_len = stored;
             state.committed_len = len.0;
-            state.header_dirty = true;
             state.mark_dirty();
             self.context.note_pending(self);
         }
@@ -268,7 +266,6 @@ impl Content {
             let mut state = self.write_state();
             state.header.home_before = state.header.home;
             state.header.home = home.0;
-            state.header_dirty = true;
             self.note_dirty(&mut state, &mut Promise::new(None, 0));
         }
         Ok(())
@@ -281,7 +278,6 @@ impl State {
         State {
             geometry,
             header,
-            header_dirty: false,
             nodes: HashMap::new(),
             root_map: None,
             maps: HashMap::new(),

@@ -131,7 +131,6 @@ pub(crate) struct State {
     pub(crate) geometry: Geometry,
     /// The header fields; written into node 0 when it is sealed.
     pub(crate) header: HeaderFields,
-    pub(crate) header_dirty: bool,
     pub(crate) nodes: HashMap<u64, NodeSlot>,
     pub(crate) root_map: Option<Slot<Map>>,
     pub(crate) maps: HashMap<u64, Slot<Map>>,
@@ -288,7 +287,6 @@ impl State {
             map.page.set_present(bit, true);
             map.dirty = true;
         }
-        self.header_dirty = true;
     }
 
     /// What is noted of a page in memory.
@@ -317,7 +315,6 @@ impl State {
                 *mark.in_flight = false;
             }
         }
-        self.header_dirty = true;
         self.mark_dirty();
     }
 

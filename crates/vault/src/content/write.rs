@@ -362,7 +362,6 @@ impl Content {
         if new_len != state.plain_len() {
             state.header.plain_len = new_len;
         }
-        state.header_dirty = true;
         self.note_dirty(state, promise);
     }
 
