@@ -25,7 +25,7 @@ fn main() {
     }
     for (name, key_len) in [("AES-256-XTS", 64), ("AES-128-XTS", 32)] {
         for operation in [Operation::EncryptSectors, Operation::DecryptSectors] {
-            print_rates(&engine, name, Algorithm::Sector(SectorCipher::AesXtsPlain64), operation, key_len);
+            print_rates(&engine, name, Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64), operation, key_len);
         }
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use strongroom_engine::{
-    Aead, Algorithm, Batch, Capability, Engine, Operation, Refusal, Refused, SectorCipher, Session,
+    Aead, Algorithm, Batch, Capability, Engine, Operation, Refusal, Refused, SectorCipher, SectorIv, Session,
     SessionError, Ticket,
 };
 
 use crate::aegis256x2::Aegis;
 use crate::hardware::Tier;
 use crate::xaes::Xaes;
-use crate::xchacha::XChaCha;
+use crate::xchacha::{ChaCha, XChaCha};
 use crate::xts::Xts;
 use crate::{process, self_test};
 
@@ -22,11 +22,12 @@ pub(crate) const BATCH_BYTES_MAX: usize = 1 << 30;
 pub(crate) const SEGMENTS_MAX: usize = 1 << 20;
 
 /// Everything that a CPU engine computes.
-pub(crate) const ALGORITHMS: [Algorithm; 4] = [
+pub(crate) const ALGORITHMS: [Algorithm; 5] = [
     Algorithm::Aead(Aead::XAes256Gcm),
     Algorithm::Aead(Aead::XChaCha20Poly1305),
     Algorithm::Aead(Aead::Aegis256X2),
-    Algorithm::Sector(SectorCipher::AesXtsPlain64),
+    Algorithm::Aead(Aead::ChaCha20Poly1305),
+    Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64),
 ];
 
 /// The fast engine. It is inline, works on the caller's thread, and shares
@@ -41,6 +42,7 @@ pub(crate) enum Cipher {
     Xaes(Box<Xaes>),
     XChaCha(XChaCha),
     Aegis(Aegis),
+    ChaCha(ChaCha),
     Xts(Xts),
 }
 
@@ -51,10 +53,13 @@ impl Cipher {
             Algorithm::Aead(Aead::XAes256Gcm) => Cipher::Xaes(Box::new(Xaes::new(aead_key()?))),
             Algorithm::Aead(Aead::XChaCha20Poly1305) => Cipher::XChaCha(XChaCha::new(aead_key()?)),
             Algorithm::Aead(Aead::Aegis256X2) => Cipher::Aegis(Aegis::new(aead_key()?)),
-            Algorithm::Sector(SectorCipher::AesXtsPlain64) => match key.len() {
-                32 | 64 => Cipher::Xts(Xts::new(key).ok_or(SessionError::Unsupported)?),
+            Algorithm::Aead(Aead::ChaCha20Poly1305) => Cipher::ChaCha(ChaCha::new(aead_key()?)),
+            Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64) => match key.len() {
+                32 | 64 => Cipher::Xts(Xts::new(SectorIv::Plain64, key).ok_or(SessionError::Unsupported)?),
+                48 => return Err(SessionError::Unsupported),
                 _ => return Err(SessionError::KeyLength),
             },
+            Algorithm::Aead(Aead::Aes256Gcm) | Algorithm::Sector(_) => return Err(SessionError::Unsupported),
         })
     }
 
@@ -64,6 +69,7 @@ impl Cipher {
             Cipher::Xaes(cipher) => process::aead(&**cipher, batch),
             Cipher::XChaCha(cipher) => process::aead(cipher, batch),
             Cipher::Aegis(cipher) => process::aead(cipher, batch),
+            Cipher::ChaCha(cipher) => process::aead(cipher, batch),
             Cipher::Xts(cipher) => process::sectors(cipher, batch),
         }
     }
@@ -101,7 +107,8 @@ impl Engine for CpuEngine {
     }
 
     fn capability(&self, algorithm: Algorithm, operation: Operation) -> Option<Capability> {
-        if self.refused.contains(&algorithm) || !algorithm.has(operation) {
+        if !ALGORITHMS.contains(&algorithm) || self.refused.contains(&algorithm) || !algorithm.has(operation)
+        {
             return None;
         }
         Some(Capability {
@@ -145,13 +152,13 @@ pub(crate) fn check(algorithm: Algorithm, batch: &Batch) -> Result<(), Refusal> 
 /// on a recent CPU of each tier: a starting point for a scheduler.
 fn expected_rate(tier: Tier, algorithm: Algorithm) -> u64 {
     let megabytes = match (algorithm, tier) {
-        (Algorithm::Aead(Aead::XChaCha20Poly1305), _) => 2_400,
-        (Algorithm::Aead(Aead::XAes256Gcm), Tier::VectorAes) => 19_000,
-        (Algorithm::Aead(Aead::XAes256Gcm), Tier::Aes) => 6_000,
+        (Algorithm::Aead(Aead::XChaCha20Poly1305 | Aead::ChaCha20Poly1305), _) => 2_400,
         (Algorithm::Aead(Aead::Aegis256X2), Tier::VectorAes) => 17_000,
         (Algorithm::Aead(Aead::Aegis256X2), Tier::Aes) => 10_000,
-        (Algorithm::Sector(SectorCipher::AesXtsPlain64), Tier::VectorAes) => 24_000,
-        (Algorithm::Sector(SectorCipher::AesXtsPlain64), Tier::Aes) => 7_000,
+        (Algorithm::Aead(_), Tier::VectorAes) => 19_000,
+        (Algorithm::Aead(_), Tier::Aes) => 6_000,
+        (Algorithm::Sector(_), Tier::VectorAes) => 24_000,
+        (Algorithm::Sector(_), Tier::Aes) => 7_000,
         (_, Tier::Portable) => 250,
     };
     megabytes * 1_000_000
@@ -186,7 +193,7 @@ mod tests {
 
     #[test]
     fn xts_refuses_a_key_with_equal_halves() {
-        let xts = Algorithm::Sector(SectorCipher::AesXtsPlain64);
+        let xts = Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64);
         assert_eq!(CpuEngine::new().session(xts, &[9; 64]).err(), Some(SessionError::Unsupported));
     }
 }

@@ -1,7 +1,7 @@
 //! The loop over a batch's segments, the same for every cipher and for the
 //! reference engine.
 
-use strongroom_engine::{Batch, Completed, Operation, Outcome, Tag};
+use strongroom_engine::{Batch, Completed, Operation, Outcome, SectorNumbers, Tag};
 
 /// The tag was wrong. The data may hold anything; the loop zeroes it.
 pub(crate) struct Forged;
@@ -35,18 +35,25 @@ pub(crate) trait AeadCipher: Send + Sync {
     fn keystream(&self, cursor: &mut Self::Cursor<'_>, nonce: &[u8; 24], data: &mut [u8]);
 }
 
+/// A segment of whole sectors.
+pub(crate) struct SectorSegment<'d> {
+    /// The sectors' numbers.
+    pub(crate) numbers: SectorNumbers,
+    /// Bytes of a sector, a multiple of 16.
+    pub(crate) sector_len: usize,
+    /// A multiple of `sector_len`.
+    pub(crate) data: &'d mut [u8],
+}
+
 /// A cipher for sectors under one key.
 pub(crate) trait SectorCipher: Send + Sync {
-    /// What one batch needs for itself.
-    type Cursor<'a>
-    where
-        Self: 'a;
+    /// Encrypts or decrypts the sectors of one segment in place.
+    fn sectors(&self, operation: Operation, segment: SectorSegment<'_>);
+}
 
-    /// For the sectors of a batch of this direction.
-    fn cursor(&self, operation: Operation) -> Self::Cursor<'_>;
-
-    /// Encrypts or decrypts one sector in place.
-    fn sector(&self, cursor: &mut Self::Cursor<'_>, number: u64, data: &mut [u8]);
+/// What an algorithm with a nonce of 12 bytes takes of the contract's.
+pub(crate) fn short_nonce(nonce: &[u8; 24]) -> [u8; 12] {
+    nonce[12..].try_into().expect("twelve bytes")
 }
 
 /// Processes a batch that has been validated for an authenticated cipher.
@@ -82,12 +89,13 @@ pub(crate) fn aead<C: AeadCipher>(cipher: &C, mut batch: Batch) -> Completed {
 
 /// Processes a batch that has been validated for a sector cipher.
 pub(crate) fn sectors<C: SectorCipher>(cipher: &C, mut batch: Batch) -> Completed {
-    let mut cursor = cipher.cursor(batch.operation);
     for segment in &mut batch.segments {
-        let sectors = batch.buffer[segment.range()].chunks_exact_mut(segment.sector_len() as usize);
-        for (number, sector) in (segment.first_sector()..=u64::MAX).zip(sectors) {
-            cipher.sector(&mut cursor, number, sector);
-        }
+        let part = SectorSegment {
+            numbers: segment.sector_numbers(),
+            sector_len: segment.sector_len() as usize,
+            data: &mut batch.buffer[segment.range()],
+        };
+        cipher.sectors(batch.operation, part);
         segment.set_done(None);
     }
     Completed { batch, outcome: Outcome::Done }

@@ -5,7 +5,7 @@
 //! AEGIS was made with the reference code of its draft, since the fixed nonce
 //! prefix is ours.
 
-use strongroom_engine::{Aead, Algorithm, Operation, SectorCipher, Tag};
+use strongroom_engine::{Aead, Algorithm, Operation, SectorCipher, SectorNumbers, Tag};
 
 use crate::engine::Cipher;
 use crate::process::{self, AeadCipher};
@@ -42,6 +42,19 @@ const XCHACHA: AeadVector<114> = AeadVector {
                      2f8c9ba40db5d945b11b69b982c1bb9e3f3fac2bc369488f76b2383565d3fff9\
                      21f9664c97637da9768812f615c68b13b52e"),
     tag: hex("c0875924c1c7987947deafd8780acf49"),
+};
+
+/// RFC 8439 section 2.8.2.
+const CHACHA: AeadVector<114> = AeadVector {
+    key: hex("808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f"),
+    nonce: hex("000000000000000000000000070000004041424344454647"),
+    ad: &hex::<12>("50515253c0c1c2c3c4c5c6c7"),
+    plaintext: XCHACHA.plaintext,
+    ciphertext: hex("d31a8d34648e60db7b86afbc53ef7ec2a4aded51296e08fea9e2b5a736ee62d6\
+                     3dbea45e8ca9671282fafb69da92728b1a71de0a9e060b2905d6a5b67ecd3b36\
+                     92ddbd7f2d778b8c9803aee328091b58fab324e4fad675945585808b4831d7bc\
+                     3ff4def08e4b7a9de576d26586cec64b6116"),
+    tag: hex("1ae10b594f09e26a7e902ecbd0600691"),
 };
 
 /// With the contract's nonce prefix; by the draft's own reference code.
@@ -90,7 +103,9 @@ pub(crate) fn passes(algorithm: Algorithm) -> bool {
         Algorithm::Aead(Aead::XAes256Gcm) => XAES.passes(algorithm),
         Algorithm::Aead(Aead::XChaCha20Poly1305) => XCHACHA.passes(algorithm),
         Algorithm::Aead(Aead::Aegis256X2) => AEGIS.passes(algorithm),
-        Algorithm::Sector(SectorCipher::AesXtsPlain64) => XTS_128.passes() && XTS_256.passes(),
+        Algorithm::Aead(Aead::ChaCha20Poly1305) => CHACHA.passes(algorithm),
+        Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64) => XTS_128.passes() && XTS_256.passes(),
+        Algorithm::Aead(Aead::Aes256Gcm) | Algorithm::Sector(_) => false,
     }
 }
 
@@ -101,6 +116,7 @@ impl<const LEN: usize> AeadVector<LEN> {
             Ok(Cipher::Xaes(cipher)) => self.holds_for(&*cipher, keystream),
             Ok(Cipher::XChaCha(cipher)) => self.holds_for(&cipher, keystream),
             Ok(Cipher::Aegis(cipher)) => self.holds_for(&cipher, keystream),
+            Ok(Cipher::ChaCha(cipher)) => self.holds_for(&cipher, keystream),
             Ok(Cipher::Xts(_)) | Err(_) => false,
         }
     }
@@ -132,14 +148,19 @@ impl<const LEN: usize> AeadVector<LEN> {
 impl<const KEY: usize> SectorVector<KEY> {
     fn passes(&self) -> bool {
         use process::SectorCipher as _;
-        let algorithm = Algorithm::Sector(SectorCipher::AesXtsPlain64);
+        let algorithm = Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64);
         let Ok(Cipher::Xts(cipher)) = Cipher::new(algorithm, &self.key) else {
             return false;
         };
         let mut data = self.plaintext;
-        cipher.sector(&mut cipher.cursor(Operation::EncryptSectors), self.number, &mut data);
-        let encrypts = data == self.ciphertext;
-        cipher.sector(&mut cipher.cursor(Operation::DecryptSectors), self.number, &mut data);
+        let mut run = |operation| {
+            let numbers = SectorNumbers::from(self.number);
+            let segment = process::SectorSegment { numbers, sector_len: data.len(), data: &mut data };
+            cipher.sectors(operation, segment);
+            data
+        };
+        let encrypts = run(Operation::EncryptSectors) == self.ciphertext;
+        let data = run(Operation::DecryptSectors);
         encrypts && data == self.plaintext
     }
 }

@@ -5,7 +5,7 @@ use strongroom_engine::Tag;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::low;
-use crate::process::{AeadCipher, Forged};
+use crate::process::{AeadCipher, Forged, short_nonce};
 
 /// A key for XChaCha20-Poly1305.
 pub(crate) struct XChaCha {
@@ -66,6 +66,46 @@ impl AeadCipher for XChaCha {
         let (subkey, inner) = self.at(cursor, nonce);
         data.fill(0);
         low::chacha20_xor(subkey, &inner, 1, data);
+    }
+}
+
+/// A key for ChaCha20-Poly1305 (RFC 8439).
+pub(crate) struct ChaCha {
+    key: Zeroizing<[u8; 32]>,
+}
+
+impl ChaCha {
+    pub(crate) fn new(key: &[u8; 32]) -> ChaCha {
+        ChaCha { key: Zeroizing::new(*key) }
+    }
+}
+
+impl AeadCipher for ChaCha {
+    type Cursor<'a> = ();
+
+    fn cursor(&self) {}
+
+    fn seal(&self, (): &mut (), nonce: &[u8; 24], ad: &[u8], data: &mut [u8]) -> Tag {
+        low::chacha20_poly1305_seal(&self.key, &short_nonce(nonce), ad, data)
+    }
+
+    fn open(
+        &self,
+        (): &mut (),
+        nonce: &[u8; 24],
+        ad: &[u8],
+        tag: &Tag,
+        data: &mut [u8],
+    ) -> Result<(), Forged> {
+        match low::chacha20_poly1305_open(&self.key, &short_nonce(nonce), ad, tag, data) {
+            true => Ok(()),
+            false => Err(Forged),
+        }
+    }
+
+    fn keystream(&self, (): &mut (), nonce: &[u8; 24], data: &mut [u8]) {
+        data.fill(0);
+        low::chacha20_xor(&self.key, &short_nonce(nonce), 1, data);
     }
 }
 

@@ -1,78 +1,86 @@
-//! AES-XTS for sectors (IEEE 1619) with the little-endian sector number as
-//! tweak.
+//! AES-XTS for sectors (IEEE 1619) through AWS-LC.
 //!
 //! AWS-LC has XTS for AES-256 alone; for AES-128 its ECB mode does the blocks
 //! and the tweaks are computed here. Its contexts are changed by use, so each
-//! batch borrows one from a small pool and gives it back.
+//! segment borrows one from a small pool and gives it back.
 
 use std::sync::{Mutex, PoisonError};
 
-use strongroom_engine::Operation;
+use strongroom_engine::{Operation, SectorIv};
 use zeroize::Zeroizing;
 
 use crate::low::{BlockMode, CipherContext, Direction};
-use crate::process::SectorCipher;
+use crate::process::{SectorCipher, SectorSegment};
 
 /// A key for AES-XTS.
 pub(crate) struct Xts {
+    iv: SectorIv,
     key: Zeroizing<Vec<u8>>,
-    encrypting: Mutex<Vec<Sectors>>,
-    decrypting: Mutex<Vec<Sectors>>,
+    encrypting: Mutex<Vec<Context>>,
+    decrypting: Mutex<Vec<Context>>,
 }
 
 /// What one thread needs to work in one direction.
-enum Sectors {
+enum Context {
     Aes256(CipherContext),
     Aes128 { data: CipherContext, tweak: CipherContext },
 }
 
-/// A borrowed [`Sectors`], given back on drop.
-pub(crate) struct Cursor<'a> {
-    sectors: Option<Sectors>,
-    home: &'a Mutex<Vec<Sectors>>,
+/// A borrowed [`Context`], given back on drop.
+struct Borrowed<'a> {
+    context: Option<Context>,
+    home: &'a Mutex<Vec<Context>>,
 }
 
-impl Drop for Cursor<'_> {
+impl Drop for Borrowed<'_> {
     fn drop(&mut self) {
-        self.home.lock().unwrap_or_else(PoisonError::into_inner).extend(self.sectors.take());
+        self.home.lock().unwrap_or_else(PoisonError::into_inner).extend(self.context.take());
     }
 }
 
 impl Xts {
     /// `None` unless the key has 32 or 64 bytes and two different halves,
-    /// which XTS needs to be secure.
-    pub(crate) fn new(key: &[u8]) -> Option<Xts> {
+    /// which XTS needs to be secure, and the IV needs no other cipher.
+    pub(crate) fn new(iv: SectorIv, key: &[u8]) -> Option<Xts> {
         let halves_differ = key[..key.len() / 2] != key[key.len() / 2..];
-        if !matches!(key.len(), 32 | 64) || !halves_differ {
+        if !matches!(key.len(), 32 | 64) || !halves_differ || iv == SectorIv::EssivSha256 {
             return None;
         }
         let key = Zeroizing::new(key.to_vec());
-        let first = |direction| Mutex::new(vec![Sectors::new(&key, direction)]);
+        let first = |direction| Mutex::new(vec![Context::new(&key, direction)]);
         let (encrypting, decrypting) = (first(Direction::Encrypt), first(Direction::Decrypt));
-        Some(Xts { key, encrypting, decrypting })
+        Some(Xts { iv, key, encrypting, decrypting })
+    }
+
+    fn borrow(&self, operation: Operation) -> Borrowed<'_> {
+        let (home, direction) = match operation {
+            Operation::EncryptSectors => (&self.encrypting, Direction::Encrypt),
+            _ => (&self.decrypting, Direction::Decrypt),
+        };
+        let idle = home.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Borrowed { context: idle.or_else(|| Some(Context::new(&self.key, direction))), home }
     }
 }
 
-impl Sectors {
-    fn new(key: &[u8], direction: Direction) -> Sectors {
+impl Context {
+    fn new(key: &[u8], direction: Direction) -> Context {
         if key.len() == 64 {
-            return Sectors::Aes256(CipherContext::new(BlockMode::Aes256Xts, key, direction));
+            return Context::Aes256(CipherContext::new(BlockMode::Aes256Xts, key, direction));
         }
         let (data, tweak) = key.split_at(16);
-        Sectors::Aes128 {
+        Context::Aes128 {
             data: CipherContext::new(BlockMode::Aes128Ecb, data, direction),
             tweak: CipherContext::new(BlockMode::Aes128Ecb, tweak, Direction::Encrypt),
         }
     }
 
-    fn sector(&mut self, number: u64, sector: &mut [u8]) {
-        let mut tweak = u128::from(number).to_le_bytes();
+    fn sector(&mut self, mut tweak: [u8; 16], sector: &mut [u8]) {
         match self {
-            Sectors::Aes256(cipher) => {
+            Context::Aes256(cipher) => {
                 cipher.set_tweak(&tweak);
                 cipher.apply(sector);
             }
-            Sectors::Aes128 { data, tweak: tweak_cipher } => {
+            Context::Aes128 { data, tweak: tweak_cipher } => {
                 tweak_cipher.apply(&mut tweak);
                 let tweak = u128::from_le_bytes(tweak);
                 xor_tweaks(tweak, sector);
@@ -94,18 +102,11 @@ fn xor_tweaks(mut tweak: u128, sector: &mut [u8]) {
 }
 
 impl SectorCipher for Xts {
-    type Cursor<'a> = Cursor<'a>;
-
-    fn cursor(&self, operation: Operation) -> Cursor<'_> {
-        let (home, direction) = match operation {
-            Operation::EncryptSectors => (&self.encrypting, Direction::Encrypt),
-            _ => (&self.decrypting, Direction::Decrypt),
-        };
-        let idle = home.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Cursor { sectors: idle.or_else(|| Some(Sectors::new(&self.key, direction))), home }
-    }
-
-    fn sector(&self, cursor: &mut Cursor<'_>, number: u64, data: &mut [u8]) {
-        cursor.sectors.as_mut().expect("held until dropped").sector(number, data);
+    fn sectors(&self, operation: Operation, segment: SectorSegment<'_>) {
+        let mut borrowed = self.borrow(operation);
+        let context = borrowed.context.as_mut().expect("held until dropped");
+        for (index, sector) in segment.data.chunks_exact_mut(segment.sector_len).enumerate() {
+            context.sector(self.iv.number_block(segment.numbers.at(index)), sector);
+        }
     }
 }

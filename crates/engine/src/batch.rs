@@ -67,6 +67,40 @@ impl std::fmt::Debug for AssociatedData {
     }
 }
 
+/// How the sectors of a segment are numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SectorNumbers {
+    /// The number of the first sector.
+    pub first: u128,
+    /// What is added from one sector to the next: 1, or 8 where sectors of
+    /// 4096 bytes are numbered in units of 512, as LUKS2 does by default.
+    pub step: u32,
+}
+
+impl From<u64> for SectorNumbers {
+    /// Consecutive numbers from `first`.
+    fn from(first: u64) -> SectorNumbers {
+        SectorNumbers { first: first.into(), step: 1 }
+    }
+}
+
+impl SectorNumbers {
+    /// The number of the sector at `index`, counted from 0. For a segment that
+    /// was validated it does not wrap.
+    #[must_use]
+    pub fn at(self, index: usize) -> u128 {
+        self.first.wrapping_add(index as u128 * u128::from(self.step))
+    }
+
+    /// The highest number of `count` sectors; `None` above 128 bits.
+    #[must_use]
+    pub fn last(self, count: usize) -> Option<u128> {
+        (count.saturating_sub(1) as u128)
+            .checked_mul(u128::from(self.step))
+            .and_then(|distance| self.first.checked_add(distance))
+    }
+}
+
 /// One piece of a batch: a range of its buffer with a nonce (or sector
 /// number), associated data and tag of its own. Ranges do not overlap.
 #[derive(Clone, Debug)]
@@ -136,9 +170,17 @@ impl Segment {
     /// numbered consecutively.
     #[must_use]
     pub fn sectors(start: usize, len: usize, first: u64, sector_len: u32) -> Segment {
+        Segment::numbered_sectors(start, len, SectorNumbers::from(first), sector_len)
+    }
+
+    /// One or more whole sectors of `sector_len` bytes, numbered as `numbers`
+    /// says.
+    #[must_use]
+    pub fn numbered_sectors(start: usize, len: usize, numbers: SectorNumbers, sector_len: u32) -> Segment {
         let mut nonce = [0; 24];
-        nonce[..8].copy_from_slice(&first.to_le_bytes());
-        nonce[8..12].copy_from_slice(&sector_len.to_le_bytes());
+        nonce[..16].copy_from_slice(&numbers.first.to_le_bytes());
+        nonce[16..20].copy_from_slice(&numbers.step.to_le_bytes());
+        nonce[20..].copy_from_slice(&sector_len.to_le_bytes());
         Segment {
             start,
             len,
@@ -180,16 +222,19 @@ impl Segment {
         &self.nonce
     }
 
-    /// First sector number, for a segment made by [`Segment::sectors`].
+    /// The sectors' numbers, for a segment of sectors.
     #[must_use]
-    pub fn first_sector(&self) -> u64 {
-        u64::from_le_bytes(self.nonce[..8].try_into().expect("eight bytes"))
+    pub fn sector_numbers(&self) -> SectorNumbers {
+        SectorNumbers {
+            first: u128::from_le_bytes(self.nonce[..16].try_into().expect("sixteen bytes")),
+            step: u32::from_le_bytes(self.nonce[16..20].try_into().expect("four bytes")),
+        }
     }
 
-    /// Bytes of a sector, for a segment made by [`Segment::sectors`].
+    /// Bytes of a sector, for a segment of sectors.
     #[must_use]
     pub fn sector_len(&self) -> u32 {
-        u32::from_le_bytes(self.nonce[8..12].try_into().expect("four bytes"))
+        u32::from_le_bytes(self.nonce[20..].try_into().expect("four bytes"))
     }
 
     /// The associated data.

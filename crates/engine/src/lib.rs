@@ -11,6 +11,7 @@
 //! engine over engines) or compute anything (that is an `engine-*` crate).
 #![forbid(unsafe_code)]
 
+mod algorithm;
 mod batch;
 mod buffer;
 pub mod limits;
@@ -23,9 +24,10 @@ pub mod conformance;
 #[cfg(any(feature = "conformance", feature = "unruly"))]
 pub mod unruly;
 
-pub use batch::{AssociatedData, Batch, Operation, Segment, Tag, Verdict};
+pub use algorithm::{Aead, Algorithm, BlockCipher, SectorCipher, SectorIv, SectorMode, UnknownAlgorithm};
+pub use batch::{AssociatedData, Batch, Operation, SectorNumbers, Segment, Tag, Verdict};
 pub use buffer::Buffer;
-pub use nonce::{BatchNonces, EntropyError, FreshNonce, NonceSource, SessionId, StoredNonce};
+pub use nonce::{BatchNonces, EntropyError, FreshNonce, NonceSource, SessionId, StoredNonce, StreamNonces};
 pub use ticket::{Answer, Completed, Completer, Outcome, Ticket, Vanished};
 
 use std::any::Any;
@@ -33,37 +35,6 @@ use std::sync::Arc;
 
 /// The first eight bytes of every AEGIS-256X2 nonce; the contract's 24 follow.
 pub const AEGIS_NONCE_PREFIX: [u8; 8] = *b"strongrm";
-
-/// An authenticated cipher with a 256-bit key, a 24-byte nonce and a 16-byte tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Aead {
-    /// XAES-256-GCM: AES-256-GCM under a key derived from the first 12 bytes
-    /// of the nonce (C2SP XAES-256-GCM, NIST SP 800-108r1 and SP 800-38D).
-    XAes256Gcm,
-    /// XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha).
-    XChaCha20Poly1305,
-    /// AEGIS-256X2 with the nonce padded to 32 bytes by a fixed prefix
-    /// (draft-irtf-cfrg-aegis-aead).
-    Aegis256X2,
-}
-
-/// A block cipher for sectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum SectorCipher {
-    /// AES (FIPS 197) in XTS mode (IEEE 1619, NIST SP 800-38E) with the
-    /// little-endian sector number as tweak, as dm-crypt's `xts-plain64`.
-    /// Keys of 32 (AES-128) or 64 bytes (AES-256).
-    AesXtsPlain64,
-}
-
-/// What an engine may be able to compute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Algorithm {
-    /// Seal, open, or make the keystream of an authenticated cipher.
-    Aead(Aead),
-    /// Encrypt or decrypt sectors.
-    Sector(SectorCipher),
-}
 
 /// What an engine says of one algorithm and operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,8 +136,7 @@ pub trait Engine: Send + Sync {
     /// does not have them.
     fn capability(&self, algorithm: Algorithm, operation: Operation) -> Option<Capability>;
 
-    /// Opens a session for `key`, whose length the algorithm decides (32 bytes
-    /// for every [`Aead`]). The engine copies what it needs and wipes it when
+    /// Opens a session for `key`, of one of [`Algorithm::key_lens`]. The engine copies what it needs and wipes it when
     /// the session is dropped.
     ///
     /// # Errors

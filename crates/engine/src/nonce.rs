@@ -73,9 +73,55 @@ impl StoredNonce {
         StoredNonce(bytes)
     }
 
+    /// Of the chunk of a message that [`StreamNonces`] drew the nonces of.
+    #[must_use]
+    pub fn of_stream(chunk: u64, last: bool) -> StoredNonce {
+        StoredNonce(stream_nonce(chunk, last))
+    }
+
     pub(crate) fn into_bytes(self) -> [u8; 24] {
         self.0
     }
+}
+
+/// The nonces of the one message that a key was made for, cut into chunks
+/// (STREAM: Hoang, Reyhanitabar, Rogaway, Vizár 2015): an 11-byte big-endian
+/// counter and a byte that marks the last chunk, after twelve zero bytes. For
+/// algorithms with a 12-byte nonce.
+///
+/// Whoever makes one vouches that the key is fresh and seals no other message.
+#[derive(Debug)]
+pub struct StreamNonces {
+    next: u64,
+    ended: bool,
+}
+
+impl StreamNonces {
+    /// For a key that nothing was sealed under and nothing else will be.
+    #[must_use]
+    pub fn for_fresh_key() -> StreamNonces {
+        StreamNonces { next: 0, ended: false }
+    }
+
+    /// The nonce of the next chunk.
+    ///
+    /// # Panics
+    /// After the last chunk, or after 2^64 - 1 chunks.
+    #[must_use]
+    pub fn draw(&mut self, last: bool) -> FreshNonce {
+        assert!(!self.ended, "the last chunk is the last");
+        let nonce = FreshNonce(stream_nonce(self.next, last));
+        self.next = self.next.checked_add(1).expect("fewer than 2^64 chunks");
+        self.ended = last;
+        nonce
+    }
+}
+
+fn stream_nonce(chunk: u64, last: bool) -> [u8; 24] {
+    let mut nonce = [0; 24];
+    nonce[15..23].copy_from_slice(&chunk.to_be_bytes());
+    nonce[23] = u8::from(last);
+    nonce
 }
 
 /// Draws nonces. One per mounted vault, made after the last fork.
@@ -220,6 +266,16 @@ mod tests {
                 assert!(seen.insert(batch.draw().bytes()));
             }
         }
+    }
+
+    #[test]
+    fn a_stream_counts_its_chunks_and_marks_the_last() {
+        let mut nonces = StreamNonces::for_fresh_key();
+        let drawn = [nonces.draw(false), nonces.draw(false), nonces.draw(true)].map(FreshNonce::into_bytes);
+        let stored = [(0, false), (1, false), (2, true)].map(|(n, last)| StoredNonce::of_stream(n, last));
+        assert_eq!(drawn, stored.map(StoredNonce::into_bytes));
+        assert_eq!(drawn[2][12..], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1]);
+        assert!(std::panic::catch_unwind(move || nonces.draw(false)).is_err());
     }
 
     #[test]

