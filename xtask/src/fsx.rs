@@ -83,7 +83,7 @@ impl Configuration {
         let mapped = u8::from(self.mapped) * 8;
         let punch = u8::from(holes) * 3;
         format!(
-            "flen = {}\nnomsyncafterwrite = {}\n[opsize]\nmax = {}\n[weights]\nclose_open = 1\nread = 10\nwrite = 10\n\
+            "flen = {}\nnomsyncafterwrite = {}\n[opsize]\nmax = {}\n[weights]\nclose_open = 5\nread = 10\nwrite = 10\n\
              mapread = {mapped}\nmapwrite = {mapped}\ninvalidate = {}\ntruncate = 5\nfsync = 0.1\nfdatasync = 0.1\n\
              posix_fallocate = 2\npunch_hole = {punch}\nsendfile = 2\nposix_fadvise = 1\ncopy_file_range = 3\n",
             self.file_bytes_max,

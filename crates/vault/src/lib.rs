@@ -28,3 +28,10 @@ pub use header_file::{read_header_copies, write_header};
 pub use rules::{Rule, Rules};
 pub use sealer::algorithm;
 pub use vault::{Options, Vault, create};
+
+/// What the tests outside share serves those inside, too.
+#[cfg(test)]
+extern crate self as strongroom_vault;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;

@@ -82,10 +82,13 @@ impl Table {
         lock(&self.unsynced).extend(inodes);
     }
 
-    /// Drops what is neither open nor waiting to reach its home.
+    /// Drops what is neither open nor waiting to reach its home. The content
+    /// may have been dropped before, and the file opened anew since: what is
+    /// live then is another, and stays.
     pub(crate) fn retire(&self, content: &Arc<Content>) {
         let mut live = lock(&self.live);
-        if content.handles() > 0 {
+        let is_live = live.get(&content.inode).is_some_and(|found| Arc::ptr_eq(found, content));
+        if !is_live || content.handles() > 0 {
             return;
         }
         let mut state = content.write_state();
@@ -205,5 +208,41 @@ impl Content {
         }
         self.context.table.retire(self);
         self.context.wake_if_many();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use strongroom_format::vault::Suite;
+    use strongroom_store::Store;
+    use strongroom_store::memory::MemoryStore;
+    use strongroom_units::BlockSize;
+
+    use super::*;
+    use crate::namespace::Opening;
+    use crate::support;
+
+    /// The background lists contents, and drops them some barriers later. Were
+    /// it to drop another content of the same file then, the next to open the
+    /// file would read what is at home, beside one that holds newer data.
+    #[test]
+    fn only_the_listed_content_is_retired() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        support::create(&*store, Suite::Xaes256Gcm, BlockSize::MIN);
+        let vault = support::open(store);
+        let (entry, listed) = support::create_file(vault.namespace(), "file");
+        support::write(&listed, 0, b"old").unwrap();
+        listed.sync().unwrap();
+        vault.namespace().release(entry.number);
+
+        let opening = Opening { write: true, ..Opening::default() };
+        let newer = vault.namespace().open(entry.number, opening).unwrap();
+        assert!(!Arc::ptr_eq(&listed, &newer), "the first was home when it was released");
+        support::write(&newer, 0, b"new").unwrap();
+        newer.context.table.retire(&listed);
+        vault.namespace().release(entry.number);
+
+        let again = vault.namespace().open(entry.number, opening).unwrap();
+        assert_eq!(support::read_all(&again).unwrap(), b"new");
     }
 }
