@@ -5,7 +5,7 @@
 //! shows a fault of the tool or of the machine.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -23,6 +23,12 @@ use crate::tally::Tally;
 const OPERATIONS_SHORT: u64 = 100_000;
 /// What the long form runs in all.
 const OPERATIONS_LONG: u64 = 1_000_000;
+
+/// The file that the tool works on.
+const EXERCISED: &str = "exercised";
+/// How many seeds may fail on the bare file system, and how far apart they are.
+const SEEDS_MAX: u32 = 4;
+const SEED_STEP: u64 = 1000;
 
 const BLOCK_SIZES: [&str; 4] = ["4KiB", "16KiB", "64KiB", "1MiB"];
 
@@ -60,6 +66,7 @@ impl FsxArgs {
 }
 
 /// One run of the tool.
+#[derive(Clone)]
 struct Configuration {
     settings: Settings,
     mapped: bool,
@@ -104,8 +111,12 @@ pub(crate) fn run(arguments: &FsxArgs) -> Result<Tally> {
     let mut tally = Tally::default();
     for (index, configuration) in configurations.iter().enumerate() {
         let base = scratch.make(&index.to_string())?;
+        let mut configuration = configuration.clone();
+        let runner = Runner { tool: &tool, subject: &subject, operations, base };
+        let outcome = runner
+            .on_the_bare_file_system(&mut configuration)
+            .and_then(|expected| runner.on_the_mount(&configuration, &expected));
         let label = configuration.label(&subject);
-        let outcome = one(&tool, &subject, configuration, operations, &base);
         if outcome.is_ok() {
             println!("  {operations} operations on {label}");
         }
@@ -154,35 +165,62 @@ fn configurations(arguments: &FsxArgs) -> Vec<Configuration> {
     configurations
 }
 
-fn one(tool: &Path, subject: &Subject, what: &Configuration, operations: u64, base: &Path) -> Result {
-    let file = base.join("fsx.toml");
-    fs::write(&file, what.file(subject.kind() != Kind::Gocryptfs))?;
-    let artifacts = base.join("artifacts");
-    fs::create_dir(&artifacts)?;
-    let exercise = |place: &Path| -> Result {
-        let mut command = Command::new(tool);
-        command.arg("-N").arg(operations.to_string()).arg("-S").arg(what.seed.to_string());
-        command.arg("-f").arg(&file).arg("-P").arg(&artifacts).arg(place.join("exercised"));
-        let finished = command::finish(&mut command, limit(operations))?;
+/// Runs one configuration.
+struct Runner<'a> {
+    tool: &'a Path,
+    subject: &'a Subject,
+    operations: u64,
+    /// A directory of its own.
+    base: PathBuf,
+}
+
+impl Runner<'_> {
+    /// Runs the tool on the bare file system, and reads what that leaves.
+    ///
+    /// A seed on which the tool fails there says nothing about the mount (it may draw a `posix_fallocate`
+    /// of no bytes, which the kernel refuses): another takes its place, and the failure is printed.
+    fn on_the_bare_file_system(&self, what: &mut Configuration) -> Result<Vec<u8>> {
+        for attempt in 0..SEEDS_MAX {
+            let place = self.base.join(format!("bare-{attempt}"));
+            fs::create_dir(&place)?;
+            match self.exercise(what, &place) {
+                Ok(()) => return Ok(fs::read(place.join(EXERCISED))?),
+                Err(failure) => {
+                    let text = failure.to_string();
+                    let last = text.trim_end().lines().next_back().unwrap_or_default();
+                    println!("  seed {} fails on the bare file system, another is taken: {last}", what.seed);
+                    what.seed += SEED_STEP;
+                }
+            }
+        }
+        Err(Failure::new(format!("{SEEDS_MAX} seeds failed on the bare file system")))
+    }
+
+    /// Both runs do the same, so both files are the same, also when they are read back from the store.
+    fn on_the_mount(&self, what: &Configuration, expected: &[u8]) -> Result {
+        let vault = Vault::create(&self.subject.with(what.settings.clone()), &self.base)?;
+        let time = limit(self.operations) + Duration::from_secs(60);
+        let mut mount = vault.mount(MountOptions::new(time))?;
+        self.exercise(what, mount.path()).context("on the mount")?;
+        mount.remount()?;
+        let found = fs::read(mount.path().join(EXERCISED))?;
+        ensure!(found == expected, "the file differs from the bare one after a remount");
+        mount.unmount()
+    }
+
+    fn exercise(&self, what: &Configuration, place: &Path) -> Result {
+        let file = self.base.join("fsx.toml");
+        fs::write(&file, what.file(self.subject.kind() != Kind::Gocryptfs))?;
+        let artifacts = self.base.join("artifacts");
+        fs::create_dir_all(&artifacts)?;
+        let mut command = Command::new(self.tool);
+        command.arg("-N").arg(self.operations.to_string()).arg("-S").arg(what.seed.to_string());
+        command.arg("-f").arg(&file).arg("-P").arg(&artifacts).arg(place.join(EXERCISED));
+        let finished = command::finish(&mut command, limit(self.operations))?;
         let output = finished.output();
         ensure!(finished.status.success(), "`{}`:\n{}", command::shown(&command), tail(&output));
         Ok(())
-    };
-    let plain = base.join("bare");
-    fs::create_dir(&plain)?;
-    exercise(&plain).context("on the bare file system")?;
-
-    let vault = Vault::create(&subject.with(what.settings.clone()), base)?;
-    let mut mount = vault.mount(MountOptions::new(limit(operations) + Duration::from_secs(60)))?;
-    exercise(mount.path()).context("on the mount")?;
-    // Both runs did the same, so both files are the same, also when they are read back from the store.
-    let expected = fs::read(plain.join("exercised"))?;
-    mount.remount()?;
-    let found = fs::read(mount.path().join("exercised"))?;
-    if found != expected {
-        return Err(Failure::new("the file differs from the bare one after a remount"));
     }
-    mount.unmount()
 }
 
 fn tail(text: &str) -> &str {
