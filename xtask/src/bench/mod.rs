@@ -1,6 +1,7 @@
 //! Measurements. One benchmark is one module; what they share in work and reporting stands beside them.
 
 mod floor;
+mod folder;
 mod memory;
 mod report;
 mod work;
@@ -19,10 +20,13 @@ pub(crate) struct BenchArgs {
 enum Benchmark {
     /// The speed floor: Strongroom and gocryptfs in turn on a store in memory
     Floor(floor::FloorArgs),
+    /// Encrypted folders and unencrypted FUSE compared, row by row
+    Folder(folder::FolderArgs),
 }
 
 pub(crate) fn run(arguments: &BenchArgs) -> Result {
     match &arguments.benchmark {
         Benchmark::Floor(arguments) => floor::run(arguments),
+        Benchmark::Folder(arguments) => folder::run(arguments),
     }
 }

@@ -173,7 +173,7 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 /// CPU model, number of CPUs and kernel.
-fn machine_line() -> String {
+pub(super) fn machine_line() -> String {
     let cpus = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(" unknown CPU");
@@ -182,7 +182,7 @@ fn machine_line() -> String {
 }
 
 /// The commit that was measured, if this is a checkout.
-fn commit() -> Option<String> {
+pub(super) fn commit() -> Option<String> {
     let mut command = std::process::Command::new("git");
     command.current_dir(workspace::root()).args(["rev-parse", "HEAD"]);
     let text = crate::command::output(&mut command, Duration::from_secs(10)).ok()?;

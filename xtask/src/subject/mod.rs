@@ -5,6 +5,7 @@
 
 pub(crate) mod connection;
 pub(crate) mod mount;
+pub(crate) mod peer;
 pub(crate) mod scratch;
 pub(crate) mod vault;
 
@@ -13,8 +14,9 @@ use std::process::Command;
 
 use clap::{Args, ValueEnum};
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::packages;
+use crate::subject::peer::Peer;
 use crate::workspace;
 
 /// The suites that `strongroom init --suite` knows.
@@ -29,6 +31,32 @@ pub(crate) enum Kind {
     Strongroom,
     /// gocryptfs as installed.
     Gocryptfs,
+    /// securefs as installed.
+    Securefs,
+    /// EncFS as installed, with its standard settings.
+    Encfs,
+    /// CryFS as installed.
+    Cryfs,
+    /// libfuse's example `passthrough_ll`, which encrypts nothing.
+    Passthrough,
+    /// Our FUSE transport serving a directory as it is.
+    Clear,
+}
+
+impl Kind {
+    /// The name, which for an installed peer is its program's and its package's.
+    pub(crate) fn program(self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Strongroom => "strongroom",
+            Self::Gocryptfs => "gocryptfs",
+            Self::Securefs => "securefs",
+            Self::Encfs => "encfs",
+            Self::Cryfs => "cryfs",
+            Self::Passthrough => "passthrough_ll",
+            Self::Clear => "clear",
+        }
+    }
 }
 
 /// Command line options that choose a subject.
@@ -79,7 +107,7 @@ impl SubjectArgs {
 pub(crate) enum Subject {
     Bare,
     Strongroom { binary: PathBuf, settings: Settings },
-    Gocryptfs { binary: PathBuf },
+    Peer(Peer),
 }
 
 impl Subject {
@@ -96,12 +124,7 @@ impl Subject {
                 };
                 Ok(Self::Strongroom { binary, settings })
             }
-            Kind::Gocryptfs => {
-                packages::need(&[("gocryptfs", "gocryptfs")])?;
-                let binary =
-                    packages::find("gocryptfs").ok_or_else(|| Failure::new("gocryptfs is not in PATH"))?;
-                Ok(Self::Gocryptfs { binary })
-            }
+            peer => Ok(Self::Peer(Peer::resolve(peer)?)),
         }
     }
 
@@ -117,7 +140,7 @@ impl Subject {
         match self {
             Self::Bare => Kind::Bare,
             Self::Strongroom { .. } => Kind::Strongroom,
-            Self::Gocryptfs { .. } => Kind::Gocryptfs,
+            Self::Peer(peer) => peer.kind,
         }
     }
 
@@ -125,7 +148,7 @@ impl Subject {
     pub(crate) fn label(&self) -> String {
         match self {
             Self::Bare => "bare".into(),
-            Self::Gocryptfs { .. } => "gocryptfs".into(),
+            Self::Peer(peer) => peer.kind.program().into(),
             Self::Strongroom { settings, .. } => {
                 let mut label = String::from("strongroom");
                 for part in [&settings.suite, &settings.block_size, &settings.engine].into_iter().flatten() {
@@ -142,58 +165,48 @@ impl Subject {
         match self {
             Self::Bare => Ok(format!("Linux {}", rustix::system::uname().release().to_string_lossy())),
             Self::Strongroom { binary, .. } => packages::version_line(binary.as_os_str(), "--version"),
-            Self::Gocryptfs { binary } => packages::version_line(binary.as_os_str(), "-version"),
+            Self::Peer(peer) => peer.version(),
         }
     }
 
-    /// The program's process name, as the kernel shows it in /proc/PID/cmdline.
-    fn binary(&self) -> Option<&Path> {
+    /// The command that formats the store; none where there is nothing to format.
+    fn init_command(&self, place: &vault::Place) -> Option<Command> {
         match self {
             Self::Bare => None,
-            Self::Strongroom { binary, .. } | Self::Gocryptfs { binary } => Some(binary),
-        }
-    }
-
-    /// The command that formats `store`; none for a bare directory.
-    fn init_command(&self, store: &Path, password: &Path) -> Option<Command> {
-        let mut command = Command::new(self.binary()?);
-        match self {
-            Self::Bare => return None,
-            Self::Strongroom { settings, .. } => {
-                command.arg("init").arg(store).arg("--password-file").arg(password);
+            Self::Peer(peer) => peer.init_command(place),
+            Self::Strongroom { binary, settings } => {
+                let mut command = Command::new(binary);
+                command.arg("init").arg(&place.store).arg("--password-file").arg(&place.password);
                 // The cheapest derivation that the program accepts: these vaults guard nothing.
                 command.args(["--recovery-out", "none", "--kdf-memory", "8MiB", "--kdf-time", "1"]);
                 option(&mut command, "--suite", settings.suite.as_deref());
                 option(&mut command, "--block-size", settings.block_size.as_deref());
-            }
-            Self::Gocryptfs { .. } => {
-                command.args(["-init", "-q", "-scryptn", "10", "-passfile"]).arg(password).arg(store);
+                Some(command)
             }
         }
-        Some(command)
     }
 
     /// The command that mounts `store` on `directory`; none for a bare directory.
     fn mount_command(&self, place: &vault::Place, options: &mount::MountOptions) -> Option<Command> {
         let foreground = options.launch == mount::Launch::Foreground;
-        let mut command = Command::new(self.binary()?);
         match self {
-            Self::Bare => return None,
-            Self::Strongroom { settings, .. } => {
+            Self::Bare => None,
+            Self::Peer(peer) => Some(peer.mount_command(place, foreground, options.allow_other)),
+            Self::Strongroom { binary, settings } => {
+                let mut command = Command::new(binary);
                 command.arg("mount").arg(&place.store).arg(&place.directory);
                 command.arg("--password-file").arg(&place.password);
                 option(&mut command, "--engine", settings.engine.as_deref());
                 flag(&mut command, "--foreground", foreground);
                 flag(&mut command, "--allow-other", options.allow_other);
-            }
-            Self::Gocryptfs { .. } => {
-                command.args(["-q", "-nosyslog", "-passfile"]).arg(&place.password);
-                flag(&mut command, "-fg", foreground);
-                flag(&mut command, "-allow_other", options.allow_other);
-                command.arg(&place.store).arg(&place.directory);
+                Some(command)
             }
         }
-        Some(command)
+    }
+
+    /// True when the mount command reads its password from standard input.
+    fn asks_on_input(&self) -> bool {
+        matches!(self, Self::Peer(peer) if peer.asks_on_input())
     }
 
     /// The command that a user would end the mount with.
@@ -205,7 +218,7 @@ impl Subject {
                 command.arg("umount").arg(directory);
                 Some(command)
             }
-            Self::Gocryptfs { .. } => {
+            Self::Peer(_) => {
                 let mut command = Command::new("fusermount3");
                 command.arg("-u").arg(directory);
                 Some(command)

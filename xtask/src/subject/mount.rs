@@ -140,7 +140,10 @@ impl Drop for Mount {
 fn start(vault: &Vault, options: MountOptions) -> Result<Option<Active>> {
     let Some(mut command) = vault.subject.mount_command(&vault.place, &options) else { return Ok(None) };
     let directory = &vault.place.directory;
-    command.stdin(Stdio::null());
+    command.stdin(match vault.subject.asks_on_input() {
+        true => Stdio::from(fs::File::open(&vault.place.password)?),
+        false => Stdio::null(),
+    });
     command.stdout(command::log_file(&vault.place.log)?);
     command.stderr(fs::File::options().append(true).open(&vault.place.log)?);
     let mut child = command::spawn(&mut command)?;

@@ -9,6 +9,7 @@ use crate::command;
 use crate::failure::{Context, Failure, Result, ensure};
 use crate::subject::Subject;
 use crate::subject::mount::{Mount, MountOptions};
+use crate::subject::peer::PASSWORD;
 
 const INIT_LIMIT: Duration = Duration::from_secs(60);
 
@@ -40,15 +41,16 @@ impl Vault {
         let store = if bare { directory.clone() } else { base.join("store") };
         let password = base.join("password");
         fs::create_dir(&directory).context(directory.display())?;
-        fs::write(&password, "only a test\n").context(password.display())?;
+        fs::write(&password, format!("{PASSWORD}\n")).context(password.display())?;
         if !bare {
             fs::create_dir(&store).context(store.display())?;
         }
-        if let Some(mut command) = subject.init_command(&store, &password) {
+        let log = base.join("daemon.log");
+        let place = Place { store, directory, password, log };
+        if let Some(mut command) = subject.init_command(&place) {
             command::output(&mut command, INIT_LIMIT)?;
         }
-        let log = base.join("daemon.log");
-        Ok(Self { subject: subject.clone(), place: Place { store, directory, password, log } })
+        Ok(Self { subject: subject.clone(), place })
     }
 
     /// Mounts the vault.

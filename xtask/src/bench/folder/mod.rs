@@ -1,0 +1,389 @@
+//! Encrypted folders compared: ours, unencrypted FUSE, our own transport in clear, and what Debian ships.
+//!
+//! Every subject is formatted and filled once for each kind of store. Then, row by row and repeat by repeat,
+//! each has its turn, in an order that is reversed every second time. So a ratio compares what was measured
+//! one right after the other. What was measured is kept, and a run that was stopped goes on.
+
+mod data;
+mod mix;
+mod plot;
+mod rows;
+mod stage;
+mod state;
+mod statistics;
+mod summary;
+mod tree;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::json;
+
+use crate::bench::folder::rows::{Row, Work};
+use crate::bench::folder::stage::{Stage, Variant};
+use crate::bench::folder::state::{Record, State};
+use crate::bench::folder::summary::Summary;
+use crate::bench::report::{commit, machine_line};
+use crate::bench::work::Archive;
+use crate::failure::{Context, Failure, Result, ensure};
+use crate::packages;
+use crate::subject::scratch::Scratch;
+use crate::subject::{Kind, Settings, Subject};
+use crate::workspace;
+
+/// In this order by default. Those after the fourth take part in the main rows alone, unless `--full`.
+const KINDS: [Kind; 7] = [
+    Kind::Strongroom,
+    Kind::Passthrough,
+    Kind::Clear,
+    Kind::Gocryptfs,
+    Kind::Securefs,
+    Kind::Encfs,
+    Kind::Cryfs,
+];
+const ALWAYS: [Kind; 4] = [Kind::Strongroom, Kind::Passthrough, Kind::Clear, Kind::Gocryptfs];
+
+/// How `passthrough_ll` can be mounted. After two repeats only the best for the row goes on.
+const PASSTHROUGH: [(&str, &[&str]); 4] = [
+    ("write-back", &["-o", "writeback,cache=always"]),
+    ("write-back, clone_fd", &["-o", "writeback,cache=always,clone_fd"]),
+    ("write-back, one thread", &["-s", "-o", "writeback,cache=always"]),
+    ("write-through, clone_fd", &["-o", "cache=always,clone_fd"]),
+];
+const TRIALS: usize = 2;
+
+#[derive(Args)]
+pub(crate) struct FolderArgs {
+    /// About 15 minutes: main rows, three repeats, a store in memory
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// Every row for every peer, on both stores, seven repeats: many hours
+    #[arg(long)]
+    full: bool,
+    /// Only rows whose name contains one of these
+    #[arg(long, value_name = "ROW", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Only these subjects; Strongroom is always there
+    #[arg(long, value_enum, value_delimiter = ',')]
+    peer: Vec<Kind>,
+    /// How often each row is repeated [default: 7, 3 with --quick]
+    #[arg(long)]
+    repeats: Option<u64>,
+    /// Bytes of the large files together, in MiB [default: 512, 256 with --quick]
+    #[arg(long)]
+    file_mib: Option<u64>,
+    /// Time of a cell, in milliseconds [default: 1000, 500 with --quick, 2000 with --full]
+    #[arg(long)]
+    cell_ms: Option<u64>,
+    #[command(flatten)]
+    settings: Settings,
+    /// A built strongroom binary [default: build one]
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// Where the store in memory lies
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    memory: PathBuf,
+    /// Where the store on a disk lies [default: the build directory; without --full only with this option]
+    #[arg(long, value_name = "DIR")]
+    disk: Option<PathBuf>,
+    /// Where samples are kept [default: bench-folder.jsonl in the build directory]
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// Forgets the samples of an earlier run
+    #[arg(long)]
+    fresh: bool,
+    /// Writes the report there too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draws the ratios there, one file for each store
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
+    /// Lists the rows and ends
+    #[arg(long)]
+    list: bool,
+}
+
+/// What one run does.
+struct Plan {
+    rows: Vec<Row>,
+    kinds: Vec<Kind>,
+    repeats: usize,
+    each: u64,
+    budget: Duration,
+    /// Every peer in every row.
+    full: bool,
+    small_files: u64,
+}
+
+impl Plan {
+    fn new(arguments: &FolderArgs) -> Result<Self> {
+        let pick = |quick, default, full| match (arguments.quick, arguments.full) {
+            (true, _) => quick,
+            (_, true) => full,
+            _ => default,
+        };
+        let wanted = |row: &Row| {
+            if arguments.only.is_empty() {
+                !arguments.quick || row.main
+            } else {
+                arguments.only.iter().any(|part| row.key.contains(part.as_str()))
+            }
+        };
+        let rows: Vec<Row> = rows::all().into_iter().filter(wanted).collect();
+        ensure!(!rows.is_empty(), "no row is named like that; --list shows them");
+        let chosen = |kind: &Kind| {
+            *kind == Kind::Strongroom || arguments.peer.is_empty() || arguments.peer.contains(kind)
+        };
+        let file_mib = arguments.file_mib.unwrap_or(pick(256, 512, 512));
+        ensure!(file_mib >= 4 && file_mib.is_multiple_of(4), "--file-mib is a multiple of 4");
+        Ok(Self {
+            rows,
+            kinds: KINDS.into_iter().filter(chosen).collect(),
+            repeats: arguments.repeats.unwrap_or(pick(3, 7, 7)).max(1) as usize,
+            each: (file_mib << 20) / data::FILES as u64,
+            budget: Duration::from_millis(arguments.cell_ms.unwrap_or(pick(500, 1000, 2000))),
+            full: arguments.full || !arguments.peer.is_empty(),
+            small_files: if arguments.quick { 2_000 } else { 10_000 },
+        })
+    }
+
+    fn takes_part(&self, kind: Kind, row: &Row) -> bool {
+        self.full || row.main || ALWAYS.contains(&kind)
+    }
+
+    /// What samples depend on: a state file of another run is not gone on with.
+    fn settings(&self, subjects: &[(Kind, Vec<Variant>)], label: &str) -> Result<String> {
+        let versions = subjects
+            .iter()
+            .map(|(kind, variants)| Ok((kind.program(), variants[0].subject.version()?)))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(json!({
+            "schema": "strongroom.bench.folder.state/1",
+            "machine": machine_line(),
+            "commit": commit(),
+            "strongroom": label,
+            "versions": versions,
+            "file_bytes": self.each * data::FILES as u64,
+            "cell_ms": self.budget.as_millis() as u64,
+            "small_files": self.small_files,
+        })
+        .to_string())
+    }
+}
+
+/// Measures, and prints what it came to.
+pub(crate) fn run(arguments: &FolderArgs) -> Result {
+    let plan = Plan::new(arguments)?;
+    if arguments.list {
+        for row in &plan.rows {
+            println!("{:28} {}{}", row.key, row.title, if row.main { " (main)" } else { "" });
+        }
+        return Ok(());
+    }
+    packages::need_root("bench folder")?;
+    packages::need(&[("tar", "tar"), ("git", "git"), ("fusermount3", "fuse3")])?;
+    let subjects = resolve(&plan, arguments)?;
+    let target = workspace::target()?;
+    let state_file = arguments.state.clone().unwrap_or_else(|| target.join("bench-folder.jsonl"));
+    let settings = plan.settings(&subjects, &subjects[0].1[0].subject.label())?;
+    let mut state = State::open(&state_file, &settings, arguments.fresh)?;
+    let mut stores = vec![("tmpfs", arguments.memory.clone())];
+    if let Some(disk) = arguments.disk.clone().or_else(|| arguments.full.then(|| target.clone())) {
+        stores.push(("disk", disk));
+    }
+    let mut absent = Vec::new();
+    for (name, place) in &stores {
+        absent.extend(measure(&plan, &subjects, name, place, &mut state)?);
+    }
+    let names: Vec<&str> = stores.iter().map(|(name, _)| *name).collect();
+    report(&plan, &state, &names, &settings, &absent, arguments)
+}
+
+fn resolve(plan: &Plan, arguments: &FolderArgs) -> Result<Vec<(Kind, Vec<Variant>)>> {
+    let resolve = |kind: &Kind| {
+        let subject = Subject::resolve(*kind, arguments.settings.clone(), arguments.binary.as_deref())?;
+        let variants = match &subject {
+            Subject::Peer(peer) if *kind == Kind::Passthrough => PASSTHROUGH
+                .iter()
+                .map(|(name, options)| Variant {
+                    name: (*name).into(),
+                    subject: Subject::Peer(peer.with_options(options)),
+                })
+                .collect(),
+            _ => vec![Variant { name: String::new(), subject }],
+        };
+        Ok((*kind, variants))
+    };
+    plan.kinds.iter().map(resolve).collect()
+}
+
+/// Measures what is missing on one store. Says which peers could not take part, and why.
+fn measure(
+    plan: &Plan,
+    subjects: &[(Kind, Vec<Variant>)],
+    store: &str,
+    place: &Path,
+    state: &mut State,
+) -> Result<Vec<String>> {
+    let scratch = Scratch::new(Some(place), "folder")?;
+    let archive = Archive::create(scratch.path(), plan.small_files)?;
+    let mut absent = Vec::new();
+    let mut stages = Vec::new();
+    for (kind, variants) in subjects {
+        eprintln!("{store}: filling {}", kind.program());
+        let base = scratch.make(kind.program())?;
+        match Stage::new(variants.clone(), &base, store != "tmpfs", plan.each) {
+            Ok(stage) => stages.push(stage),
+            Err(failure) if *kind != Kind::Strongroom => {
+                absent.push(format!("{} on {store}: {failure}", kind.program()));
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    let began = Instant::now();
+    for (index, row) in plan.rows.iter().enumerate() {
+        if matches!(row.work, Work::Step(_)) && row.key != rows::STEPS[0].1 {
+            // A pass over a tree measures all of its steps.
+            continue;
+        }
+        eprintln!(
+            "{store}: {} of {}, {} s: {}",
+            index + 1,
+            plan.rows.len(),
+            began.elapsed().as_secs(),
+            row.key
+        );
+        let mut turn = Turn { plan, store, row, archive: &archive, state };
+        for repeat in 0..plan.repeats {
+            let mut order: Vec<usize> = (0..stages.len()).collect();
+            if repeat % 2 == 1 {
+                order.reverse();
+            }
+            for at in order {
+                if let Err(failure) = turn.take(&mut stages[at], repeat) {
+                    let name = stages[at].kind().program();
+                    let failure = Failure::new(format!("{name} on {store}, {}: {failure}", row.key));
+                    if stages[at].kind() == Kind::Strongroom {
+                        return Err(failure);
+                    }
+                    eprintln!("{failure}");
+                    absent.push(failure.to_string());
+                }
+            }
+        }
+    }
+    Ok(absent)
+}
+
+/// One row on one store, from one repeat to the next.
+struct Turn<'a> {
+    plan: &'a Plan,
+    store: &'a str,
+    row: &'a Row,
+    archive: &'a Archive,
+    state: &'a mut State,
+}
+
+impl Turn<'_> {
+    fn take(&mut self, stage: &mut Stage, repeat: usize) -> Result {
+        let kind = stage.kind();
+        if !self.plan.takes_part(kind, self.row) {
+            return Ok(());
+        }
+        for variant in 0..stage.variants().len() {
+            let name = stage.variants()[variant].name.clone();
+            let lost = repeat >= TRIALS
+                && stage.variants().len() > 1
+                && self.best(kind).is_some_and(|best| best != name);
+            if lost || self.state.has(self.store, &self.row.key, kind.program(), &name, repeat) {
+                continue;
+            }
+            let seed = 100 + repeat as u64;
+            let measured = stage.run(self.row.work, variant, self.plan.budget, seed, self.archive)?;
+            for (key, measured) in self.keys().into_iter().zip(measured) {
+                self.state.add(Record {
+                    store: self.store.into(),
+                    row: key,
+                    subject: kind.program().into(),
+                    variant: name.clone(),
+                    repeat,
+                    seconds: measured.sample.seconds,
+                    bytes: measured.sample.bytes,
+                    operations: measured.sample.operations,
+                    cpu_seconds: measured.cpu_seconds,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows that a cell gives samples for.
+    fn keys(&self) -> Vec<String> {
+        match self.row.work {
+            Work::Step(_) => rows::STEPS.iter().map(|(_, key, _)| (*key).to_owned()).collect(),
+            _ => vec![self.row.key.clone()],
+        }
+    }
+
+    /// The variant with the best median so far, over all rows that the cell gives.
+    fn best(&self, kind: Kind) -> Option<String> {
+        let mut rates: std::collections::BTreeMap<&str, Vec<f64>> = Default::default();
+        let keys = self.keys();
+        for record in self.state.records().iter().filter(|record| {
+            record.store == self.store
+                && record.subject == kind.program()
+                && record.repeat < TRIALS
+                && keys.contains(&record.row)
+        }) {
+            rates.entry(&record.variant).or_default().push(record.rate());
+        }
+        let score = |rates: &[f64]| statistics::geometric_mean(rates);
+        rates
+            .into_iter()
+            .max_by(|(_, left), (_, right)| score(left).total_cmp(&score(right)))
+            .map(|(name, _)| name.to_owned())
+    }
+}
+
+fn report(
+    plan: &Plan,
+    state: &State,
+    stores: &[&str],
+    settings: &str,
+    absent: &[String],
+    arguments: &FolderArgs,
+) -> Result {
+    println!("{}\n\n{} repeats at most\n", settings, plan.repeats);
+    let summaries: Vec<Summary<'_>> =
+        stores.iter().map(|store| Summary::new(store, &plan.rows, &plan.kinds, state.records())).collect();
+    for summary in &summaries {
+        println!("{}", summary.tables());
+        let misses = summary.misses();
+        println!(
+            "{} of what is asked was missed on {}\n{}\n",
+            misses.len(),
+            summary.store,
+            misses.join("\n")
+        );
+        if let Some(directory) = &arguments.plot {
+            fs::create_dir_all(directory).context(directory.display())?;
+            plot::draw(summary, &directory.join(format!("folder-{}.svg", summary.store)))?;
+        }
+    }
+    for line in absent {
+        println!("not measured: {line}");
+    }
+    if let Some(file) = &arguments.json {
+        let report = json!({
+            "schema": "strongroom.bench.folder/1",
+            "settings": serde_json::from_str::<serde_json::Value>(settings)?,
+            "repeats": plan.repeats,
+            "stores": summaries.iter().map(Summary::json).collect::<Vec<_>>(),
+            "not_measured": absent,
+        });
+        fs::write(file, format!("{report:#}\n")).context(file.display())?;
+    }
+    Ok(())
+}
