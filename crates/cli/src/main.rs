@@ -19,6 +19,7 @@ mod report;
 mod secrets;
 mod status;
 mod sync;
+mod tree;
 mod umount;
 mod unlock;
 
@@ -69,6 +70,7 @@ fn run(command: Command, output: Output) -> Result<Exit> {
         Command::Key(command) => commands::key::run(&command, output),
         Command::Header(command) => commands::header::run(&command, output),
         Command::Check(args) => commands::check::run(&args, output),
+        Command::Salvage(args) => commands::salvage::run(&args, output),
         Command::Doctor => commands::doctor::run(output),
         Command::MountHelper(args) => mount::helper(args.args),
         Command::GenerateMan(args) => commands::generate::manual(&args.directory),

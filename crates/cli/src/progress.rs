@@ -1,5 +1,6 @@
 //! Progress of long work, on standard error when that is a terminal.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -9,7 +10,11 @@ const DRAWS_PER_SECOND: u8 = 8;
 
 /// Progress of something that reads bytes of files. Cheap to call from many
 /// threads.
-pub(crate) struct Progress(ProgressBar);
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    found: AtomicU64,
+    files: AtomicU64,
+}
 
 impl Progress {
     /// Shows `label` and nothing that moves by itself, until the amount of
@@ -20,37 +25,47 @@ impl Progress {
         bar.set_style(style("{msg}: {pos} files {spinner}"));
         bar.set_message(label);
         bar.enable_steady_tick(Duration::from_millis(200));
-        Progress(bar)
+        Progress { bar, found: AtomicU64::new(0), files: AtomicU64::new(0) }
     }
 
     /// Whether anybody sees it.
     pub(crate) fn is_shown(&self) -> bool {
-        !self.0.is_hidden()
+        !self.bar.is_hidden()
     }
 
     /// Counts one more of what is looked for before the work begins.
     pub(crate) fn found(&self) {
-        self.0.inc(1);
+        self.found.fetch_add(1, Ordering::Relaxed);
+        self.bar.inc(1);
     }
 
     /// Begins to count bytes, of which there are about `total`.
     pub(crate) fn begin_bytes(&self, total: u64, label: &'static str) {
-        self.0.reset();
-        self.0.set_length(total);
-        self.0.set_style(style(
-            "{msg} {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec}, {eta} left",
+        self.bar.reset();
+        self.bar.set_length(total);
+        self.bar.set_style(style(
+            "{msg} {bar:24} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec}, {prefix} files, {eta} left",
         ));
-        self.0.set_message(label);
+        self.bar.set_message(label);
     }
 
     /// So many bytes are done.
     pub(crate) fn done(&self, bytes: u64) {
-        self.0.inc(bytes);
+        self.bar.inc(bytes);
+    }
+
+    /// One file more has been begun.
+    pub(crate) fn done_file(&self) {
+        let files = self.files.fetch_add(1, Ordering::Relaxed) + 1;
+        // Drawn eight times a second: not each file is worth a text.
+        if self.is_shown() && (files < 1000 || files.is_multiple_of(64)) {
+            self.bar.set_prefix(format!("{files} of {}", self.found.load(Ordering::Relaxed)));
+        }
     }
 
     /// Takes it from the screen.
     pub(crate) fn finish(&self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 
@@ -67,6 +82,7 @@ mod tests {
         let progress = Progress::begin("listing");
         progress.found();
         progress.begin_bytes(10, "verifying");
+        progress.done_file();
         progress.done(10);
         progress.finish();
     }

@@ -188,6 +188,20 @@ fn prompt_twice(what: &str) -> Result<SecretBytes> {
     Err(Failure::usage("the passwords differ"))
 }
 
+/// Asks the terminal a question that is answered by yes or no.
+///
+/// # Errors
+/// Usage when there is no terminal; `otherwise` says what to do then.
+pub(crate) fn confirm(question: &str, otherwise: &'static str) -> Result<bool> {
+    let failed = |_| Failure::usage("there is no terminal to ask on").hint(otherwise);
+    let mut terminal = File::options().read(true).write(true).open("/dev/tty").map_err(failed)?;
+    write!(terminal, "{question} [y/N] ").and_then(|()| terminal.flush()).map_err(failed)?;
+    let mut answer = String::new();
+    let mut lines = std::io::BufReader::new(terminal);
+    std::io::BufRead::read_line(&mut lines, &mut answer).map_err(failed)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
 fn exists(failure: Failure) -> Failure {
     failure.hint("Name a file that does not exist yet.")
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::args::StatusArgs;
 use crate::control::{Answer, Client, Request, mounts, unanswered};
-use crate::daemon::status::MountStatus;
+use crate::daemon::status::{MountStatus, RecoveredStatus};
 use crate::failure::{Exit, Result};
 use crate::report::{Output, bytes, shown};
 
@@ -90,14 +90,15 @@ fn mount_text(status: &MountStatus) -> String {
         line("recovery", "files of a session that did not end cleanly are being checked".to_owned());
     }
     let recovered = &status.recovered;
-    if recovered.replayed + recovered.emptied + recovered.trimmed + recovered.moved > 0 {
+    let RecoveredStatus { replayed, emptied, trimmed, set_aside, moved } = recovered;
+    if replayed + emptied + trimmed + set_aside + moved > 0 {
         line(
             "recovered",
-            format!(
-                "{} from the journal, {} emptied, {} trimmed, {} renamed",
-                recovered.replayed, recovered.emptied, recovered.trimmed, recovered.moved
-            ),
+            format!("{replayed} from the journal, {emptied} emptied, {trimmed} trimmed, {moved} renamed"),
         );
+    }
+    if *set_aside > 0 {
+        line("set aside", format!("what was stored of {set_aside} files: `strongroom check` lists them"));
     }
     if status.errors.background > 0 {
         let last = status.errors.last.as_deref().unwrap_or("unknown");

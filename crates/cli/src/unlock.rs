@@ -84,6 +84,50 @@ pub(crate) fn unlock(path: &Path, mode: OpenMode, args: &SecretArgs, output: Out
     locked.unlock_for_use(path, &credential, output)
 }
 
+/// Reads and judges the header copies of an unlocked vault anew, after they
+/// were written.
+///
+/// # Errors
+/// Damage, or what the store reports.
+pub(crate) fn reread(store: &dyn Store, root: &RootKey) -> Result<(Header, [HeaderCopy; 2])> {
+    let copies = read_header_copies(store)?;
+    let sound = copies.iter().flatten().flat_map(|bytes| Header::decode(bytes));
+    let sound = sound.filter(|header| verify_header(header, root));
+    let newest = sound.max_by_key(|header| header.sequence);
+    let header = newest.ok_or_else(|| explain(UnlockError::Damaged(Damage::Missing)))?;
+    let judged = judge_by(&copies, &header, root);
+    Ok((header, judged))
+}
+
+/// What each copy is worth beside the newest.
+fn judge_by(copies: &[Option<Vec<u8>>; 2], newest: &Header, root: &RootKey) -> [HeaderCopy; 2] {
+    judge(copies, |copy| {
+        if !verify_header(copy, root) {
+            (CopyState::Damaged, Some("it was changed, or belongs to another vault".to_owned()))
+        } else if copy.sequence < newest.sequence {
+            (CopyState::Outdated, None)
+        } else {
+            (CopyState::Sound, None)
+        }
+    })
+}
+
+fn judge(
+    copies: &[Option<Vec<u8>>; 2],
+    of_header: impl Fn(&Header) -> (CopyState, Option<String>),
+) -> [HeaderCopy; 2] {
+    [0, 1].map(|index| match copies[index].as_deref().map(Header::decode) {
+        None => HeaderCopy { index, state: CopyState::Missing, sequence: None, detail: None },
+        Some(Err(error)) => {
+            HeaderCopy { index, state: CopyState::Damaged, sequence: None, detail: Some(error.to_string()) }
+        }
+        Some(Ok(header)) => {
+            let (state, detail) = of_header(&header);
+            HeaderCopy { index, state, sequence: Some(header.sequence), detail }
+        }
+    })
+}
+
 impl LockedVault {
     /// Reads the header of the vault at `path`.
     ///
@@ -134,23 +178,7 @@ impl LockedVault {
 
     /// What can be told of the copies without a secret.
     pub(crate) fn copies(&self) -> [HeaderCopy; 2] {
-        self.judge(|_| (CopyState::Readable, None))
-    }
-
-    fn judge(&self, of_header: impl Fn(&Header) -> (CopyState, Option<String>)) -> [HeaderCopy; 2] {
-        [0, 1].map(|index| match self.copies[index].as_deref().map(Header::decode) {
-            None => HeaderCopy { index, state: CopyState::Missing, sequence: None, detail: None },
-            Some(Err(error)) => HeaderCopy {
-                index,
-                state: CopyState::Damaged,
-                sequence: None,
-                detail: Some(error.to_string()),
-            },
-            Some(Ok(header)) => {
-                let (state, detail) = of_header(&header);
-                HeaderCopy { index, state, sequence: Some(header.sequence), detail }
-            }
-        })
+        judge(&self.copies, |_| (CopyState::Readable, None))
     }
 
     /// Fails before anything is asked for when no slot is of the secret's
@@ -176,15 +204,7 @@ impl LockedVault {
     /// Wrong secret, damage, unsupported.
     pub(crate) fn unlock(self, credential: &Credential) -> Result<Unlocked> {
         let (header, root) = unlock_copies(&self.present(), credential).map_err(explain)?;
-        let copies = self.judge(|copy| {
-            if !verify_header(copy, &root) {
-                (CopyState::Damaged, Some("it was changed, or belongs to another vault".to_owned()))
-            } else if copy.sequence < header.sequence {
-                (CopyState::Outdated, None)
-            } else {
-                (CopyState::Sound, None)
-            }
-        });
+        let copies = judge_by(&self.copies, &header, &root);
         check_belongs(&*self.store, &header, &root)?;
         Ok(Unlocked { store: self.store, header, root, copies })
     }

@@ -47,6 +47,14 @@ impl RootKey {
         self.0.expose()
     }
 
+    /// A second one of the same vault, for opening it again without asking
+    /// for the secret. Named, and no `Clone`, so that nobody copies keys
+    /// without noticing; wiped like any other.
+    #[must_use]
+    pub fn duplicate(&self) -> RootKey {
+        RootKey(Secret::build(|key| key.copy_from_slice(self.0.expose())))
+    }
+
     fn derive(&self, vault: VaultId, generation: u32, what: Derivation, key: &mut [u8]) {
         let info = [what.label.as_bytes(), &[0], &generation.to_le_bytes()].concat();
         let hkdf = Hkdf::<Sha256>::new(Some(&vault.0), self.0.expose());

@@ -216,6 +216,11 @@ pub trait File: Send + Sync {
     /// What the store reports.
     fn read_vectored_at(&self, buffers: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize>;
 
+    /// What is read from now on will be read once: it need not stay in the
+    /// system's memory, and what does should not be pushed out by it. A wish;
+    /// the default does nothing.
+    fn read_once(&self) {}
+
     /// Writes all of `data` at `offset`.
     ///
     /// # Errors

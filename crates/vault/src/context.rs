@@ -30,6 +30,8 @@ pub enum Recovered {
     Emptied,
     /// Cut to what was durable, or to what verifies.
     Trimmed,
+    /// Emptied or cut, and what was stored is kept in `.strongroom/aside/`.
+    SetAside,
     /// Renamed shortly before the crash: bound to its name now.
     Moved,
 }

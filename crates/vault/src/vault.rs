@@ -16,7 +16,7 @@ use strongroom_store::{InodeId, Kind, NodeRef, Store};
 use crate::committer::{self, Committer};
 use crate::content::{Contents, PageReader, Replayed};
 use crate::context::{Context, Counters, Parts, Recovered};
-use crate::error::{Error, Result, errno};
+use crate::error::{Damage, Error, Result, errno};
 use crate::header_file::{PRIVATE, write_header};
 use crate::journal::replay::Reader;
 use crate::journal::{Journal, Segments};
@@ -95,9 +95,43 @@ impl Vault {
         options: &Options,
         observer: Arc<dyn Observer>,
     ) -> Result<Vault> {
+        Self::open_as(store, engine, header, root, options, observer, false).map(|(vault, _)| vault)
+    }
+
+    /// As [`Vault::open`], but a damaged journal is no error: its records
+    /// count up to the damage, which is given with the vault. Where the vault
+    /// is opened for writing, such a journal goes to `.strongroom/aside`.
+    ///
+    /// # Errors
+    /// An engine that lacks the suite, or what the store reports.
+    pub fn open_damaged(
+        store: Arc<dyn Store>,
+        engine: Arc<dyn Engine>,
+        header: Header,
+        root: RootKey,
+        options: &Options,
+        observer: Arc<dyn Observer>,
+    ) -> Result<(Vault, Vec<Damage>)> {
+        Self::open_as(store, engine, header, root, options, observer, true)
+    }
+
+    fn open_as(
+        store: Arc<dyn Store>,
+        engine: Arc<dyn Engine>,
+        header: Header,
+        root: RootKey,
+        options: &Options,
+        observer: Arc<dyn Observer>,
+        tolerant: bool,
+    ) -> Result<(Vault, Vec<Damage>)> {
         let keys = VaultKeys::derive(&root, header.vault, header.generation);
-        let mut opening = Unopened { store, engine, header, root, keys, options };
+        let mut opening = Unopened { store, engine, header, root, keys, options, damaged: Vec::new() };
         let replayed = opening.read_journals()?;
+        if let Some((_, damage)) = opening.damaged.first()
+            && !tolerant
+        {
+            return Err(Error::Damaged(damage.clone()));
+        }
         let (context, session) = if options.writable {
             opening.remove_stale_journals()?;
             let recovered = opening.recover(replayed)?;
@@ -134,7 +168,7 @@ impl Vault {
         if options.writable && options.background && vault.context.has_crashed() {
             vault.start_sweep();
         }
-        Ok(vault)
+        Ok((vault, opening.damaged.into_iter().map(|(_, damage)| damage).collect()))
     }
 
     /// Names, attributes and contents.
@@ -328,6 +362,8 @@ struct Unopened<'a> {
     root: RootKey,
     keys: VaultKeys,
     options: &'a Options,
+    /// Sessions whose journals are damaged.
+    damaged: Vec<(WriteSession, Damage)>,
 }
 
 impl Unopened<'_> {
@@ -362,7 +398,7 @@ impl Unopened<'_> {
     }
 
     /// Reads the journal of every open session.
-    fn read_journals(&self) -> Result<HashMap<FileId, Replayed>> {
+    fn read_journals(&mut self) -> Result<HashMap<FileId, Replayed>> {
         let sealer = self.sealer()?;
         let pages = PageReader {
             sealer: &sealer,
@@ -372,9 +408,13 @@ impl Unopened<'_> {
         };
         let reader = Reader { pages };
         let mut files = HashMap::new();
+        let mut damaged = Vec::new();
         for session in self.sessions(SessionState::Open) {
-            files.extend(reader.read(&self.private()?, session)?);
+            let said = reader.read(&self.private()?, session)?;
+            files.extend(said.files);
+            damaged.extend(said.damage.map(|damage| (session, damage)));
         }
+        self.damaged = damaged;
         Ok(files)
     }
 
@@ -387,6 +427,12 @@ impl Unopened<'_> {
         }
         let context = Arc::new(Context::new(self.parts(self.sealer()?)));
         recovery::replay(&context, replayed)?;
+        // Before the header says that it is not needed any more, which lets
+        // the next mount delete it.
+        for (session, _) in &self.damaged {
+            let aside = crate::content::aside::directory(&context)?;
+            Segments::move_to(&*self.private()?, &*aside, *session)?;
+        }
         for session in self.header.sessions.iter_mut().flatten() {
             session.state = SessionState::Crashed;
         }

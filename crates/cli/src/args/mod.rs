@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use mount::{MountArgs, StatusArgs, SyncArgs, UmountArgs};
-pub(crate) use vault::{CheckArgs, HeaderCommand, InfoArgs, InitArgs, KeyCommand};
+pub(crate) use vault::{CheckArgs, HeaderCommand, InfoArgs, InitArgs, KeyCommand, SalvageArgs};
 
 /// Encrypted folders.
 ///
@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Header(HeaderCommand),
     /// Read and verify everything in a vault
     Check(CheckArgs),
+    /// Copy everything that can be read out of a vault
+    Salvage(SalvageArgs),
     /// Tell what this machine offers, and what to switch on
     Doctor,
     /// Mount as mount(8) asks for it: SOURCE DIR [-sfnv] [-o OPTIONS]

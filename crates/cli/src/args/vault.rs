@@ -178,17 +178,74 @@ pub(crate) struct HeaderRestoreArgs {
 /// Options of `check`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Exit code 0 when everything is sound, 4 when damage was found. Every damaged
-file is named by its plain path, with the bytes that are lost. Nothing is
-changed. While the vault is mounted for writing, files that are being written
-can look damaged: unmount it first, or take that into account with --force.")]
+Exit codes: 0 everything is sound; 4 damage was found; 8 damage was found and
+all of it repaired; 9 some of it was not, or could not be. Every damaged file is
+named by its plain path, with the bytes that are lost. Without --repair nothing
+is changed. While the vault is mounted for writing, files that are being written
+can look damaged: unmount it first, or take that into account with --force.
+
+--repair shows what it is going to do, and asks. It restores what there is a
+second copy or a proof of: a header copy, directory records, long names, files
+that were moved in the vault. What has lost its name goes to the directory
+lost+found at the top. Contents have no second copy: a damaged file stays as it
+is; see `strongroom salvage` for what can be read of it. docs/repair.md says
+what is done about each kind of damage.
+
+Examples:
+  strongroom check ~/vault
+  strongroom check ~/vault Documents/letters photo.jpg    only these
+  strongroom check ~/vault --repair --yes                 without asking")]
 pub(crate) struct CheckArgs {
     /// The vault
     pub(crate) vault: PathBuf,
+    /// Files and directories to check, by their path in the mount [default: everything]
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
     /// Check although the vault is mounted for writing
     #[arg(long)]
     pub(crate) force: bool,
-    /// Threads that verify [default: one per CPU]
+    /// Restore what can be restored, after asking
+    #[arg(long, conflicts_with_all = ["force", "paths"])]
+    pub(crate) repair: bool,
+    /// Repair without asking
+    #[arg(long, requires = "repair")]
+    pub(crate) yes: bool,
+    /// Threads that verify [default: two per CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) secret: SecretArgs,
+}
+
+/// Options of `salvage`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Copies over whatever is damaged: sound files whole, and of the others the bytes
+that can be read, with a hole where they cannot. Names that are lost are spelled
+# and an id. Works without a mount and changes nothing in the vault. What was not
+read is listed, and written to salvage-report.json in the destination. Owners are
+kept as root alone.
+
+Exit codes: 0 everything was copied; 4 something could not be read; 7 the
+destination is full or failed: go on with --resume; 1 it was interrupted, or the
+destination did not take something, as device files without root.
+
+Examples:
+  strongroom salvage ~/vault /media/usb/rescued
+  strongroom salvage ~/vault /media/usb/rescued --resume    go on after a stop")]
+pub(crate) struct SalvageArgs {
+    /// The vault
+    pub(crate) vault: PathBuf,
+    /// A new or empty directory
+    #[arg(value_name = "DEST")]
+    pub(crate) destination: PathBuf,
+    /// Go on in a destination, and skip the files that are complete there
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Copy although the vault is mounted for writing
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Threads that copy [default: two per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     #[command(flatten)]

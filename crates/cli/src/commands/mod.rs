@@ -8,4 +8,5 @@ pub(crate) mod header;
 pub(crate) mod info;
 pub(crate) mod init;
 pub(crate) mod key;
+pub(crate) mod salvage;
 mod slots;

@@ -140,6 +140,8 @@ pub(crate) struct RecoveredStatus {
     pub(crate) emptied: u64,
     /// Cut to what was durable.
     pub(crate) trimmed: u64,
+    /// Emptied or cut, with what was stored kept aside.
+    pub(crate) set_aside: u64,
     /// Renamed shortly before the crash.
     pub(crate) moved: u64,
 }
@@ -230,6 +232,7 @@ impl Daemon {
                 Recovered::Replayed => &mut status.replayed,
                 Recovered::Emptied => &mut status.emptied,
                 Recovered::Trimmed => &mut status.trimmed,
+                Recovered::SetAside => &mut status.set_aside,
                 Recovered::Moved => &mut status.moved,
             };
             *count += 1;

@@ -1,11 +1,10 @@
 //! `check` finds what was done to a vault, and names it.
 
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{Place, Run};
+use crate::support::{Place, Run, flip};
 
 fn check(place: &Place) -> Run {
     place.line("check v --password-file password --json")
@@ -24,20 +23,20 @@ fn filled() -> Place {
     place
 }
 
-/// Flips a bit of a stored file.
-fn flip(path: &Path, at: u64) {
-    let file = std::fs::File::options().read(true).write(true).open(path).expect("a file");
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).expect("within it");
-    file.write_all_at(&[byte[0] ^ 1], at).expect("written");
+/// Everything found, names first.
+#[track_caller]
+fn findings(place: &Place) -> Vec<Value> {
+    let document = check(place).expect(4).document();
+    let mut damage = document["damage"].as_array().expect("a list").clone();
+    damage.sort_by_key(|found| found["kind"] != "name");
+    damage
 }
 
 /// The only finding.
 #[track_caller]
 fn finding(place: &Place) -> Value {
-    let document = check(place).expect(4).document();
-    let damage = document["damage"].as_array().expect("a list").clone();
-    assert_eq!(damage.len(), 1, "{document:#}");
+    let damage = findings(place);
+    assert_eq!(damage.len(), 1, "{damage:#?}");
     damage[0].clone()
 }
 
@@ -97,9 +96,12 @@ fn exchanged_copied_and_misnamed_files_are_named() {
     let files = place.stored_files("v", 290_000);
     let copy = files[0].with_file_name("AAAAAAAAAAAAAAAAAAAAAAAAAAAA");
     std::fs::copy(&files[0], &copy).expect("copied");
-    let found = finding(&place);
-    assert_eq!((&found["path"], &found["kind"]), (&"docs".into(), &"name".into()));
-    assert!(found["stored"].as_str().is_some_and(|stored| stored.ends_with("/AAAAAAAAAAAAAAAAAAAAAAAAAAAA")));
+    let found = findings(&place);
+    assert_eq!(found.iter().map(|found| &found["kind"]).collect::<Vec<_>>(), ["name", "duplicate"]);
+    assert_eq!(found[0]["path"], "docs");
+    assert!(
+        found[0]["stored"].as_str().is_some_and(|stored| stored.ends_with("/AAAAAAAAAAAAAAAAAAAAAAAAAAAA"))
+    );
     std::fs::remove_file(&copy).expect("removed");
 
     let other = place.open();
@@ -201,4 +203,113 @@ fn names_that_would_steer_a_terminal_are_escaped() {
     let run = place.line("check v --password-file password").expect(4);
     assert!(run.stdout.contains("evil\\u{1b}[2J: bytes 0 to"), "{}", run.stdout);
     assert_eq!(finding(&place)["path"], "evil\u{1b}[2J");
+}
+
+#[test]
+fn single_files_and_directories_can_be_checked() {
+    let place = filled();
+    flip(&stored(&place, 290_000), 4096 * 3 + 100);
+    let check = |paths: &str| place.line(&format!("check v {paths} --password-file password --json"));
+    let document = check("docs/deep linked").expect(0).document();
+    let counts = ["files", "directories"].map(|name| document[name].as_u64());
+    assert_eq!(counts, [Some(2), Some(1)]);
+    assert_eq!(document["paths"], serde_json::json!(["docs/deep", "linked"]));
+    check("docs").expect(4);
+    check("/docs/large").expect(4);
+    check("docs/empty").expect(0);
+    let error = check("docs/nothing").expect(2).error();
+    assert!(error["message"].as_str().is_some_and(|message| message.contains("docs/nothing")), "{error}");
+    check("docs/empty/below").expect(2);
+}
+
+#[test]
+fn the_parts_of_a_large_file_are_checked_by_all_threads() {
+    let place = Place::new().vault();
+    // Three parts of 16 MiB, and a bit.
+    place.open().file("large", (40 << 20) + 5).close();
+    let file = stored(&place, 1 << 20);
+    for threads in [1, 3] {
+        let line = format!("check v --password-file password --json --threads {threads}");
+        let document = place.line(&line).expect(0).document();
+        assert_eq!(document["bytes"], (40 << 20) + 5);
+    }
+    // A block in the second part, and the node page of the group after it.
+    let group = 4096 + 128 * 4096;
+    flip(&file, 40 * group + 4096 + 7 * 4096 + 5);
+    flip(&file, 41 * group + 200);
+    let document = check(&place).expect(4).document();
+    let lost: Vec<_> = document["damage"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|found| (found["offset"].as_u64().expect("known"), found["bytes"].as_u64().expect("known")))
+        .collect();
+    assert_eq!(lost, [((40 * 128 + 7) * 4096, 4096), (41 * 128 * 4096, 128 * 4096)]);
+}
+
+#[test]
+fn a_file_without_its_header_page_loses_its_first_group() {
+    let place = Place::new().vault();
+    place.open().file("two groups", 200 * 4096).close();
+    let file = stored(&place, 1 << 19);
+    let bytes = std::fs::read(&file).expect("a file");
+    for spoiled in [100, 4095] {
+        flip(&file, spoiled);
+        let found = finding(&place);
+        assert_eq!((&found["path"], &found["kind"]), (&"two groups".into(), &"page".into()));
+        assert_eq!((&found["offset"], &found["bytes"]), (&0.into(), &(128 * 4096).into()));
+        std::fs::write(&file, &bytes).expect("written");
+    }
+    let header = vec![0; 4096];
+    std::fs::File::options()
+        .write(true)
+        .open(&file)
+        .expect("a file")
+        .write_all_at(&header, 0)
+        .expect("written");
+    assert_eq!(finding(&place)["bytes"], 128 * 4096);
+}
+
+/// Asked to end while it reads, it ends with a report of what it has seen. It
+/// is stopped while it is asked, and tried again when it was done before.
+#[test]
+fn an_interrupt_leaves_a_report_of_what_was_seen() {
+    let place = Place::new().vault();
+    place.open().file("large", 96 << 20).close();
+    let file = stored(&place, 1 << 20);
+    let signal = |name: &str, pid: u32| {
+        std::process::Command::new("kill").args([name, &pid.to_string()]).status().expect("kill");
+    };
+    for _ in 0..40 {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_strongroom"));
+        command.args(["check", "v", "--password-file", "password", "--json", "--threads", "1"]);
+        command.current_dir(place.path("")).stdin(std::process::Stdio::null());
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let child = command.spawn().expect("started");
+        let descriptors = format!("/proc/{}/fd", child.id());
+        let reads = || {
+            let open = std::fs::read_dir(&descriptors).ok()?.flatten();
+            let mut open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+            open.any(|path| path == file.canonicalize().expect("a path")).then_some(())
+        };
+        while reads().is_none()
+            && std::path::Path::new(&descriptors).read_dir().is_ok_and(|mut d| d.next().is_some())
+        {
+            std::thread::yield_now();
+        }
+        for name in ["-STOP", "-INT", "-CONT"] {
+            signal(name, child.id());
+        }
+        let run = crate::support::finish(child.wait_with_output().expect("it ends"));
+        if run.code == 0 {
+            continue;
+        }
+        let document = run.expect(1).document();
+        assert_eq!(document["interrupted"], true);
+        assert_eq!(document["files"], 1);
+        assert!(document["bytes"].as_u64().expect("a number") < 96 << 20);
+        assert_eq!(document["damage"], serde_json::json!([]), "what was not looked at is no damage");
+        return;
+    }
+    panic!("it was never asked before it was done");
 }

@@ -6,6 +6,8 @@ mod header;
 mod init;
 mod keys;
 mod machine;
+mod repair;
+mod salvage;
 mod schemas;
 mod secrets;
 mod support;

@@ -1,6 +1,9 @@
 //! A place to work in, the program, and a vault filled without a mount.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -108,15 +111,27 @@ impl Place {
         self
     }
 
+    /// Makes the vault `v` with this suite.
+    pub(crate) fn vault_of(self, suite: &str) -> Place {
+        let words = ["init", "v", "--suite", suite, "--password-file", "password", "--recovery-out", "none"];
+        self.run(words.iter().chain(&CHEAP)).expect(0);
+        self
+    }
+
     /// The vault `v`, open for writing in this process.
     pub(crate) fn open(&self) -> Filling {
-        let store = Arc::new(LocalStore::open(self.path("v"), OpenMode::Writable).expect("a store"));
+        self.open_as(true)
+    }
+
+    fn open_as(&self, writable: bool) -> Filling {
+        let mode = if writable { OpenMode::Writable } else { OpenMode::ReadOnly };
+        let store = Arc::new(LocalStore::open(self.path("v"), mode).expect("a store"));
         let copies = read_header_copies(&*store).expect("a vault");
         let copies: Vec<&[u8]> = copies.iter().flatten().map(Vec::as_slice).collect();
         let password = Credential::Password(SecretBytes::take_string("correct horse".to_owned()));
         let (header, root) = unlock_copies(&copies, &password).expect("its password");
         let options = Options {
-            writable: true,
+            writable,
             rules: Rules::STRICT,
             journal_len: Options::JOURNAL_LEN_MIN,
             host: "test".to_owned(),
@@ -131,6 +146,31 @@ impl Place {
         Filling { vault }
     }
 
+    /// The stored path of a plain one, in a sound vault.
+    pub(crate) fn stored(&self, path: &str) -> PathBuf {
+        let filling = self.open_as(false);
+        let survey = filling.vault.namespace().survey();
+        let mut folder = survey.top();
+        let mut stored = self.path("v");
+        for name in path.split('/') {
+            let item = survey.find(&folder, name.as_bytes()).expect("it is there");
+            stored.push(OsStr::from_bytes(&item.stored));
+            if item.node.kind() == strongroom_store::Kind::Directory {
+                folder = survey.enter(&folder, &item).expect("a directory");
+            }
+        }
+        stored
+    }
+
+    /// Everything below a directory, but `.strongroom/lock`.
+    pub(crate) fn tree(&self, directory: &str) -> BTreeMap<String, Node> {
+        let mut tree = BTreeMap::new();
+        let top = self.path(directory);
+        collect(&top, &top, &mut tree);
+        tree.remove(".strongroom/lock");
+        tree
+    }
+
     /// Stored paths of files below `directory`, of at least `len` bytes.
     pub(crate) fn stored_files(&self, directory: &str, len: u64) -> Vec<PathBuf> {
         let mut found = Vec::new();
@@ -142,6 +182,47 @@ impl Place {
         found.sort();
         found
     }
+}
+
+/// What stands under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Node {
+    File(Vec<u8>),
+    Directory,
+    Symlink(PathBuf),
+    Other,
+}
+
+fn collect(top: &Path, directory: &Path, tree: &mut BTreeMap<String, Node>) {
+    for entry in std::fs::read_dir(directory).expect("a directory").flatten() {
+        let path = entry.path();
+        let kind = entry.file_type().expect("a kind");
+        let node = if kind.is_dir() {
+            collect(top, &path, tree);
+            Node::Directory
+        } else if kind.is_symlink() {
+            Node::Symlink(std::fs::read_link(&path).expect("a symlink"))
+        } else if kind.is_file() {
+            Node::File(std::fs::read(&path).expect("a file"))
+        } else {
+            Node::Other
+        };
+        let name = path.strip_prefix(top).expect("below it").to_string_lossy().into_owned();
+        tree.insert(name, node);
+    }
+}
+
+/// The content that [`Filling::file`] gives a file of this length.
+pub(crate) fn content(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8 + 1).collect()
+}
+
+/// Flips a bit of a stored file.
+pub(crate) fn flip(path: &Path, at: u64) {
+    let file = std::fs::File::options().read(true).write(true).open(path).expect("a file");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("within it");
+    file.write_all_at(&[byte[0] ^ 1], at).expect("written");
 }
 
 fn walk(directory: &Path, visit: &mut dyn FnMut(&Path)) {
@@ -210,8 +291,21 @@ impl Filling {
         let opening = Opening { write: true, ..Opening::default() };
         let (entry, content) = namespace.create(parent, name, &CREATION, opening).expect("a file");
         let mut buffer = Buffer::new(len);
-        buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at % 251) as u8 + 1);
+        buffer.copy_from_slice(&super::support::content(len));
         content.write_at(0, len, &mut buffer).expect("written");
+        namespace.release(entry.number);
+        self
+    }
+
+    /// A file of `hole` bytes of hole and then `len` bytes.
+    pub(crate) fn sparse(&self, path: &str, hole: u64, len: usize) -> &Filling {
+        let (parent, name) = self.parent(path);
+        let namespace = self.vault.namespace();
+        let opening = Opening { write: true, ..Opening::default() };
+        let (entry, stored) = namespace.create(parent, name, &CREATION, opening).expect("a file");
+        let mut buffer = Buffer::new(len);
+        buffer.copy_from_slice(&content(len));
+        stored.write_at(hole, len, &mut buffer).expect("written");
         namespace.release(entry.number);
         self
     }

@@ -10,7 +10,7 @@
 use strongroom_units::{GROUP_BLOCKS, MAX_PLAIN_LEN, PlainLen};
 
 use super::page::{PageKind, SEALED_LEN};
-use super::{NONCE_LEN, TAG_LEN, WriteSession};
+use super::{DirectoryId, NONCE_LEN, TAG_LEN, WriteSession};
 use crate::error::{FormatError, within, zero};
 use crate::layout::layout;
 
@@ -44,7 +44,8 @@ layout! {
     HOME = 48, 16, "home";
     HOME_BEFORE = 64, 16, "home before the last rename";
     BIRTH = 80, 12, "birth";
-    ZERO_3 = 92, 20, "zero";
+    DIRECTORY = 92, 16, "directory";
+    ZERO_3 = 108, 4, "zero";
 }
 
 /// Entries of a node page, one per block of its group.
@@ -126,6 +127,9 @@ pub struct HeaderFields {
     pub home_before: [u8; 16],
     /// The write session that created the file.
     pub birth: WriteSession,
+    /// The directory of the home, so that a directory's lost record can be
+    /// made anew; zero when the file has no home.
+    pub directory: DirectoryId,
 }
 
 impl HeaderFields {
@@ -150,6 +154,7 @@ impl HeaderFields {
             home: fields::HOME.array(bytes),
             home_before: fields::HOME_BEFORE.array(bytes),
             birth: WriteSession(fields::BIRTH.array(bytes)),
+            directory: DirectoryId(fields::DIRECTORY.array(bytes)),
         })
     }
 
@@ -165,6 +170,7 @@ impl HeaderFields {
         fields::HOME.set(bytes, &self.home);
         fields::HOME_BEFORE.set(bytes, &self.home_before);
         fields::BIRTH.set(bytes, &self.birth.0);
+        fields::DIRECTORY.set(bytes, &self.directory.0);
     }
 }
 
@@ -426,6 +432,7 @@ mod tests {
             home: [2; 16],
             home_before: [3; 16],
             birth: WriteSession([4; 12]),
+            directory: DirectoryId([5; 16]),
         }
     }
 

@@ -4,9 +4,10 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::FallocateFlags;
-use rustix::io::{Errno, retry_on_intr};
+use rustix::fs::{Advice, FallocateFlags};
+use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
 use super::node::{attributes_of, timestamps};
 use super::{Shared, error};
@@ -15,16 +16,36 @@ use crate::{AllocateMode, Attributes, File, Result, SetTime};
 /// Most buffers that one call to the system takes (`IOV_MAX`).
 const VECTORS_MAX: usize = 1024;
 
+/// `RWF_DONTCACHE` of Linux 6.14: pages that a read brings into memory leave
+/// it after the read; pages that were there before stay.
+const RWF_DONTCACHE: u32 = 0x80;
+
 /// An open regular file of a local store.
 #[derive(Debug)]
 pub(super) struct LocalFile {
     store: Arc<Shared>,
     fd: Arc<OwnedFd>,
+    /// Reads ask the kernel to drop what they have brought into memory.
+    uncached: AtomicBool,
 }
 
 impl LocalFile {
     pub(super) fn new(store: Arc<Shared>, fd: Arc<OwnedFd>) -> LocalFile {
-        LocalFile { store, fd }
+        LocalFile { store, fd, uncached: AtomicBool::new(false) }
+    }
+
+    /// Reads so that only what was in memory before stays there; `None` when
+    /// the kernel or the file system cannot.
+    fn read_uncached(&self, buffer: &mut [u8], offset: u64) -> Option<usize> {
+        let flags = ReadWriteFlags::from_bits_retain(RWF_DONTCACHE);
+        let mut vector = [IoSliceMut::new(buffer)];
+        match retry_on_intr(|| rustix::io::preadv2(&self.fd, &mut vector, offset, flags)) {
+            Ok(count) => Some(count),
+            Err(_) => {
+                self.uncached.store(false, Ordering::Relaxed);
+                None
+            }
+        }
     }
 }
 
@@ -58,7 +79,21 @@ fn write_full(fd: impl AsFd, data: &[u8], offset: u64) -> Result<()> {
 
 impl File for LocalFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        read_full(&self.fd, buffer, offset)
+        let mut done = 0;
+        if self.uncached.load(Ordering::Relaxed) {
+            // What is cut short here, by an error too, is asked for once more.
+            done = self.read_uncached(buffer, offset).unwrap_or(0);
+        }
+        if done == buffer.len() {
+            return Ok(done);
+        }
+        Ok(done + read_full(&self.fd, &mut buffer[done..], offset + done as u64)?)
+    }
+
+    fn read_once(&self) {
+        // Refused by some files, and only a wish.
+        let _ = rustix::fs::fadvise(&self.fd, 0, None, Advice::NoReuse);
+        self.uncached.store(true, Ordering::Relaxed);
     }
 
     fn read_vectored_at(&self, buffers: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {

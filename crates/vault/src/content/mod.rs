@@ -8,9 +8,12 @@
 //! Lock order: `committing` of one content (of several: by `Content::order`),
 //! then its `state`. Nothing waits for journal space while it holds either.
 
+pub(crate) mod aside;
 mod checkpoint;
 mod commit;
+mod damaged;
 mod emit;
+mod examine;
 mod freshness;
 mod pages;
 mod range;
@@ -27,7 +30,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use strongroom_format::vault::block::BlockContext;
-use strongroom_format::vault::{FileId, Geometry};
+use strongroom_format::vault::{DirectoryId, FileId, Geometry};
 use strongroom_store::{FileRef, InodeId, NodeRef, SetTime};
 use strongroom_units::PAGE_LEN;
 
@@ -37,6 +40,7 @@ pub(crate) use crate::journal::Promise;
 use crate::journal::Segments;
 pub(crate) use checkpoint::checkpoint_all;
 pub(crate) use commit::commit_all;
+pub use examine::{BATCH, Examination, Examined, Loss};
 pub(crate) use pages::{OpenedPage, PageReader};
 pub(crate) use settle::Replayed;
 use state::State;
@@ -52,13 +56,18 @@ const NODES_IN_MEMORY: usize = 4096;
 /// journaled.
 const SMALL_SYNC: u64 = 64 << 10;
 
-/// The MAC over directory id and plain name that binds a file to its name.
+/// What binds a file to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Home(pub [u8; 16]);
+pub struct Home {
+    /// The MAC over directory id and plain name.
+    pub mac: [u8; 16],
+    /// The directory, by which its record can be made anew when it is lost.
+    pub directory: DirectoryId,
+}
 
 impl Home {
     /// Of a file without a name.
-    pub const UNBOUND: Home = Home([0; 16]);
+    pub const UNBOUND: Home = Home { mac: [0; 16], directory: DirectoryId([0; DirectoryId::LEN]) };
 }
 
 /// How a range is reserved or cleared.
@@ -89,6 +98,9 @@ pub struct Content {
     segments: Option<Arc<Segments>>,
     path_hint: Mutex<Vec<u8>>,
     handles: AtomicUsize,
+    /// The header page is gone: nothing of group 0 can be read, and what the
+    /// header fields say was guessed from the stored length.
+    lost_header: bool,
     committing: Mutex<()>,
     state: RwLock<State>,
 }
@@ -98,6 +110,44 @@ impl Content {
     #[must_use]
     pub fn id(&self) -> FileId {
         self.id
+    }
+
+    /// The directory of the file's home; zero when it has none. Not held
+    /// against anything: a hint for finding a directory's lost id.
+    #[must_use]
+    pub fn directory(&self) -> DirectoryId {
+        self.read_state().header.directory
+    }
+
+    /// The MAC of the file's home; zero when it has none.
+    #[must_use]
+    pub fn home(&self) -> [u8; 16] {
+        self.read_state().header.home
+    }
+
+    /// Whether the file may stand under this home.
+    #[must_use]
+    pub fn belongs(&self, home: Home) -> bool {
+        let state = self.read_state();
+        state.header.linked || state.header.home == home.mac
+    }
+
+    /// Whether the file has had several names, and is bound to none.
+    #[must_use]
+    pub fn is_linked(&self) -> bool {
+        self.read_state().header.linked
+    }
+
+    /// Whether the header page was there; without it, group 0 is lost, and an
+    /// examination says so.
+    #[must_use]
+    pub fn has_header(&self) -> bool {
+        !self.lost_header
+    }
+
+    /// Its data will be read once: the store need not keep it in memory.
+    pub fn read_once(&self) {
+        self.file.read_once();
     }
 
     /// Plain length in bytes.
@@ -124,10 +174,11 @@ impl Content {
     /// `EROFS`, or what the journal reported.
     pub fn moved(&self, home: Home) -> Result<()> {
         self.change_header(|state| {
-            if state.header.home != home.0 {
+            if state.header.home != home.mac {
                 state.header.home_before = state.header.home;
-                state.header.home = home.0;
+                state.header.home = home.mac;
             }
+            state.header.directory = home.directory;
         })
     }
 

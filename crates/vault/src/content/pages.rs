@@ -110,15 +110,21 @@ impl Content {
 
     /// Loads a map page, if it is present, and the root map before it.
     pub(super) fn load_map(&self, state: &mut State, map: u64) -> Result<()> {
-        if state.header.root_map && state.root_map.is_none() {
-            let slot = self.read_map(state, PageAddress::ROOT_MAP)?;
-            slot.image.iter().for_each(|image| self.note_loaded(state, PageAddress::ROOT_MAP, image));
-            state.root_map = Some(slot);
-        }
+        self.load_root_map(state)?;
         if state.map_present(map) == Some(true) && !state.maps.contains_key(&map) {
             let slot = self.read_map(state, PageAddress::map(map))?;
             slot.image.iter().for_each(|image| self.note_loaded(state, PageAddress::map(map), image));
             state.maps.insert(map, slot);
+        }
+        Ok(())
+    }
+
+    /// Loads the root map, if it is present.
+    pub(super) fn load_root_map(&self, state: &mut State) -> Result<()> {
+        if state.header.root_map && state.root_map.is_none() {
+            let slot = self.read_map(state, PageAddress::ROOT_MAP)?;
+            slot.image.iter().for_each(|image| self.note_loaded(state, PageAddress::ROOT_MAP, image));
+            state.root_map = Some(slot);
         }
         Ok(())
     }
@@ -130,7 +136,7 @@ impl Content {
         Ok(Slot::read(map, image))
     }
 
-    fn read_page(&self, state: &State, address: PageAddress) -> Result<OpenedPage> {
+    pub(super) fn read_page(&self, state: &State, address: PageAddress) -> Result<OpenedPage> {
         let mut buffer = Buffer::new(PAGE_LEN);
         let read = match state.committed_pages.get(&address) {
             Some(&place) => self.segments()?.read(place, &mut buffer)?,

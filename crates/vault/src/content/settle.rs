@@ -11,9 +11,10 @@ use strongroom_engine::Buffer;
 use strongroom_format::vault::block::BlockContext;
 use strongroom_format::vault::node::{Entry, HeaderFields, Node};
 use strongroom_format::vault::{FileId, WriteSession};
-use strongroom_store::{SetTime, Timestamp};
+use strongroom_store::{NodeRef, SetTime, Timestamp};
 use strongroom_units::{BlockIndex, PAGE_LEN, PlainLen, StoredLen};
 
+use super::aside;
 use super::freshness::Watch;
 use super::pages::{OpenedPage, malformed};
 use super::state::{Image, NodeSlot, PageAddress, Slot, State};
@@ -42,12 +43,19 @@ fn is_torn(page: &[u8]) -> bool {
     page.len() < PAGE_LEN || page.chunks(512).any(|sector| sector.iter().all(|&byte| byte == 0))
 }
 
+/// A header page is written in place once, in the session that creates its
+/// file: one that names another session was not torn by a crash.
+fn may_be_new(context: &Context, page: &[u8]) -> bool {
+    aside::sealed_in(page).is_none_or(|session| context.is_crashed(session))
+}
+
 impl Content {
     /// A new, empty file.
     pub(super) fn newborn(context: &Arc<Context>, opened: Opened, id: FileId, home: Home) -> Content {
         let header = HeaderFields {
             groups: 1,
-            home: home.0,
+            home: home.mac,
+            directory: home.directory,
             birth: WriteSession(context.sealer.nonces().session().0),
             ..HeaderFields::default()
         };
@@ -56,7 +64,7 @@ impl Content {
         Content::with_state(context, opened, id, state)
     }
 
-    fn with_state(context: &Arc<Context>, opened: Opened, id: FileId, state: State) -> Content {
+    pub(super) fn with_state(context: &Arc<Context>, opened: Opened, id: FileId, state: State) -> Content {
         let geometry = context.geometry;
         Content {
             context: Arc::clone(context),
@@ -67,6 +75,7 @@ impl Content {
             segments: context.journal.as_ref().map(|journal| Arc::clone(journal.segments())),
             path_hint: Mutex::new(Vec::new()),
             handles: AtomicUsize::new(0),
+            lost_header: false,
             committing: Mutex::new(()),
             state: RwLock::new(state),
         }
@@ -85,7 +94,10 @@ impl Content {
         let mut page = Buffer::new(PAGE_LEN);
         let read = read_at(&*opened.file, &mut page, 0)?;
         let stored = opened.file.len()?;
-        if context.has_crashed() && (read == 0 || is_torn(&page[..read])) {
+        if context.has_crashed()
+            && (read == 0 || is_torn(&page[..read]))
+            && may_be_new(context, &page[..read])
+        {
             return Self::open_lost(context, opened, home);
         }
         if read < PAGE_LEN {
@@ -96,8 +108,9 @@ impl Content {
             Some(replayed) => Self::open_replayed(context, opened, &replayed)?,
             None => {
                 let page = context.pages().open(page, PageAddress::HEADER, None)?;
+                let node = Arc::clone(&opened.node);
                 let content = Self::from_header(context, opened, &page, stored)?;
-                content.settle()?;
+                content.settle(&node)?;
                 content
             }
         };
@@ -106,23 +119,27 @@ impl Content {
     }
 
     /// The file was created in a session that crashed, and no part of it was
-    /// made durable: it is empty.
+    /// made durable: it is empty. What is stored of it is kept aside.
     fn open_lost(context: &Arc<Context>, opened: Opened, home: Option<Home>) -> Result<Content> {
         let mut id = [0; FileId::LEN];
         getrandom::fill(&mut id).map_err(|_| Error::Entropy)?;
         let inode = opened.node.id();
+        let mut recovered = Recovered::Emptied;
         if context.writable {
+            if aside::keep(context, &opened)? {
+                recovered = Recovered::SetAside;
+            }
             opened.file.set_len(0)?;
         }
         let content = Self::newborn(context, opened, FileId(id), home.unwrap_or(Home::UNBOUND));
         if context.writable {
             content.note_created();
         }
-        context.note_recovered(inode, Recovered::Emptied);
+        context.note_recovered(inode, recovered);
         Ok(content)
     }
 
-    fn from_header(
+    pub(super) fn from_header(
         context: &Arc<Context>,
         opened: Opened,
         page: &OpenedPage,
@@ -187,7 +204,7 @@ impl Content {
 
     /// Holds the stored length against the header, and settles what a crash
     /// explains.
-    fn settle(&self) -> Result<()> {
+    fn settle(&self, node: &NodeRef) -> Result<()> {
         let (expected, stored, unsettled) = {
             let state = self.read_state();
             let expected = self.geometry().stored_len(state.plain_len()).0;
@@ -203,17 +220,24 @@ impl Content {
         } else if stored != expected && !unsettled {
             return Err(Error::Damaged(Damage::Length { stored }));
         }
-        if unsettled { self.trim_to_what_verifies() } else { Ok(()) }
+        if unsettled { self.trim_to_what_verifies(node) } else { Ok(()) }
     }
 
     /// A file that was never made durable ends before the first of its blocks
-    /// that does not open.
-    fn trim_to_what_verifies(&self) -> Result<()> {
+    /// that does not open. The whole of it is kept aside.
+    fn trim_to_what_verifies(&self, node: &NodeRef) -> Result<()> {
         let verification = self.verify(&mut |_| {})?;
-        let Some(good) = verification.good_len else {
+        let Some(good) = verification.good_len() else {
             return self.complete();
         };
-        self.context.note_recovered(self.inode, Recovered::Trimmed);
+        let mut recovered = Recovered::Trimmed;
+        if self.context.writable {
+            let opened = Opened { node: Arc::clone(node), file: Arc::clone(&self.file) };
+            if aside::keep(&self.context, &opened)? {
+                recovered = Recovered::SetAside;
+            }
+        }
+        self.context.note_recovered(self.inode, recovered);
         let mut state = self.write_state();
         self.trim(&mut state, PlainLen(good))
     }
@@ -253,7 +277,7 @@ impl Content {
         let Some(home) = home else { return Ok(()) };
         let bound = {
             let state = self.read_state();
-            state.header.linked || state.header.home == home.0
+            state.header.linked || state.header.home == home.mac
         };
         if bound {
             return Ok(());
@@ -265,7 +289,8 @@ impl Content {
         if self.context.writable {
             let mut state = self.write_state();
             state.header.home_before = state.header.home;
-            state.header.home = home.0;
+            state.header.home = home.mac;
+            state.header.directory = home.directory;
             self.note_dirty(&mut state, &mut Promise::new(None, 0));
         }
         Ok(())

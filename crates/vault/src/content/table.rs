@@ -122,7 +122,7 @@ impl Table {
 /// caller opens and releases one inode's content from one thread at a time.
 #[derive(Clone)]
 pub struct Contents {
-    context: Arc<Context>,
+    pub(super) context: Arc<Context>,
 }
 
 impl Contents {
@@ -181,6 +181,11 @@ impl Contents {
     #[must_use]
     pub fn live(&self, inode: InodeId) -> Option<Arc<Content>> {
         lock(&self.context.table.live).get(&inode).cloned()
+    }
+
+    /// Whether a crash may explain a file that is not whole.
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.context.has_crashed()
     }
 
     /// The plain length of a regular file that is not live, from its stored length.

@@ -25,6 +25,15 @@ pub(crate) struct Reader<'a> {
     pub(crate) pages: PageReader<'a>,
 }
 
+/// What a journal says.
+#[derive(Default)]
+pub(crate) struct Said {
+    pub(crate) files: HashMap<FileId, Replayed>,
+    /// A record that was durable does not open any more; what it and those
+    /// behind it said is lost.
+    pub(crate) damage: Option<Damage>,
+}
+
 /// A record that opened, and where.
 struct Found {
     header: RecordHeader,
@@ -40,20 +49,16 @@ struct CommitImages {
 }
 
 impl Reader<'_> {
-    /// What the journal of `session` in `directory` says of each file. A
-    /// journal that is missing, or was never begun, says nothing.
+    /// What the journal of `session` in `directory` says of each file, up to
+    /// where it is damaged. A journal that is missing, or was never begun,
+    /// says nothing.
     ///
     /// # Errors
-    /// [`Damage::Journal`] when a record that was durable does not open any
-    /// more, or what the store reported.
-    pub(crate) fn read(
-        &self,
-        directory: &NodeRef,
-        session: WriteSession,
-    ) -> Result<HashMap<FileId, Replayed>> {
+    /// What the store reported.
+    pub(crate) fn read(&self, directory: &NodeRef, session: WriteSession) -> Result<Said> {
         let segments = match Segments::open(directory, session, Access::Read) {
             Ok(segments) => Arc::new(segments),
-            Err(error) if error.is_not_found() => return Ok(HashMap::new()),
+            Err(error) if error.is_not_found() => return Ok(Said::default()),
             Err(error) => return Err(error),
         };
         let headers = [
@@ -63,7 +68,7 @@ impl Reader<'_> {
         let Some(begin) =
             headers.iter().flatten().map(|(_, begin)| *begin).max_by_key(|begin| begin.next_sequence)
         else {
-            return Ok(HashMap::new());
+            return Ok(Said::default());
         };
         let mut found = BTreeMap::new();
         for (segment, header) in headers.iter().enumerate() {
@@ -132,7 +137,7 @@ impl Reader<'_> {
         segments: &Arc<Segments>,
         begin: &SegmentStart,
         mut found: BTreeMap<u64, Vec<Found>>,
-    ) -> Result<HashMap<FileId, Replayed>> {
+    ) -> Result<Said> {
         let mut files = HashMap::new();
         let mut sequence = begin.next_sequence;
         let mut chain = begin.chain;
@@ -160,12 +165,9 @@ impl Reader<'_> {
             chain = next.header.tag;
             sequence += 1;
         }
-        if is_promised(sequence) {
-            return Err(Error::Damaged(Damage::Journal(
-                "a record of the journal that was durable does not open any more",
-            )));
-        }
-        Ok(files)
+        let damage = is_promised(sequence)
+            .then_some(Damage::Journal("a record of the journal that was durable does not open any more"));
+        Ok(Said { files, damage })
     }
 
     /// Notes what a record says; false when it is not valid.

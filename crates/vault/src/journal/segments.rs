@@ -6,7 +6,7 @@ use strongroom_format::vault::journal::{
     CLEAR_LEN, SEGMENTS, SLOT_LEN, SegmentHeader, SegmentStart, segment,
 };
 use strongroom_format::vault::record::Place;
-use strongroom_store::{Access, AllocateMode, FileRef, Node, NodeRef};
+use strongroom_store::{Access, AllocateMode, FileRef, Node, NodeRef, RenameMode};
 
 use crate::error::{Damage, Error, Result};
 use crate::reading::read_at;
@@ -64,6 +64,18 @@ impl Segments {
             }
         }
         Ok(())
+    }
+
+    /// Moves whichever segments of the session there are to another directory.
+    pub(crate) fn move_to(directory: &dyn Node, to: &dyn Node, session: WriteSession) -> Result<()> {
+        for segment in 0..SEGMENTS {
+            let name = name(session, segment);
+            match directory.rename(&name, to, &name, RenameMode::Replace) {
+                Err(error) if !error.is_not_found() => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(to.sync()?)
     }
 
     pub(crate) fn file(&self, segment: u8) -> &FileRef {

@@ -33,7 +33,9 @@ mod names;
 mod opening;
 mod remove;
 mod rename;
+pub mod repair;
 mod sidefile;
+pub mod survey;
 mod symlink;
 mod xattr;
 

@@ -12,6 +12,7 @@ use strongroom_format::vault::names::{
 use strongroom_keys::names::{NotAuthentic, spell};
 use strongroom_keys::random::{EntropyError, array as random};
 use strongroom_keys::{NameCipher, RecordMac, VaultKeys, XattrCipher};
+use strongroom_store::Node;
 
 use super::NAME_MAX;
 use super::inode::{Inode, ROOT};
@@ -134,13 +135,22 @@ impl Names {
     }
 
     fn read_record(&self, inode: &Inode) -> Result<DirectoryId> {
-        let target = match inode.node.lookup(RECORD).and_then(|record| record.read_link()) {
-            Err(error) if error.is_not_found() => {
-                return Err(if inode.is_removed() {
-                    Error::Refused(errno::ENOENT)
-                } else {
-                    damaged("a directory has lost its record")
-                });
+        match self.record_of(&*inode.node) {
+            Err(error) if error == LOST && inode.is_removed() => Err(Error::Refused(errno::ENOENT)),
+            other => other,
+        }
+    }
+
+    /// The id in the record of a stored directory, which is not the top one.
+    ///
+    /// # Errors
+    /// Damage when it is lost or does not verify, or what the store reports.
+    pub(super) fn record_of(&self, directory: &dyn Node) -> Result<DirectoryId> {
+        let target = match directory.lookup(RECORD).and_then(|record| record.read_link()) {
+            Err(error) if error.is_not_found() => return Err(LOST),
+            // Something else stands in its place.
+            Err(error) if error.errno() == errno::EINVAL => {
+                return Err(damaged("a directory's record is malformed"));
             }
             other => other?,
         };
@@ -153,15 +163,30 @@ impl Names {
         }
     }
 
+    /// The id of the top directory.
+    pub(super) fn root_directory(&self) -> DirectoryId {
+        self.records.root_directory()
+    }
+
+    /// Whether a stored name is spelled as this vault spells names of entries.
+    pub(super) fn is_spelled(&self, stored: &[u8]) -> bool {
+        matches!(self.encoding.parse(stored), Ok(Spelled::Short(_) | Spelled::Long))
+    }
+
     /// A new directory's id and the target of its record.
     pub(super) fn new_directory(&self) -> Result<(DirectoryId, Vec<u8>)> {
         let id = DirectoryId(random().map_err(entropy)?);
         Ok((id, self.records.directory(id).to_target().into_bytes()))
     }
 
+    /// The target of the record of a directory with this id.
+    pub(super) fn record(&self, id: DirectoryId) -> Vec<u8> {
+        self.records.directory(id).to_target().into_bytes()
+    }
+
     /// The home that a name in a directory stands for.
     pub(super) fn home(&self, directory: DirectoryId, name: &[u8]) -> Home {
-        Home(self.records.home(directory, name))
+        Home { mac: self.records.home(directory, name), directory }
     }
 
     /// A name for `.strongroom/temporary`.
@@ -230,6 +255,9 @@ impl Names {
         opened.map_err(unopened("an attribute's value does not open"))
     }
 }
+
+/// A directory without its record.
+const LOST: Error = Error::Damaged(Damage::Name("a directory has lost its record"));
 
 fn damaged(what: &'static str) -> Error {
     Error::Damaged(Damage::Name(what))

@@ -245,7 +245,7 @@ fn reclassed(sealed: &[u8]) -> Vec<u8> {
 }
 
 /// A stored name as the format spells it; `None` for another class.
-fn spelled(kind: Kind, stored: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn spelled(kind: Kind, stored: &[u8]) -> Option<Vec<u8>> {
     let class = if is_plain(kind) { CLASS } else { TRUSTED_CLASS };
     stored.strip_prefix(class).map(|rest| [CLASS, rest].concat())
 }

@@ -1,20 +1,22 @@
 //! What a check has found, and how it is told.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::sync::{Mutex, PoisonError};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde::Serialize;
-use strongroom_units::BlockSize;
-use strongroom_vault::namespace::{Namespace, Observer};
+use serde::{Deserialize, Serialize};
 use strongroom_vault::{Damage, Error};
 
+use super::facts::Fact;
+use super::repair::Repair;
 use crate::failure::Exit;
 use crate::report::{bytes, damage_kind, shown};
 use crate::unlock::HeaderCopy;
 
 /// Something that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(super) struct Finding {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Finding {
     /// Plain path from the top of the vault; of the directory where the entry
     /// itself has no name that can be read. Empty for the top.
     path: String,
@@ -23,7 +25,7 @@ pub(super) struct Finding {
     /// How many bytes of the plain file are lost, if that is known.
     bytes: Option<u64>,
     /// A stable name for what it is.
-    kind: &'static str,
+    kind: Cow<'static, str>,
     /// What it is.
     message: String,
     /// The stored path, where the plain one does not say it.
@@ -32,11 +34,11 @@ pub(super) struct Finding {
 
 impl Finding {
     /// An error that something at `path` gave.
-    pub(super) fn new(path: &[u8], error: &Error) -> Finding {
+    pub(crate) fn new(path: &[u8], error: &Error) -> Finding {
         Finding {
             path: String::from_utf8_lossy(path).into_owned(),
             stored: None,
-            kind: damage_kind(error),
+            kind: damage_kind(error).into(),
             message: match error {
                 Error::Damaged(damage) => damage.to_string(),
                 other => other.to_string(),
@@ -48,34 +50,35 @@ impl Finding {
 
     /// Damage of the name or record of the stored entry `stored` in the
     /// directory `path`.
-    pub(super) fn name(path: &[u8], stored: &[u8], what: &'static str) -> Finding {
+    pub(crate) fn name(path: &[u8], stored: &[u8], what: &'static str) -> Finding {
         let finding = Finding::new(path, &Error::Damaged(Damage::Name(what)));
         Finding { stored: Some(String::from_utf8_lossy(stored).into_owned()), ..finding }
     }
 
-    /// A stored file that is there twice.
-    pub(super) fn duplicate(path: &[u8], what: &str) -> Finding {
+    /// A stored file or directory that is there twice.
+    pub(super) fn duplicate(path: &[u8], what: &str, other: &[u8]) -> Finding {
         let finding = Finding::new(path, &Error::Damaged(Damage::Home));
-        let message = format!("another stored {what} has the same id: one of them is a copy");
-        Finding { kind: "duplicate", message, ..finding }
+        let other = String::from_utf8_lossy(other);
+        let message = format!("{what} `{other}` has the same id: one of them is a copy");
+        Finding { kind: "duplicate".into(), message, ..finding }
     }
 
-    /// Damage inside a file of `len` plain bytes.
-    pub(super) fn content(
-        path: &[u8],
-        damage: &Damage,
-        from: Option<u64>,
-        size: BlockSize,
-        len: u64,
-    ) -> Finding {
-        let finding = Finding::new(path, &Error::Damaged(damage.clone()));
-        match damage {
-            Damage::Blocks { blocks, offset, .. } => {
-                let lost = blocks.saturating_mul(size.bytes()).min(len.saturating_sub(offset.0));
-                Finding { offset: Some(offset.0), bytes: Some(lost), ..finding }
-            }
-            _ => Finding { offset: from, ..finding },
-        }
+    /// A journal whose records do not all open.
+    pub(crate) fn journal(damage: &Damage) -> Finding {
+        let finding = Finding::new(b"", &Error::Damaged(damage.clone()));
+        Finding { message: format!("{damage}; what it and later ones said is lost"), ..finding }
+    }
+
+    /// Adds the stored path, where the plain one does not say which it is.
+    pub(crate) fn stored(self, stored: Option<Vec<u8>>) -> Finding {
+        let stored = stored.map(|stored| String::from_utf8_lossy(&stored).into_owned());
+        Finding { stored: stored.or(self.stored), ..self }
+    }
+
+    /// Adds which bytes of the plain file are lost.
+    pub(crate) fn range(self, range: Option<Range<u64>>) -> Finding {
+        let (offset, bytes) = range.map(|range| (range.start, range.end - range.start)).unzip();
+        Finding { offset, bytes, ..self }
     }
 
     /// A damaged copy of the header.
@@ -83,7 +86,7 @@ impl Finding {
         Finding {
             path: String::new(),
             stored: Some(format!(".strongroom/header.{}", copy.index)),
-            kind: "header",
+            kind: "header".into(),
             message: copy.to_string(),
             offset: None,
             bytes: None,
@@ -91,47 +94,79 @@ impl Finding {
     }
 
     fn is_damage(&self) -> bool {
-        !matches!(self.kind, "store" | "engine")
+        !matches!(&*self.kind, "store" | "engine")
+    }
+
+    /// Whether a repair may do something about it: contents have no copy.
+    pub(super) fn is_structural(&self) -> bool {
+        !matches!(&*self.kind, "blocks" | "page" | "length" | "store" | "engine")
+    }
+
+    /// Whether it tells of a damaged journal.
+    pub(super) fn is_lost_journal(&self) -> bool {
+        self.kind == "journal"
+    }
+
+    /// What it is, and of what, for people.
+    pub(crate) fn line(&self) -> String {
+        let mut text = if self.path.is_empty() { "/".to_owned() } else { shown(self.path.as_bytes()) };
+        text.push_str(": ");
+        match (self.offset, self.bytes) {
+            (Some(offset), Some(bytes)) if bytes > 0 => {
+                let _ = write!(text, "bytes {offset} to {} are lost", offset + bytes - 1);
+                if self.kind != "blocks" {
+                    let _ = write!(text, ": {}", self.message);
+                }
+            }
+            _ => text.push_str(&self.message),
+        }
+        if let Some(stored) = &self.stored {
+            let _ = write!(text, " (stored as {})", shown(stored.as_bytes()));
+        }
+        text
     }
 }
 
-/// Gathers findings from all threads, and what the namespace reports by the
-/// way.
+/// Gathers findings from all threads, and the facts behind them.
 #[derive(Default)]
 pub(super) struct Findings {
     found: Mutex<Vec<Finding>>,
-    observed: Mutex<Vec<(u64, Error)>>,
+    facts: Mutex<Option<Vec<Fact>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Findings {
-    /// Notes a finding.
-    pub(super) fn add(&self, finding: Finding) {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).push(finding);
+    /// Findings, with facts if a repair will ask for them.
+    pub(super) fn new(with_facts: bool) -> Findings {
+        Findings { found: Mutex::default(), facts: Mutex::new(with_facts.then(Vec::new)) }
     }
 
-    /// Notes what the namespace has reported since the last call. To be called
-    /// after each operation on a node that may report, before it is forgotten.
-    pub(super) fn collect(&self, namespace: &Namespace) {
-        let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
-        // What is missing is reported by the walk, which knows what it was.
-        for (number, error) in observed.drain(..).filter(|(_, error)| !error.is_not_found()) {
-            let path = namespace.path(number).unwrap_or_default();
-            self.add(Finding::new(&path, &error));
+    /// Notes a finding.
+    pub(super) fn add(&self, finding: Finding) {
+        lock(&self.found).push(finding);
+    }
+
+    /// Notes a fact.
+    pub(super) fn note(&self, fact: Fact) {
+        if let Some(facts) = &mut *lock(&self.facts) {
+            facts.push(fact);
         }
+    }
+
+    /// The facts noted.
+    pub(super) fn take_facts(&self) -> Vec<Fact> {
+        lock(&self.facts).take().unwrap_or_default()
     }
 
     /// Everything found, in the order of paths, each once.
     pub(super) fn take(&self) -> Vec<Finding> {
-        let mut found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut found = std::mem::take(&mut *lock(&self.found));
         found.sort();
         found.dedup();
         found
-    }
-}
-
-impl Observer for Findings {
-    fn damaged(&self, number: u64, error: &Error) {
-        self.observed.lock().unwrap_or_else(PoisonError::into_inner).push((number, error.clone()));
     }
 }
 
@@ -141,7 +176,7 @@ pub(super) struct Leftover {
     /// Stored path in the vault.
     pub(super) stored: String,
     /// What it is.
-    pub(super) what: &'static str,
+    pub(super) what: String,
 }
 
 /// What a crash left in a file, and what the next mount for writing will make
@@ -161,6 +196,10 @@ pub(super) struct Document {
     pub(super) started: String,
     pub(super) duration_ns: u64,
     pub(super) threads: usize,
+    /// The user ended it before everything was looked at.
+    pub(super) interrupted: bool,
+    /// What was looked at, where that is not the whole vault.
+    pub(super) paths: Vec<String>,
     pub(super) files: u64,
     pub(super) directories: u64,
     pub(super) symlinks: u64,
@@ -171,17 +210,24 @@ pub(super) struct Document {
     pub(super) recovered: Vec<Recovery>,
     pub(super) leftovers: Vec<Leftover>,
     pub(super) header_copies: [HeaderCopy; 2],
+    /// What was done about the damage, if that was asked for.
+    pub(super) repair: Option<Repair>,
 }
 
 impl Document {
-    /// Damage counts more than what could not be read.
+    /// Damage counts more than what could not be read, and that more than an
+    /// interrupt.
     pub(super) fn exit(&self) -> Exit {
-        if self.damage.iter().any(Finding::is_damage) {
-            Exit::Damage
-        } else if self.damage.is_empty() {
-            Exit::Done
-        } else {
-            Exit::Store
+        let is_damaged = self.damage.iter().any(Finding::is_damage);
+        match &self.repair {
+            Some(repair) if repair.is_done => match repair.remaining.is_empty() {
+                true => Exit::Repaired,
+                false => Exit::RepairIncomplete,
+            },
+            _ if is_damaged => Exit::Damage,
+            _ if !self.damage.is_empty() => Exit::Store,
+            _ if self.interrupted => Exit::Other,
+            _ => Exit::Done,
         }
     }
 }
@@ -190,21 +236,7 @@ impl Document {
 pub(super) fn text(document: &Document) -> String {
     let mut text = String::new();
     for finding in &document.damage {
-        let path = if finding.path.is_empty() { "/".to_owned() } else { shown(finding.path.as_bytes()) };
-        let _ = write!(text, "{path}: ");
-        match (finding.offset, finding.bytes) {
-            (Some(offset), Some(bytes)) => {
-                let _ = write!(text, "bytes {offset} to {} are lost", offset + bytes.saturating_sub(1));
-            }
-            (Some(offset), None) => {
-                let _ = write!(text, "{}, from byte {offset} on", finding.message);
-            }
-            _ => text.push_str(&finding.message),
-        }
-        if let Some(stored) = &finding.stored {
-            let _ = write!(text, " (stored as {})", shown(stored.as_bytes()));
-        }
-        text.push('\n');
+        let _ = writeln!(text, "{}", finding.line());
     }
     for recovery in &document.recovered {
         let _ = writeln!(text, "{}: after a crash, {}", shown(recovery.path.as_bytes()), recovery.action);
@@ -226,19 +258,27 @@ pub(super) fn text(document: &Document) -> String {
             let _ = writeln!(text, "{count} damaged places found.");
         }
     }
+    if document.interrupted {
+        text.push_str("Interrupted: not everything was looked at.\n");
+    }
+    if let Some(repair) = &document.repair {
+        text.push_str(&repair.text());
+    }
     text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strongroom_units::{BlockIndex, PlainOffset};
 
     #[test]
-    fn the_bytes_of_the_last_block_end_with_the_file() {
-        let damage = Damage::Blocks { first: BlockIndex(2), blocks: 2, offset: PlainOffset(8192) };
-        let finding = Finding::content(b"a", &damage, None, BlockSize::MIN, 12300);
-        assert_eq!((finding.offset, finding.bytes), (Some(8192), Some(4108)));
+    fn the_bytes_that_are_lost_are_told() {
+        let error = Error::Damaged(Damage::Page("a page does not open"));
+        let finding = Finding::new(b"a", &error);
+        assert_eq!(finding.clone().range(None).line(), "a: a page does not open");
+        let ranged = finding.range(Some(8192..12300));
+        assert_eq!((ranged.offset, ranged.bytes), (Some(8192), Some(4108)));
+        assert_eq!(ranged.line(), "a: bytes 8192 to 12299 are lost: a page does not open");
     }
 
     #[test]

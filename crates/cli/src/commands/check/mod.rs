@@ -1,35 +1,37 @@
-//! `check`: reads and verifies everything in a vault, and names what is
-//! damaged by its plain path. Nothing is changed.
+//! `check`: reads and verifies everything in a vault, or what is named of it,
+//! and names what is damaged by its plain path and bytes. Nothing is changed,
+//! but by `--repair`, after asking.
 //!
 //! One thread walks the tree ([`walk`]) and hands files to the others, which
 //! verify their contents ([`verify`]). What they find is gathered in
-//! [`findings`].
+//! [`findings`], and what a repair has to know in [`facts`].
 
-mod findings;
+mod facts;
+pub(crate) mod findings;
+mod repair;
 mod verify;
 mod walk;
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
-use strongroom_keys::VaultKeys;
+use strongroom_format::vault::header::Header;
+use strongroom_keys::RootKey;
+use strongroom_store::Store;
 use strongroom_store::local::OpenMode;
-use strongroom_store::{Kind, NodeRef, Store};
-use strongroom_vault::namespace::Observer;
-use strongroom_vault::{Options, Rules, Vault};
+use strongroom_vault::namespace::survey::{Folder, Item, Survey};
 
 use self::findings::{Document, Finding, Findings};
-use self::verify::{Job, Verifier};
+use self::verify::{Verifier, Wanted};
 use self::walk::Walk;
 use crate::args::CheckArgs;
 use crate::failure::{Exit, Failure, Result};
 use crate::lock::{LockError, LockMode, VaultLock};
 use crate::progress::Progress;
 use crate::report::{self, Output};
-use crate::unlock::{Unlocked, unlock};
-
-/// Files that are found and not verified yet. Each holds a descriptor.
-const WAITING_MAX: usize = 256;
+use crate::tree::{Interrupt, Pool, at_least_open_files, default_threads, open_read_only, stored_bytes};
+use crate::unlock::{HeaderCopy, LockedVault, Unlocked, reread, unlock};
 
 /// Verifies a vault.
 ///
@@ -39,11 +41,21 @@ const WAITING_MAX: usize = 256;
 pub(crate) fn run(args: &CheckArgs, output: Output) -> Result<Exit> {
     let started = report::now();
     let clock = Instant::now();
-    crate::unlock::LockedVault::open(&args.vault, OpenMode::ReadOnly)?;
+    let mode = if args.repair { OpenMode::Writable } else { OpenMode::ReadOnly };
+    LockedVault::open(&args.vault, mode)?;
     let _lock = lock(args, output)?;
-    let unlocked = unlock(&args.vault, OpenMode::ReadOnly, &args.secret, output)?;
-    let findings = Arc::new(Findings::default());
-    let document = check(args, unlocked, &findings)?;
+    let mut subject = Subject::from(unlock(&args.vault, mode, &args.secret, output)?);
+    let interrupt = Interrupt::listen();
+    let mut recovery = None;
+    if args.repair {
+        recovery = repair::recover(args, &mut subject, output)?;
+    }
+    let findings = Findings::new(args.repair);
+    let mut document = check(args, &subject, &findings, &interrupt, false)?;
+    if args.repair && !document.interrupted {
+        document.repair =
+            repair::run(args, &mut subject, &document, findings.take_facts(), recovery, &interrupt, output)?;
+    }
     let document = Document {
         started: report::rfc3339(started),
         duration_ns: u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX),
@@ -53,9 +65,14 @@ pub(crate) fn run(args: &CheckArgs, output: Output) -> Result<Exit> {
     Ok(document.exit())
 }
 
-/// Keeps writers out. Beside one, with `--force`, nothing is locked.
+/// Keeps writers out, and who repairs, everybody. Beside a writer, with
+/// `--force`, nothing is locked.
 fn lock(args: &CheckArgs, output: Output) -> Result<Option<VaultLock>> {
-    match VaultLock::acquire(&args.vault, LockMode::Shared, "check", None) {
+    let (mode, purpose) = match args.repair {
+        true => (LockMode::Exclusive, "repair"),
+        false => (LockMode::Shared, "check"),
+    };
+    match VaultLock::acquire(&args.vault, mode, purpose, None) {
         Ok(lock) => Ok(lock),
         Err(LockError::Held(_)) if args.force => {
             output.warn("the vault is in use: files that are being written can look damaged");
@@ -63,50 +80,93 @@ fn lock(args: &CheckArgs, output: Output) -> Result<Option<VaultLock>> {
         }
         Err(LockError::Held(holder)) => {
             let failure = Failure::from(LockError::Held(holder)).at(&args.vault);
-            Err(failure.hint("Unmount it first, or check beside it with --force."))
+            Err(match args.repair {
+                true => failure,
+                false => failure.hint("Unmount it first, or check beside it with --force."),
+            })
         }
         Err(error) => Err(Failure::from(error).at(&args.vault)),
     }
 }
 
-fn check(args: &CheckArgs, unlocked: Unlocked, findings: &Arc<Findings>) -> Result<Document> {
-    let Unlocked { store, header, root, copies } = unlocked;
-    // Without it the walk still works, on fewer files at a time.
-    let _ = strongroom_store::local::raise_file_limit();
-    let keys = VaultKeys::derive(&root, header.vault, header.generation);
-    let engine = crate::compose::compose(None)?;
-    let store: Arc<dyn Store> = store;
-    let options = Options {
-        writable: false,
-        rules: Rules::STRICT,
-        journal_len: Options::JOURNAL_LEN,
-        host: String::new(),
-        now: report::now(),
-        acl: true,
-        owners: false,
-        background: false,
-    };
-    let observer = Arc::clone(findings) as Arc<dyn Observer>;
-    let vault = Vault::open(Arc::clone(&store), engine.clone(), header.clone(), root, &options, observer)
-        .map_err(|error| Failure::from(error).at(&args.vault))?;
+/// The vault that is checked.
+struct Subject {
+    store: Arc<dyn Store>,
+    header: Header,
+    root: RootKey,
+    copies: [HeaderCopy; 2],
+}
+
+impl From<Unlocked> for Subject {
+    fn from(unlocked: Unlocked) -> Subject {
+        let Unlocked { store, header, root, copies } = unlocked;
+        Subject { store, header, root, copies }
+    }
+}
+
+impl Subject {
+    /// Reads the header anew, after it was written.
+    fn reread(&mut self) -> Result<()> {
+        (self.header, self.copies) = reread(&*self.store, &self.root)?;
+        Ok(())
+    }
+
+    fn has_damaged_copy(&self) -> bool {
+        self.copies.iter().any(|copy| copy.state.is_damage())
+    }
+}
+
+/// What is to be looked at.
+enum Target {
+    Folder(Folder),
+    Item(Folder, Item),
+}
+
+/// Looks at everything, or what the arguments name; with `shallow`, not at
+/// what files hold.
+fn check(
+    args: &CheckArgs,
+    subject: &Subject,
+    findings: &Findings,
+    interrupt: &Interrupt,
+    shallow: bool,
+) -> Result<Document> {
+    let Subject { store, header, root, copies } = subject;
+    at_least_open_files();
+    let (vault, journals) = open_read_only(Arc::clone(store), header, root.duplicate())
+        .map_err(|failure| failure.at(&args.vault))?;
+    journals.iter().for_each(|damage| findings.add(Finding::journal(damage)));
+    let survey = vault.namespace().survey();
+    let targets = targets(survey, &args.paths)?;
     let progress = Progress::begin("Listing");
-    if progress.is_shown() {
-        let total = stored_bytes(&store.root(), &progress);
+    if progress.is_shown() && !shallow {
+        let bytes = targets.iter().map(|target| match target {
+            Target::Folder(folder) => stored_bytes(&folder.node, &progress),
+            Target::Item(_, item) => stored_bytes(&item.node, &progress),
+        });
+        let total = bytes.sum();
         progress.begin_bytes(total, "Verifying");
     }
     let threads = args.threads.map_or_else(default_threads, usize::from);
-    let verifier =
-        Verifier::new(vault.namespace(), findings, &progress, header.block_size, vault.is_settling());
-    let mut walk = Walk::new(vault.namespace(), &verifier, findings, &keys, header.base32_names);
-    let (jobs, waiting) = mpsc::sync_channel::<Job>(WAITING_MAX);
-    let waiting = Mutex::new(waiting);
+    let wanted = Wanted { block_bytes: header.block_size.bytes(), settling: vault.is_settling(), shallow };
+    let verifier = Verifier::new(survey, findings, &progress, interrupt, &wanted);
+    let mut walk = Walk::new(&verifier);
+    let pool = Pool::new(interrupt.clone());
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| verifier.run(&waiting));
+            scope.spawn(|| pool.work());
         }
-        walk.run(&store.root(), jobs);
+        for target in targets {
+            match target {
+                Target::Folder(folder) => walk.folder(&folder, &pool),
+                Target::Item(folder, item) => walk.item(&folder, item, &pool),
+            }
+        }
+        pool.close();
     });
-    walk.leftovers(&store.root(), &header);
+    if args.paths.is_empty() && !interrupt.is_asked() {
+        walk.leftovers(&store.root(), header);
+    }
     progress.finish();
     let recovered = verifier.recovered(&vault.recovered());
     for copy in copies.iter().filter(|copy| copy.state.is_damage()) {
@@ -119,6 +179,8 @@ fn check(args: &CheckArgs, unlocked: Unlocked, findings: &Arc<Findings>) -> Resu
         started: String::new(),
         duration_ns: 0,
         threads,
+        interrupted: interrupt.is_asked(),
+        paths: args.paths.iter().map(|path| path.display().to_string()).collect(),
         files: verifier.files(),
         directories: walk.counts.directories,
         symlinks: walk.counts.symlinks,
@@ -127,34 +189,40 @@ fn check(args: &CheckArgs, unlocked: Unlocked, findings: &Arc<Findings>) -> Resu
         damage: findings.take(),
         leftovers: std::mem::take(&mut walk.leftovers),
         recovered,
-        header_copies: copies,
+        header_copies: copies.clone(),
+        repair: None,
     })
 }
 
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// About how many bytes there are to verify. What cannot be read now is
-/// reported later.
-fn stored_bytes(directory: &NodeRef, progress: &Progress) -> u64 {
-    let mut total = 0;
-    for entry in directory.entries().unwrap_or_default() {
-        let Ok(node) = directory.lookup(&entry.name) else { continue };
-        match node.kind() {
-            Kind::Directory => total += stored_bytes(&node, progress),
-            Kind::File => {
-                total +=
-                    node.attributes().map_or(0, |attributes| attributes.len.min(attributes.blocks * 512));
-                progress.found();
-            }
-            _ => {}
-        }
+/// Finds what the arguments name; the whole vault when they name nothing.
+fn targets(survey: Survey<'_>, paths: &[PathBuf]) -> Result<Vec<Target>> {
+    if paths.is_empty() {
+        return Ok(vec![Target::Folder(survey.top())]);
     }
-    total
+    paths.iter().map(|path| target(survey, path)).collect()
 }
 
-/// Makes a path of a name in a directory.
-fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
+fn target(survey: Survey<'_>, path: &std::path::Path) -> Result<Target> {
+    let missing = |error: strongroom_vault::Error| match error.is_not_found() {
+        true => Failure::usage("the vault has no such file")
+            .at(path)
+            .hint("Name it by its path in the mount, from the mount's top."),
+        false => Failure::from(error).at(path),
+    };
+    let mut folder = survey.top();
+    let mut names = path.as_os_str().as_encoded_bytes().split(|&byte| byte == b'/').peekable();
+    while let Some(name) = names.next() {
+        if name.is_empty() || name == b"." {
+            continue;
+        }
+        let item = survey.find(&folder, name).map_err(missing)?;
+        if item.node.kind() != strongroom_store::Kind::Directory {
+            return match names.peek() {
+                None => Ok(Target::Item(folder, item)),
+                Some(_) => Err(Failure::usage("not a directory").at(path)),
+            };
+        }
+        folder = survey.enter(&folder, &item).map_err(missing)?;
+    }
+    Ok(Target::Folder(folder))
 }

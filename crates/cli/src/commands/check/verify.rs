@@ -1,120 +1,203 @@
-//! Verifying the contents and attributes of files, on many threads.
+//! Verifying the contents and attributes of files, on many threads, several
+//! of them in one large file.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use strongroom_engine::Buffer;
 use strongroom_format::vault::FileId;
-use strongroom_store::InodeId;
-use strongroom_units::BlockSize;
-use strongroom_vault::namespace::{Namespace, Opening};
-use strongroom_vault::{Error, Recovered};
+use strongroom_store::{InodeId, NodeRef};
+use strongroom_units::GroupIndex;
+use strongroom_vault::content::{Examination, Examined};
+use strongroom_vault::namespace::survey::{Folder, Item, Named, Opened, Survey, joined, placeholder};
+use strongroom_vault::{Damage, Error, Recovered};
 
+use super::facts::{Fact, Misplaced};
 use super::findings::{Finding, Findings, Recovery};
 use crate::progress::Progress;
-
-/// A file to be verified. Whoever takes it gives its lookup back.
-pub(super) struct Job {
-    /// Node number, looked up once for this job.
-    pub(super) number: u64,
-    /// The stored inode.
-    pub(super) inode: InodeId,
-    /// Plain path.
-    pub(super) path: Vec<u8>,
-}
+use crate::tree::{Interrupt, Parts, groups_of, parts_of};
 
 /// Shared by all threads that verify.
 pub(super) struct Verifier<'a> {
-    namespace: &'a Arc<Namespace>,
-    findings: &'a Findings,
-    progress: &'a Progress,
-    block_size: BlockSize,
+    pub(super) survey: Survey<'a>,
+    pub(super) findings: &'a Findings,
+    pub(super) progress: &'a Progress,
+    pub(super) interrupt: &'a Interrupt,
+    /// Bytes of a block.
+    pub(super) block_bytes: u64,
     /// Whether a session has crashed, so that recovery may have something to
     /// say of files.
-    settling: bool,
+    pub(super) settling: bool,
+    /// Open files and look no further.
+    pub(super) shallow: bool,
     files: AtomicU64,
     bytes: AtomicU64,
-    ids: Mutex<HashSet<FileId>>,
+    ids: Mutex<HashMap<FileId, Vec<u8>>>,
     paths: Mutex<HashMap<InodeId, Vec<u8>>>,
+    linked: Mutex<HashSet<InodeId>>,
+}
+
+/// What is told to whoever makes a verifier.
+pub(super) struct Wanted {
+    pub(super) block_bytes: u64,
+    pub(super) settling: bool,
+    pub(super) shallow: bool,
+}
+
+/// A file that is being verified.
+struct Verifying<'v, 'a> {
+    verifier: &'v Verifier<'a>,
+    opened: Mutex<Option<Opened>>,
+    content: std::sync::Arc<strongroom_vault::content::Content>,
+    examination: Mutex<Option<Examination>>,
+    groups: Vec<GroupIndex>,
+    examined: Mutex<Examined>,
+    /// Of the directory where the file's own name is lost.
+    path: Vec<u8>,
+    stored: Option<Vec<u8>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<'a> Verifier<'a> {
     pub(super) fn new(
-        namespace: &'a Arc<Namespace>,
+        survey: Survey<'a>,
         findings: &'a Findings,
         progress: &'a Progress,
-        block_size: BlockSize,
-        settling: bool,
+        interrupt: &'a Interrupt,
+        wanted: &Wanted,
     ) -> Verifier<'a> {
+        let Wanted { block_bytes, settling, shallow } = *wanted;
         Verifier {
-            namespace,
+            survey,
             findings,
             progress,
-            block_size,
+            interrupt,
+            block_bytes,
             settling,
+            shallow,
             files: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             ids: Mutex::default(),
             paths: Mutex::default(),
+            linked: Mutex::default(),
         }
     }
 
-    /// Verifies what comes until there is no more.
-    pub(super) fn run(&self, waiting: &Mutex<Receiver<Job>>) {
-        loop {
-            let job = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            match job {
-                Ok(job) => self.verify(&job),
-                Err(_) => return,
-            }
-        }
-    }
-
-    /// Verifies a file.
-    pub(super) fn verify(&self, job: &Job) {
-        self.files.fetch_add(1, Ordering::Relaxed);
-        if let Err(error) = self.content(job) {
-            self.findings.add(Finding::new(&job.path, &error));
-        } else {
-            self.xattrs(job.number, &job.path);
-        }
-        self.findings.collect(self.namespace);
-        self.namespace.forget(job.number, 1);
-    }
-
-    fn content(&self, job: &Job) -> Result<(), Error> {
-        let content = self.namespace.open(job.number, Opening::default())?;
-        if self.settling {
-            self.paths.lock().unwrap_or_else(PoisonError::into_inner).insert(job.inode, job.path.clone());
-        }
-        if !self.ids.lock().unwrap_or_else(PoisonError::into_inner).insert(content.id()) {
-            self.findings.add(Finding::duplicate(&job.path, "file"));
-        }
-        let verified = content.verify(&mut |bytes| self.progress.done(bytes));
-        let len = content.plain_len();
-        self.namespace.release(job.number);
-        let verified = verified?;
-        self.bytes.fetch_add(verified.bytes, Ordering::Relaxed);
-        for (index, damage) in verified.damage.iter().enumerate() {
-            let from = if index == 0 { verified.good_len } else { None };
-            self.findings.add(Finding::content(&job.path, damage, from, self.block_size, len));
-        }
-        Ok(())
-    }
-
-    /// Opens every extended attribute of a node.
-    pub(super) fn xattrs(&self, number: u64, path: &[u8]) {
-        let names = match self.namespace.xattr_names(number) {
-            Ok(names) => names,
-            Err(error) if is_unsupported(&error) => return,
-            Err(error) => return self.findings.add(Finding::new(path, &error)),
+    /// Opens a file; none when there is nothing more to verify of it.
+    pub(super) fn begin<'v>(&'v self, folder: &Folder, item: &Item) -> Option<Box<dyn Parts + 'v>> {
+        let (path, stored) = match &item.name {
+            Named::Plain(name) => (joined(&folder.plain, name), None),
+            _ => (folder.plain.clone(), Some(joined(&folder.stored, &item.stored))),
         };
-        for name in names {
-            // Other errors: it was removed meanwhile, or its class has none.
-            if let Err(error @ Error::Damaged(_)) = self.namespace.xattr(number, &name) {
-                self.findings.add(Finding::new(path, &error));
+        let attributes = match item.node.attributes() {
+            Ok(attributes) => attributes,
+            Err(error) => {
+                self.findings.add(Finding::new(&path, &error.into()).stored(stored));
+                return None;
             }
+        };
+        let is_first = attributes.links <= 1 || lock(&self.linked).insert(attributes.id);
+        if is_first {
+            self.files.fetch_add(1, Ordering::Relaxed);
+            self.progress.done_file();
+        }
+        let opened = match self.survey.open(folder, item) {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.findings.add(Finding::new(&path, &error).stored(stored));
+                self.note(folder, item, None);
+                return None;
+            }
+        };
+        // A lost header page is told with the bytes that are lost by it.
+        if let Some(fault) = &opened.fault
+            && (opened.content.has_header() || self.shallow || !is_first)
+        {
+            self.findings.add(Finding::new(&path, fault).stored(stored.clone()));
+        }
+        self.note(folder, item, Some(&opened));
+        if !is_first {
+            opened.close();
+            return None;
+        }
+        if self.settling {
+            lock(&self.paths).insert(attributes.id, path.clone());
+        }
+        let id = opened.content.id();
+        if let Some(other) = lock(&self.ids).insert(id, path.clone()) {
+            self.findings.add(Finding::duplicate(&path, "file", &other).stored(stored.clone()));
+            self.findings.note(Fact::DuplicateFile(id));
+        }
+        self.attributes(&item.node, id.0, &path);
+        if self.shallow {
+            opened.close();
+            return None;
+        }
+        self.examine(opened, path, stored)
+    }
+
+    fn examine<'v>(
+        &'v self,
+        opened: Opened,
+        path: Vec<u8>,
+        stored: Option<Vec<u8>>,
+    ) -> Option<Box<dyn Parts + 'v>> {
+        opened.content.read_once();
+        let examination = match opened.content.examination() {
+            Ok(examination) => examination,
+            Err(error) => {
+                opened.close();
+                self.findings.add(Finding::new(&path, &error).stored(stored));
+                return None;
+            }
+        };
+        Some(Box::new(Verifying {
+            verifier: self,
+            content: std::sync::Arc::clone(&opened.content),
+            groups: examination.groups().to_vec(),
+            opened: Mutex::new(Some(opened)),
+            examination: Mutex::new(Some(examination)),
+            examined: Mutex::default(),
+            path,
+            stored,
+        }))
+    }
+
+    /// Notes what a repair may want to know.
+    fn note(&self, folder: &Folder, item: &Item, opened: Option<&Opened>) {
+        let is_home = |fault: &Error| matches!(fault, Error::Damaged(Damage::Home));
+        let misplaced = opened.and_then(|opened| opened.fault.as_ref()).is_some_and(is_home);
+        let lost = matches!(item.name, Named::Lost(_));
+        if misplaced || lost {
+            let content = opened.map(|opened| &opened.content);
+            self.findings.note(Fact::Misplaced(Misplaced {
+                folder: folder.clone(),
+                item: item.clone(),
+                file: content.map(|content| content.id()),
+                directory: content.map(|content| content.directory()).filter(|id| !id.is_zero()),
+                home: content.map_or([0; 16], |content| content.home()),
+                placeholder: content.map_or_else(
+                    || placeholder(&item.node),
+                    |content| format!("#{}", content.id()).into_bytes(),
+                ),
+                is_linked: content.is_some_and(|content| content.is_linked()),
+                is_whole: opened.is_some_and(|opened| opened.fault.as_ref().is_none_or(is_home)),
+            }));
+        }
+    }
+
+    /// Opens every extended attribute of an inode.
+    pub(super) fn attributes(&self, node: &NodeRef, id: [u8; 16], path: &[u8]) {
+        match self.survey.attributes(node, id) {
+            Ok(found) => {
+                let faults = found.into_iter().filter_map(|attribute| attribute.value.err());
+                faults.for_each(|error| self.findings.add(Finding::new(path, &error)));
+            }
+            Err(error) => self.findings.add(Finding::new(path, &error)),
         }
     }
 
@@ -130,15 +213,16 @@ impl<'a> Verifier<'a> {
 
     /// What recovery made of files, by path.
     pub(super) fn recovered(&self, recovered: &BTreeMap<InodeId, Recovered>) -> Vec<Recovery> {
-        let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut list: Vec<Recovery> = recovered
-            .iter()
-            .map(|(inode, what)| Recovery {
-                path: String::from_utf8_lossy(paths.get(inode).map_or(&b""[..], Vec::as_slice)).into_owned(),
+        let paths = lock(&self.paths);
+        let known = recovered.iter().filter_map(|(inode, what)| Some((paths.get(inode)?, what)));
+        let mut list: Vec<Recovery> = known
+            .map(|(path, what)| Recovery {
+                path: String::from_utf8_lossy(path).into_owned(),
                 action: match what {
                     Recovered::Replayed => "replayed from the journal",
                     Recovered::Emptied => "never synced, and empty",
                     Recovered::Trimmed => "cut to what was synced",
+                    Recovered::SetAside => "cut to what was synced, with the rest kept aside",
                     Recovered::Moved => "bound to its new name",
                 },
             })
@@ -146,8 +230,56 @@ impl<'a> Verifier<'a> {
         list.sort_by(|a, b| a.path.cmp(&b.path));
         list
     }
+
+    /// The plain path of a file, by the number of its stored inode.
+    pub(super) fn path_of(&self, inode: u64) -> Option<Vec<u8>> {
+        lock(&self.paths).iter().find(|(id, _)| id.inode == inode).map(|(_, path)| path.clone())
+    }
 }
 
-fn is_unsupported(error: &Error) -> bool {
-    error.errno() == rustix::io::Errno::OPNOTSUPP.raw_os_error()
+impl Verifying<'_, '_> {
+    fn finding(&self, error: &Error) -> Finding {
+        Finding::new(&self.path, error).stored(self.stored.clone())
+    }
+}
+
+impl Parts for Verifying<'_, '_> {
+    fn count(&self) -> usize {
+        parts_of(&self.groups, self.verifier.block_bytes)
+    }
+
+    fn run(&self, part: usize, scratch: &mut Buffer) {
+        let verifier = self.verifier;
+        let mut sink = |_: u64, bytes: &[u8]| {
+            verifier.progress.done(bytes.len() as u64);
+            !verifier.interrupt.is_asked()
+        };
+        if verifier.interrupt.is_asked() {
+            return;
+        }
+        match self.content.examine(groups_of(&self.groups, verifier.block_bytes, part), scratch, &mut sink) {
+            Ok(examined) => lock(&self.examined).add(examined),
+            Err(error) => verifier.findings.add(self.finding(&error)),
+        }
+    }
+
+    fn finish(&self) {
+        let examined = std::mem::take(&mut *lock(&self.examined));
+        self.verifier.bytes.fetch_add(examined.bytes, Ordering::Relaxed);
+        let examination = lock(&self.examination).take().expect("a file is finished once");
+        let mut losses = if self.verifier.interrupt.is_asked() {
+            // The digest would miss what was not looked at.
+            examined.losses
+        } else {
+            self.content.conclude(examination, examined)
+        };
+        losses.sort_by_key(|loss| loss.range.as_ref().map_or(0, |range| range.start));
+        for loss in losses {
+            let error = Error::Damaged(loss.damage);
+            self.verifier.findings.add(self.finding(&error).range(loss.range));
+        }
+        if let Some(opened) = lock(&self.opened).take() {
+            opened.close();
+        }
+    }
 }

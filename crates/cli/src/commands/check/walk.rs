@@ -1,31 +1,19 @@
 //! Walking the stored tree: every name, directory record, side file and
 //! symlink target. The files themselves are handed to the threads that verify.
-//!
-//! The stored tree is walked, and not the plain one, so that what does not
-//! open is seen too.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
+use std::collections::{HashMap, HashSet};
 
 use strongroom_format::vault::DirectoryId;
 use strongroom_format::vault::header::Header;
-use strongroom_format::vault::names::{
-    DIRECTORY_RECORD, DirectoryRecord, LINK_ID_LEN, NameEncoding, StoredName, StoredTarget, VAULT_DIRECTORY,
-    parse_journal_name, parse_link_name, side_name,
-};
-use strongroom_keys::names::spell;
-use strongroom_keys::{NameCipher, RecordMac, VaultKeys};
-use strongroom_store::{Access, DirectoryEntry, InodeId, Kind, NodeRef};
+use strongroom_format::vault::names::{DIRECTORY_RECORD, VAULT_DIRECTORY, parse_journal_name};
+use strongroom_store::{Kind, NodeRef};
 use strongroom_vault::Error;
-use strongroom_vault::namespace::{Namespace, ROOT};
+use strongroom_vault::namespace::survey::{Folder, Item, Named, Survey, joined, placeholder};
 
+use super::facts::Fact;
 use super::findings::{Finding, Findings, Leftover};
-use super::joined;
-use super::verify::{Job, Verifier};
-
-/// No side file is longer.
-const SIDE_LEN_MAX: usize = 8192;
+use super::verify::Verifier;
+use crate::tree::{Interrupt, Pool};
 
 /// How much was seen.
 #[derive(Default)]
@@ -36,212 +24,120 @@ pub(super) struct Counts {
 }
 
 /// A walk over a vault.
-pub(super) struct Walk<'a> {
-    namespace: &'a Arc<Namespace>,
-    verifier: &'a Verifier<'a>,
-    findings: &'a Findings,
-    cipher: NameCipher,
-    records: RecordMac,
-    encoding: NameEncoding,
-    directories: HashSet<DirectoryId>,
-    linked: HashSet<InodeId>,
-    long_targets: HashSet<[u8; LINK_ID_LEN]>,
+pub(super) struct Walk<'v, 'a> {
+    survey: Survey<'a>,
+    verifier: &'v Verifier<'a>,
+    findings: &'v Findings,
+    interrupt: &'v Interrupt,
+    directories: HashMap<DirectoryId, Vec<u8>>,
+    long_targets: HashSet<Vec<u8>>,
     pub(super) counts: Counts,
     pub(super) leftovers: Vec<Leftover>,
 }
 
-/// A directory on the way: its stored node, node number, id, and both paths.
-struct Place<'a> {
-    node: &'a NodeRef,
-    number: u64,
-    id: DirectoryId,
-    plain: &'a [u8],
-    stored: &'a [u8],
-}
-
-impl<'a> Walk<'a> {
-    pub(super) fn new(
-        namespace: &'a Arc<Namespace>,
-        verifier: &'a Verifier<'a>,
-        findings: &'a Findings,
-        keys: &VaultKeys,
-        base32_names: bool,
-    ) -> Walk<'a> {
+impl<'v, 'a> Walk<'v, 'a> {
+    pub(super) fn new(verifier: &'v Verifier<'a>) -> Walk<'v, 'a> {
         Walk {
-            namespace,
+            survey: verifier.survey,
             verifier,
-            findings,
-            cipher: NameCipher::new(keys),
-            records: RecordMac::new(keys),
-            encoding: NameEncoding::from_flag(base32_names),
-            directories: HashSet::new(),
-            linked: HashSet::new(),
+            findings: verifier.findings,
+            interrupt: verifier.interrupt,
+            directories: HashMap::new(),
             long_targets: HashSet::new(),
             counts: Counts::default(),
             leftovers: Vec::new(),
         }
     }
 
-    /// Walks everything, and hands files to `jobs`.
-    pub(super) fn run(&mut self, top: &NodeRef, jobs: SyncSender<Job>) {
-        let id = self.records.root_directory();
-        self.directory(&Place { node: top, number: ROOT, id, plain: b"", stored: b"" }, &jobs);
-        self.verifier.xattrs(ROOT, b"");
-        self.findings.collect(self.namespace);
-    }
-
-    fn directory(&mut self, place: &Place<'_>, jobs: &SyncSender<Job>) {
+    /// Walks a directory and what is below it, and hands files to the pool.
+    pub(super) fn folder(&mut self, folder: &Folder, pool: &Pool<'v>) {
         self.counts.directories += 1;
-        let entries = match place.node.entries() {
-            Ok(entries) => entries,
-            Err(error) => return self.findings.add(Finding::new(place.plain, &error.into())),
-        };
-        for entry in &entries {
-            match self.encoding.parse(&entry.name) {
-                Ok(StoredName::DirectoryRecord) => {}
-                Ok(StoredName::VaultDirectory) if place.number == ROOT => {}
-                Ok(StoredName::Side(long)) => self.side(place, &entries, &long),
-                Ok(StoredName::Short(sealed)) => match self.cipher.open_name(place.id, &sealed) {
-                    Ok(name) => self.entry(place, entry, &name, jobs),
-                    Err(_) => self.misnamed(place, entry, "a stored name does not open"),
-                },
-                Ok(StoredName::Long) => match self.long_name(place, &entry.name) {
-                    Ok(name) => self.entry(place, entry, &name, jobs),
-                    Err(what) => self.misnamed(place, entry, what),
-                },
-                Ok(StoredName::VaultDirectory) | Err(_) => {
-                    self.misnamed(place, entry, "a stored name is none of this vault's");
-                }
+        if let Some(what) = folder.fault {
+            let record = joined(&folder.stored, DIRECTORY_RECORD.as_bytes());
+            self.findings.add(Finding::name(&folder.plain, &record, what));
+        }
+        if let Some(id) = folder.id {
+            if let Some(other) = self.directories.insert(id, folder.plain.clone()) {
+                self.findings.add(Finding::duplicate(&folder.plain, "directory", &other));
+                self.findings.note(Fact::DuplicateDirectory(id));
             }
+            self.verifier.attributes(&folder.node, id.0, &folder.plain);
+        }
+        self.findings.note(Fact::Folder(folder.clone()));
+        let listing = match self.survey.list(folder) {
+            Ok(listing) => listing,
+            Err(error) => return self.findings.add(Finding::new(&folder.plain, &error)),
+        };
+        if folder.fault.is_some() {
+            self.findings.note(Fact::LostRecord { folder: folder.clone(), entries: listing.items.len() });
+        }
+        for (stored, error) in &listing.failed {
+            let stored = Some(joined(&folder.stored, stored));
+            self.findings.add(Finding::new(&folder.plain, error).stored(stored));
+        }
+        for orphan in &listing.orphans {
+            self.findings.note(Fact::Orphan { folder: folder.clone(), side: orphan.clone() });
+            self.leave(&joined(&folder.stored, orphan), "the name of an entry that is gone");
+        }
+        for item in listing.items {
+            if self.interrupt.is_asked() {
+                return;
+            }
+            self.item(folder, item, pool);
         }
     }
 
-    fn misnamed(&self, place: &Place<'_>, entry: &DirectoryEntry, what: &'static str) {
-        self.findings.add(Finding::name(place.plain, &joined(place.stored, &entry.name), what));
-    }
-
-    /// A side file is needed while there is an entry of its name.
-    fn side(&mut self, place: &Place<'_>, entries: &[DirectoryEntry], long: &str) {
-        if !entries.iter().any(|entry| entry.name == long.as_bytes()) {
-            let stored = joined(place.stored, side_name(long).as_bytes());
-            self.leave(&stored, "the name of an entry that is gone");
-        }
-    }
-
-    fn leave(&mut self, stored: &[u8], what: &'static str) {
+    fn leave(&mut self, stored: &[u8], what: impl Into<String>) {
         let stored = String::from_utf8_lossy(stored).into_owned();
-        self.leftovers.push(Leftover { stored, what });
+        self.leftovers.push(Leftover { stored, what: what.into() });
     }
 
-    /// The plain name of an entry whose sealed name stands in a side file.
-    fn long_name(&self, place: &Place<'_>, stored: &[u8]) -> Result<Vec<u8>, &'static str> {
-        let side = side_name(&String::from_utf8_lossy(stored));
-        let sealed = read(place.node, side.as_bytes()).ok_or("a long name has lost its side file")?;
-        let spelled = spell(self.encoding, &sealed);
-        if !spelled.is_long || spelled.name.as_bytes() != stored {
-            return Err("a long name's side file is another's");
+    /// Verifies one entry, and what is below it.
+    pub(super) fn item(&mut self, folder: &Folder, item: Item, pool: &Pool<'v>) {
+        if let Named::Lost(what) | Named::Foreign(what) = item.name
+            // Of a directory without an id no name opens, which is told once.
+            && folder.id.is_some()
+        {
+            let stored = joined(&folder.stored, &item.stored);
+            self.findings.add(Finding::name(&folder.plain, &stored, what));
         }
-        self.cipher.open_name(place.id, &sealed).map_err(|_| "a stored name does not open")
-    }
-
-    fn entry(&mut self, place: &Place<'_>, entry: &DirectoryEntry, name: &[u8], jobs: &SyncSender<Job>) {
-        let plain = joined(place.plain, name);
-        let found = match self.namespace.lookup(place.number, name) {
-            Ok(found) => found,
-            // It was removed since the directory was read.
-            Err(error) if error.is_not_found() => return,
-            Err(error) => return self.findings.add(Finding::new(&plain, &error)),
+        if matches!(item.name, Named::Foreign(_)) {
+            return;
+        }
+        let plain = match &item.name {
+            Named::Plain(name) => joined(&folder.plain, name),
+            _ => folder.plain.clone(),
         };
-        let number = found.number;
-        match found.attributes.kind {
+        match item.node.kind() {
             Kind::File => {
-                let job = Job { number, inode: found.attributes.id, path: plain };
-                return self.file(job, found.attributes.links, jobs);
+                let (verifier, folder) = (self.verifier, folder.clone());
+                return pool.submit(Box::new(move || verifier.begin(&folder, &item)));
             }
-            Kind::Directory => {
-                let stored = joined(place.stored, &entry.name);
-                self.subdirectory(place, entry, number, &plain, &stored, jobs);
-            }
-            Kind::Symlink => self.symlink(place, entry, number, &plain),
+            Kind::Directory => match self.survey.enter(folder, &item) {
+                Ok(below) => {
+                    if matches!(item.name, Named::Lost(_)) {
+                        let id = below.id.map(|id| format!("#{id}").into_bytes());
+                        let name = id.unwrap_or_else(|| placeholder(&item.node));
+                        self.findings.note(Fact::misplaced(folder, &item, name));
+                    }
+                    return self.folder(&below, pool);
+                }
+                Err(error) => return self.findings.add(Finding::new(&plain, &error)),
+            },
+            Kind::Symlink => self.symlink(&item, &plain),
             Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => self.counts.others += 1,
         }
-        self.verifier.xattrs(number, &plain);
-        self.findings.collect(self.namespace);
-        self.namespace.forget(number, 1);
-    }
-
-    /// A file with several names is verified here, once, so that each of its
-    /// names is compared with its home before another is looked up.
-    fn file(&mut self, job: Job, links: u32, jobs: &SyncSender<Job>) {
-        if links <= 1 {
-            // The receivers live as long as there are jobs.
-            let _ = jobs.send(job);
-        } else if self.linked.insert(job.inode) {
-            self.verifier.verify(&job);
-        } else {
-            match self.namespace.open(job.number, Default::default()) {
-                Ok(_) => self.namespace.release(job.number),
-                Err(error) => self.findings.add(Finding::new(&job.path, &error)),
-            }
-            self.namespace.forget(job.number, 1);
+        if matches!(item.name, Named::Lost(_)) {
+            self.findings.note(Fact::misplaced(folder, &item, placeholder(&item.node)));
         }
+        self.verifier.attributes(&item.node, [0; 16], &plain);
     }
 
-    fn subdirectory(
-        &mut self,
-        parent: &Place<'_>,
-        entry: &DirectoryEntry,
-        number: u64,
-        plain: &[u8],
-        stored: &[u8],
-        jobs: &SyncSender<Job>,
-    ) {
-        let node = match parent.node.lookup(&entry.name) {
-            Ok(node) => node,
-            Err(error) => return self.findings.add(Finding::new(plain, &error.into())),
-        };
-        let id = match self.record(&node) {
-            Ok(id) => id,
-            Err(what) => {
-                self.counts.directories += 1;
-                return self.findings.add(Finding::name(
-                    plain,
-                    &joined(stored, DIRECTORY_RECORD.as_bytes()),
-                    what,
-                ));
-            }
-        };
-        if !self.directories.insert(id) {
-            self.findings.add(Finding::duplicate(plain, "directory"));
-        }
-        self.directory(&Place { node: &node, number, id, plain, stored }, jobs);
-    }
-
-    fn record(&self, directory: &NodeRef) -> Result<DirectoryId, &'static str> {
-        let target = directory.lookup(DIRECTORY_RECORD.as_bytes()).and_then(|record| record.read_link());
-        let target = target.map_err(|_| "a directory has lost its record")?;
-        let record = DirectoryRecord::parse(&target).map_err(|_| "a directory's record is malformed")?;
-        if self.records.verifies(&record) { Ok(record.id) } else { Err("a directory's record is forged") }
-    }
-
-    fn symlink(&mut self, place: &Place<'_>, entry: &DirectoryEntry, number: u64, plain: &[u8]) {
+    fn symlink(&mut self, item: &Item, plain: &[u8]) {
         self.counts.symlinks += 1;
-        let stored = place.node.lookup(&entry.name).and_then(|node| node.read_link());
-        if let Ok(StoredTarget::Side(sealed)) = StoredTarget::parse(&stored.unwrap_or_default())
-            && let Ok(id) = self.cipher.open_link_id(&sealed)
-        {
-            self.long_targets.insert(id);
-        }
-        match self.namespace.read_link(number) {
-            Ok(_) => {}
-            Err(error) if error.is_not_found() => {
-                self.findings.add(Finding::name(
-                    plain,
-                    b".strongroom/links",
-                    "a long symlink has lost its target",
-                ));
-            }
-            Err(error) => self.findings.add(Finding::new(plain, &error)),
+        self.long_targets.extend(self.survey.long_target(item));
+        if let Err(error) = self.survey.target(item) {
+            self.findings.add(Finding::new(plain, &error));
         }
     }
 
@@ -262,12 +158,18 @@ impl<'a> Walk<'a> {
         for entry in private.entries()? {
             self.private_entry(&entry.name, header);
         }
+        if let Ok(aside) = private.lookup(b"aside") {
+            for entry in aside.entries()? {
+                let stored = joined(b".strongroom/aside", &entry.name);
+                self.leave(&stored, self.kept_aside(&entry.name));
+            }
+        }
         for entry in private.lookup(b"temporary")?.entries()? {
             let stored = joined(b".strongroom/temporary", &entry.name);
             self.leave(&stored, "removed at the next mount for writing");
         }
         for entry in private.lookup(b"links")?.entries()? {
-            if !parse_link_name(&entry.name).is_ok_and(|id| self.long_targets.contains(&id)) {
+            if !self.long_targets.contains(&entry.name) {
                 let stored = joined(b".strongroom/links", &entry.name);
                 self.leave(&stored, "the target of a symlink that is gone");
             }
@@ -275,8 +177,19 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
+    /// What a copy is of that settling has made before it cut a file.
+    fn kept_aside(&self, name: &[u8]) -> String {
+        if parse_journal_name(name).is_some() {
+            return "a damaged journal; it may be deleted".to_owned();
+        }
+        let inode = String::from_utf8_lossy(name).rsplit('.').next().and_then(|text| text.parse().ok());
+        let path = inode.and_then(|inode| self.verifier.path_of(inode));
+        let of = path.map_or_else(|| "a file".to_owned(), |path| crate::report::shown(&path));
+        format!("what was stored of {of} before a recovery cut it; `salvage` reads it, and it may be deleted")
+    }
+
     fn private_entry(&mut self, name: &[u8], header: &Header) {
-        let known: [&[u8]; 6] = [b"header.0", b"header.1", b"lock", b"links", b"temporary", b"recovered"];
+        let known: [&[u8]; 6] = [b"header.0", b"header.1", b"lock", b"links", b"temporary", b"aside"];
         let is_open = |session| header.session(session).is_some();
         if known.contains(&name) || parse_journal_name(name).is_some_and(|(session, _)| is_open(session)) {
             return;
@@ -287,12 +200,4 @@ impl<'a> Walk<'a> {
         };
         self.leave(&joined(VAULT_DIRECTORY.as_bytes(), name), what);
     }
-}
-
-fn read(directory: &NodeRef, name: &[u8]) -> Option<Vec<u8>> {
-    let file = directory.lookup(name).ok()?.open(Access::Read).ok()?;
-    let mut bytes = vec![0; SIDE_LEN_MAX + 1];
-    let len = file.read_at(&mut bytes, 0).ok()?;
-    bytes.truncate(len);
-    (len <= SIDE_LEN_MAX).then_some(bytes)
 }

@@ -1,0 +1,312 @@
+//! From what was seen to what is done about it. Nothing is changed here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use strongroom_format::vault::{DirectoryId, FileId};
+use strongroom_keys::VaultKeys;
+use strongroom_store::Kind;
+use strongroom_vault::namespace::repair::{LOST_FOUND, Repairer};
+use strongroom_vault::namespace::survey::{Folder, Named, Survey, joined};
+
+use super::StepReport;
+use crate::commands::check::Subject;
+use crate::commands::check::facts::{Fact, Misplaced};
+use crate::failure::Result;
+use crate::tree::open_read_only;
+
+/// One thing to do. They are done in the order of this list.
+pub(super) enum Step {
+    /// Write both copies of the header.
+    Header,
+    /// Write a directory's record again.
+    Record { folder: Folder, id: DirectoryId },
+    /// Write the side file of a long name again.
+    LongName { folder: Folder, id: DirectoryId, name: Vec<u8> },
+    /// Exchange two files, each of which is bound to the other's name.
+    Exchange { one: Misplaced, other: Misplaced },
+    /// Move an entry to the name that its stored name tells.
+    MoveBack { entry: Misplaced, to: Folder, id: DirectoryId, name: Vec<u8> },
+    /// Move an entry to the directory for what has no place.
+    LostFound { entry: Misplaced, name: Vec<u8> },
+    /// Bind a file to the name that it has.
+    Bind { entry: Misplaced },
+    /// Give a directory a new record; nothing stands in it any more.
+    NewRecord { folder: Folder },
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Step {
+    /// Before it is done.
+    pub(super) fn report(&self) -> StepReport {
+        let plain = |entry: &Misplaced| match &entry.item.name {
+            Named::Plain(name) => joined(&entry.folder.plain, name),
+            _ => entry.folder.plain.clone(),
+        };
+        let stored = |entry: &Misplaced| match &entry.item.name {
+            Named::Plain(_) => None,
+            _ => Some(joined(&entry.folder.stored, &entry.item.stored)),
+        };
+        let (action, path, stored, to) = match self {
+            Step::Header => ("header", Vec::new(), None, None),
+            Step::Record { folder, .. } => ("record", folder.plain.clone(), None, None),
+            Step::NewRecord { folder } => ("new-record", folder.plain.clone(), None, None),
+            Step::LongName { folder, name, .. } => {
+                ("long-name", folder.plain.clone(), None, Some(joined(&folder.plain, name)))
+            }
+            Step::Exchange { one, other } => ("exchange", plain(one), None, Some(plain(other))),
+            Step::MoveBack { entry, to, name, .. } => {
+                ("move-back", plain(entry), stored(entry), Some(joined(&to.plain, name)))
+            }
+            Step::LostFound { entry, name } => {
+                let to = joined(LOST_FOUND.as_bytes(), name);
+                ("lost-found", plain(entry), stored(entry), Some(to))
+            }
+            Step::Bind { entry } => ("bind", plain(entry), None, None),
+        };
+        StepReport {
+            action,
+            path: text(&path),
+            stored: stored.as_deref().map(text),
+            to: to.as_deref().map(text),
+            outcome: "planned",
+            error: None,
+        }
+    }
+
+    fn rank(&self) -> usize {
+        match self {
+            Step::Header => 0,
+            Step::Record { .. } => 1,
+            Step::LongName { .. } => 2,
+            Step::Exchange { .. } => 3,
+            Step::MoveBack { .. } => 4,
+            Step::LostFound { .. } => 5,
+            Step::Bind { .. } => 6,
+            Step::NewRecord { .. } => 7,
+        }
+    }
+}
+
+/// The facts in order.
+#[derive(Default)]
+struct Seen {
+    folders: BTreeMap<DirectoryId, Folder>,
+    duplicate_directories: BTreeSet<DirectoryId>,
+    duplicate_files: BTreeSet<FileId>,
+    lost: Vec<(Folder, usize)>,
+    orphans: Vec<(Folder, Vec<u8>)>,
+    misplaced: Vec<Misplaced>,
+}
+
+impl Seen {
+    fn new(facts: Vec<Fact>) -> Seen {
+        let mut seen = Seen::default();
+        for fact in facts {
+            match fact {
+                Fact::Folder(folder) => {
+                    if let Some(id) = folder.id {
+                        seen.folders.insert(id, folder);
+                    }
+                }
+                Fact::DuplicateDirectory(id) => drop(seen.duplicate_directories.insert(id)),
+                Fact::DuplicateFile(id) => drop(seen.duplicate_files.insert(id)),
+                Fact::LostRecord { folder, entries } => seen.lost.push((folder, entries)),
+                Fact::Orphan { folder, side } => seen.orphans.push((folder, side)),
+                Fact::Misplaced(entry) => seen.misplaced.push(entry),
+            }
+        }
+        seen.misplaced
+            .sort_by(|a, b| (&a.folder.stored, &a.item.stored).cmp(&(&b.folder.stored, &b.item.stored)));
+        seen
+    }
+
+    /// The one directory with this id.
+    fn folder(&self, id: DirectoryId) -> Option<&Folder> {
+        self.folders.get(&id).filter(|_| !self.duplicate_directories.contains(&id))
+    }
+}
+
+/// Makes the plan.
+///
+/// # Errors
+/// What the store reports.
+pub(super) fn plan(subject: &Subject, facts: Vec<Fact>) -> Result<Vec<Step>> {
+    let (vault, _) = open_read_only(Arc::clone(&subject.store), &subject.header, subject.root.duplicate())?;
+    let planner =
+        Planner { survey: vault.namespace().survey(), repairer: repairer(subject), seen: Seen::new(facts) };
+    let mut steps = Vec::new();
+    if subject.has_damaged_copy() {
+        steps.push(Step::Header);
+    }
+    planner.records(&mut steps);
+    planner.entries(&mut steps)?;
+    steps.sort_by_key(Step::rank);
+    Ok(steps)
+}
+
+/// What changes the vault's stored tree.
+pub(super) fn repairer(subject: &Subject) -> Repairer {
+    let header = &subject.header;
+    let keys = VaultKeys::derive(&subject.root, header.vault, header.generation);
+    Repairer::new(Arc::clone(&subject.store), &keys, header.base32_names)
+}
+
+/// Whether a plain path is that of a directory for what has no place: what
+/// stands in it under a wrong name was put there by a repair that was cut.
+fn is_lost_found(path: &[u8]) -> bool {
+    path.strip_prefix(LOST_FOUND.as_bytes())
+        .is_some_and(|rest| rest.is_empty() || (rest[0] == b'.' && rest[1..].iter().all(u8::is_ascii_digit)))
+}
+
+struct Planner<'a> {
+    survey: Survey<'a>,
+    repairer: Repairer,
+    seen: Seen,
+}
+
+impl Planner<'_> {
+    fn records(&self, steps: &mut Vec<Step>) {
+        for (folder, entries) in &self.seen.lost {
+            match folder.id {
+                Some(id) if self.seen.folder(id).is_some() => {
+                    steps.push(Step::Record { folder: folder.clone(), id });
+                }
+                Some(_) => {}
+                None => {
+                    let movable = self
+                        .seen
+                        .misplaced
+                        .iter()
+                        .filter(|entry| entry.folder.stored == folder.stored && self.can_move(entry));
+                    if movable.count() == *entries {
+                        steps.push(Step::NewRecord { folder: folder.clone() });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether an entry may be moved at all: not where that would touch a
+    /// sound file of another name, nor bring a copy of a file into the tree.
+    fn can_move(&self, entry: &Misplaced) -> bool {
+        if entry.item.node.kind() != Kind::File {
+            return true;
+        }
+        let is_copy = entry.file.is_some_and(|file| self.seen.duplicate_files.contains(&file));
+        let is_shared = entry.item.node.attributes().is_ok_and(|attributes| attributes.links > 1);
+        !is_copy && (!is_shared || entry.is_linked)
+    }
+
+    fn entries(&self, steps: &mut Vec<Step>) -> Result<()> {
+        let mut exchanged = BTreeSet::new();
+        for (index, entry) in self.seen.misplaced.iter().enumerate() {
+            if exchanged.contains(&index) || !self.can_move(entry) {
+                continue;
+            }
+            match &entry.item.name {
+                Named::Lost(_) => steps.extend(self.nameless(entry)),
+                Named::Plain(_) => match self.partner(index, entry) {
+                    Some((partner, other)) => {
+                        exchanged.insert(partner);
+                        steps.push(Step::Exchange { one: entry.clone(), other: other.clone() });
+                    }
+                    None => steps.extend(self.not_of_its_name(entry)?),
+                },
+                Named::Foreign(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// An entry whose stored name does not open where it stands.
+    fn nameless(&self, entry: &Misplaced) -> Option<Step> {
+        let stored = &entry.item.stored;
+        if let Some((folder, id, name)) = self.orphaned_name(entry) {
+            return Some(if folder.stored == entry.folder.stored {
+                Step::LongName { folder, id, name }
+            } else {
+                self.back_or_lost(entry, folder, id, name)
+            });
+        }
+        let known = entry.directory.into_iter().chain(self.seen.folders.keys().copied());
+        for id in known {
+            let Some(name) = self.survey.name_in(&entry.folder, stored, id) else { continue };
+            return Some(match self.seen.folder(id) {
+                Some(folder) => self.back_or_lost(entry, folder.clone(), id, name),
+                None => Step::LostFound { entry: entry.clone(), name },
+            });
+        }
+        // Without its header page a file cannot be bound to another name.
+        entry.is_whole.then(|| Step::LostFound { entry: entry.clone(), name: entry.placeholder.clone() })
+    }
+
+    /// Where the side file is that has lost this entry.
+    fn orphaned_name(&self, entry: &Misplaced) -> Option<(Folder, DirectoryId, Vec<u8>)> {
+        let side = [b".n", &entry.item.stored[..]].concat();
+        for (folder, orphan) in self.seen.orphans.iter().filter(|(_, orphan)| *orphan == side) {
+            // A side file that was moved names its entry's directory by its own
+            // seal: the entry's directory, or its own.
+            let candidates = [(&entry.folder, entry.folder.id), (folder, folder.id)];
+            for (home, id) in candidates.into_iter().filter_map(|(home, id)| Some((home, id?))) {
+                if let Some(name) = self.repairer.name_in_side(&folder.node, orphan, id) {
+                    return Some((home.clone(), id, name));
+                }
+            }
+        }
+        None
+    }
+
+    /// Back to its directory where the name is free there.
+    fn back_or_lost(&self, entry: &Misplaced, to: Folder, id: DirectoryId, name: Vec<u8>) -> Step {
+        let is_bound = entry.file.is_none()
+            || entry.is_linked
+            || self.survey.home(id, &name).mac == entry.home
+            // Its header page is damaged, which moving it does not change.
+            || !entry.is_whole;
+        let is_free = self.survey.find(&to, &name).is_err_and(|error| error.is_not_found());
+        if is_bound && is_free {
+            Step::MoveBack { entry: entry.clone(), to, id, name }
+        } else {
+            Step::LostFound { entry: entry.clone(), name }
+        }
+    }
+
+    /// Another file that stands where this one belongs, and belongs where this
+    /// one stands.
+    fn partner(&self, index: usize, entry: &Misplaced) -> Option<(usize, &Misplaced)> {
+        let is_of = |file: &Misplaced, place: &Misplaced| match (&place.item.name, place.folder.id) {
+            (Named::Plain(name), Some(id)) => self.survey.home(id, name).mac == file.home,
+            _ => false,
+        };
+        let others = self.seen.misplaced.iter().enumerate().skip(index + 1);
+        let mut others = others.filter(|(_, other)| other.file.is_some() && self.can_move(other));
+        others.find(|(_, other)| is_of(entry, other) && is_of(other, entry))
+    }
+
+    /// A file under a name that is another's.
+    fn not_of_its_name(&self, entry: &Misplaced) -> Result<Option<Step>> {
+        if !entry.is_whole {
+            return Ok(None);
+        }
+        if is_lost_found(&entry.folder.plain) {
+            return Ok(Some(Step::Bind { entry: entry.clone() }));
+        }
+        let mut name = entry.placeholder.clone();
+        if let Some(id) = entry.directory
+            && let Some(folder) = self.seen.folder(id)
+        {
+            for item in self.survey.list(folder)?.items {
+                if let Named::Plain(taken) = item.name
+                    && self.survey.home(id, &taken).mac == entry.home
+                {
+                    name = taken;
+                }
+            }
+        }
+        Ok(Some(Step::LostFound { entry: entry.clone(), name }))
+    }
+}

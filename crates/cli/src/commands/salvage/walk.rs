@@ -1,0 +1,245 @@
+//! Walking the stored tree, and making what is no file in the plain one.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use strongroom_format::vault::names::{VAULT_DIRECTORY, parse_journal_name};
+use strongroom_store::{Attributes, InodeId, Kind, NodeRef};
+use strongroom_vault::Error;
+use strongroom_vault::namespace::survey::{Folder, Item, Named, Survey, joined, placeholder};
+
+use super::copy::{Copier, Place};
+use super::target::Directory;
+use crate::commands::check::findings::Finding;
+use crate::tree::Pool;
+
+/// Where copies go of what recoveries have cut.
+const ASIDE: &[u8] = b"#aside";
+
+/// How much was made.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) directories: u64,
+    pub(super) symlinks: u64,
+    pub(super) others: u64,
+}
+
+/// A walk over a vault.
+pub(super) struct Walk<'c, 'a> {
+    copier: &'c Copier<'a>,
+    survey: Survey<'a>,
+    top: Option<Arc<Directory>>,
+    /// Files with several names, by the path of the first.
+    linked: HashMap<InodeId, Vec<u8>>,
+    pub(super) counts: Counts,
+}
+
+impl<'c, 'a> Walk<'c, 'a> {
+    pub(super) fn new(copier: &'c Copier<'a>) -> Walk<'c, 'a> {
+        Walk { copier, survey: copier.survey, top: None, linked: HashMap::new(), counts: Counts::default() }
+    }
+
+    /// Copies everything. Afterwards no directory is held.
+    pub(super) fn top(&mut self, directory: Arc<Directory>, store: &NodeRef, pool: &Pool<'c>) {
+        let folder = self.survey.top();
+        self.top = Some(Arc::clone(&directory));
+        self.folder(&folder, &directory, b"", pool);
+        if let Ok(aside) =
+            store.lookup(VAULT_DIRECTORY.as_bytes()).and_then(|private| private.lookup(b"aside"))
+        {
+            self.aside(&aside, &directory, pool);
+        }
+        self.top = None;
+    }
+
+    fn unreadable(&self, path: &[u8], error: &Error) {
+        self.copier.losses.add(Finding::new(path, error));
+    }
+
+    /// Copies what stands in a stored directory.
+    fn folder(&mut self, folder: &Folder, directory: &Arc<Directory>, path: &[u8], pool: &Pool<'c>) {
+        self.counts.directories += 1;
+        let listing = match self.survey.list(folder) {
+            Ok(listing) => listing,
+            Err(error) => return self.unreadable(path, &error),
+        };
+        for (stored, error) in &listing.failed {
+            let stored = Some(joined(&folder.stored, stored));
+            self.copier.losses.add(Finding::new(path, error).stored(stored));
+        }
+        let mut taken: HashSet<Vec<u8>> = listing
+            .items
+            .iter()
+            .filter_map(|item| match &item.name {
+                Named::Plain(name) => Some(name.clone()),
+                _ => None,
+            })
+            .collect();
+        for item in listing.items {
+            if self.copier.interrupt.is_asked() {
+                return;
+            }
+            let stored = || joined(&folder.stored, &item.stored);
+            let name = match &item.name {
+                Named::Plain(name) => name.clone(),
+                Named::Foreign(what) => {
+                    self.copier.losses.add(Finding::name(path, &stored(), what));
+                    continue;
+                }
+                Named::Lost(what) => {
+                    let name = self.unnamed(folder, &item, &taken);
+                    taken.insert(name.clone());
+                    if folder.id.is_some() {
+                        self.copier.losses.add(Finding::name(&joined(path, &name), &stored(), what));
+                    }
+                    name
+                }
+            };
+            let place = Place { directory: Arc::clone(directory), path: joined(path, &name), name };
+            self.item(folder, item, place, pool);
+        }
+    }
+
+    /// A placeholder that nothing else in the directory is called.
+    fn unnamed(&self, folder: &Folder, item: &Item, taken: &HashSet<Vec<u8>>) -> Vec<u8> {
+        let known = match item.node.kind() {
+            Kind::File => self.survey.open(folder, item).ok().map(|opened| {
+                let name = format!("#{}", opened.content.id()).into_bytes();
+                opened.close();
+                name
+            }),
+            Kind::Directory => self
+                .survey
+                .enter(folder, item)
+                .ok()
+                .and_then(|below| below.id)
+                .map(|id| format!("#{id}").into_bytes()),
+            _ => None,
+        };
+        let name = known.unwrap_or_else(|| placeholder(&item.node));
+        let mut candidate = name.clone();
+        let mut number = 0;
+        while taken.contains(&candidate) {
+            number += 1;
+            candidate = [&name[..], format!(".{number}").as_bytes()].concat();
+        }
+        candidate
+    }
+
+    fn item(&mut self, folder: &Folder, item: Item, place: Place, pool: &Pool<'c>) {
+        let attributes = match item.node.attributes() {
+            Ok(attributes) => attributes,
+            Err(error) => return self.unreadable(&place.path, &error.into()),
+        };
+        match attributes.kind {
+            Kind::File => self.file(folder, item, &attributes, place, pool),
+            Kind::Directory => self.directory(folder, &item, attributes, &place, pool),
+            _ => self.other(&item, &attributes, &place),
+        }
+    }
+
+    /// A file with several names is created here, so that it is there when
+    /// the next name of it comes.
+    fn file(&mut self, folder: &Folder, item: Item, attributes: &Attributes, place: Place, pool: &Pool<'c>) {
+        let (copier, folder) = (self.copier, folder.clone());
+        if attributes.links <= 1 {
+            return pool.submit(Box::new(move || copier.begin(&folder, &item, place)));
+        }
+        if let Some(first) = self.linked.get(&attributes.id) {
+            let top = self.top.as_ref().expect("there is one while the tree is walked");
+            if let Err(errno) = place.directory.link(top, first, &place.name) {
+                self.copier.fail(&place.path, errno);
+            }
+            return;
+        }
+        self.linked.insert(attributes.id, place.path.clone());
+        if let Some(parts) = copier.begin(&folder, &item, place) {
+            pool.submit(Box::new(move || Some(parts)));
+        }
+    }
+
+    fn directory(
+        &mut self,
+        folder: &Folder,
+        item: &Item,
+        attributes: Attributes,
+        place: &Place,
+        pool: &Pool<'c>,
+    ) {
+        let below = match self.survey.enter(folder, item) {
+            Ok(below) => below,
+            Err(error) => return self.unreadable(&place.path, &error),
+        };
+        let mut faults = Vec::new();
+        if let Some(what) = below.fault
+            // With the id found, nothing is lost.
+            && below.id.is_none()
+        {
+            faults.push(Finding::name(&place.path, &below.stored, what));
+        }
+        let xattrs = match below.id {
+            Some(id) => self.copier.xattrs(&item.node, id.0, &place.path, &mut faults),
+            None => Vec::new(),
+        };
+        faults.into_iter().for_each(|fault| self.copier.losses.add(fault));
+        match place.directory.make(&place.name, place.path.clone(), attributes, xattrs) {
+            Ok(made) => self.folder(&below, &Arc::new(made), &place.path, pool),
+            Err(errno) => self.copier.fail(&place.path, errno),
+        }
+    }
+
+    fn other(&mut self, item: &Item, attributes: &Attributes, place: &Place) {
+        let made = if attributes.kind == Kind::Symlink {
+            match self.survey.target(item) {
+                Ok(target) => {
+                    self.counts.symlinks += 1;
+                    place.directory.symlink(&place.name, &target, attributes)
+                }
+                Err(error) => return self.unreadable(&place.path, &error),
+            }
+        } else {
+            self.counts.others += 1;
+            place.directory.special(&place.name, attributes)
+        };
+        match made {
+            Ok(()) => {
+                let mut faults = Vec::new();
+                let xattrs = self.copier.xattrs(&item.node, [0; 16], &place.path, &mut faults);
+                faults.into_iter().for_each(|fault| self.copier.losses.add(fault));
+                place.directory.give_xattrs(&place.name, &place.path, &xattrs);
+            }
+            Err(errno) => self.copier.fail(&place.path, errno),
+        }
+    }
+
+    /// Copies out what can be read of the copies that recoveries have kept.
+    fn aside(&mut self, node: &NodeRef, top: &Arc<Directory>, pool: &Pool<'c>) {
+        let entries = node.entries().unwrap_or_default();
+        let Ok(attributes) = node.attributes() else { return };
+        let folder = Folder {
+            node: Arc::clone(node),
+            id: None,
+            fault: None,
+            stored: b".strongroom/aside".to_vec(),
+            plain: ASIDE.to_vec(),
+        };
+        let mut directory = None;
+        for entry in entries.iter().filter(|entry| parse_journal_name(&entry.name).is_none()) {
+            let Ok(node) = node.lookup(&entry.name) else { continue };
+            let item = Item { stored: entry.name.clone(), node, name: Named::Lost("it was kept aside") };
+            // Of most copies nothing opens, which is no loss of this vault's.
+            let Ok(opened) = self.survey.open(&folder, &item) else { continue };
+            opened.close();
+            if directory.is_none() {
+                match top.make(ASIDE, ASIDE.to_vec(), attributes, Vec::new()) {
+                    Ok(made) => directory = Some(Arc::new(made)),
+                    Err(errno) => return self.copier.fail(ASIDE, errno),
+                }
+            }
+            let directory = directory.clone().expect("it was made just now");
+            let place = Place { directory, name: entry.name.clone(), path: joined(ASIDE, &entry.name) };
+            let (copier, folder) = (self.copier, folder.clone());
+            pool.submit(Box::new(move || copier.begin(&folder, &item, place)));
+        }
+    }
+}

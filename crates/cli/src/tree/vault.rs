@@ -1,0 +1,62 @@
+//! A vault opened for a look at all that is stored.
+
+use std::sync::Arc;
+
+use strongroom_format::vault::header::Header;
+use strongroom_keys::RootKey;
+use strongroom_store::{Kind, NodeRef, Store};
+use strongroom_vault::namespace::Unobserved;
+use strongroom_vault::{Damage, Options, Rules, Vault};
+
+use crate::failure::Result;
+use crate::progress::Progress;
+use crate::report;
+
+/// Options for opening a vault without a mount.
+pub(crate) fn options(writable: bool) -> Options {
+    Options {
+        writable,
+        rules: Rules::STRICT,
+        journal_len: Options::JOURNAL_LEN_MIN,
+        host: crate::lock::host_name(),
+        now: report::now(),
+        acl: true,
+        owners: false,
+        background: false,
+    }
+}
+
+/// Opens a vault for reading, with what damage its journals have.
+///
+/// # Errors
+/// An engine that lacks the suite, or what the store reports.
+pub(crate) fn open_read_only(
+    store: Arc<dyn Store>,
+    header: &Header,
+    root: RootKey,
+) -> Result<(Vault, Vec<Damage>)> {
+    let engine = crate::compose::compose(None)?;
+    Ok(Vault::open_damaged(store, engine, header.clone(), root, &options(false), Arc::new(Unobserved))?)
+}
+
+/// Raises the limit of open files. Without it work is done on fewer files at
+/// a time.
+pub(crate) fn at_least_open_files() {
+    let _ = strongroom_store::local::raise_file_limit();
+}
+
+/// About how many bytes there are to read below a directory. What cannot be
+/// looked at now is reported later.
+pub(crate) fn stored_bytes(node: &NodeRef, progress: &Progress) -> u64 {
+    match node.kind() {
+        Kind::Directory => {
+            let names = node.entries().unwrap_or_default().into_iter().map(|entry| entry.name);
+            names.filter_map(|name| node.lookup(&name).ok()).map(|node| stored_bytes(&node, progress)).sum()
+        }
+        Kind::File => {
+            progress.found();
+            node.attributes().map_or(0, |attributes| attributes.len.min(attributes.blocks * 512))
+        }
+        _ => 0,
+    }
+}

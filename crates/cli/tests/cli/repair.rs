@@ -1,0 +1,341 @@
+//! `check --repair`: an image of damage for each row of the table in
+//! `docs/repair.md` that a repair does something about, and for some that it
+//! leaves; what is sound is never touched.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::{Node, Place, Run, content, flip};
+
+const SUITES: [&str; 2] = ["xaes-256-gcm", "aegis-256x2"];
+
+fn long(letter: &str) -> String {
+    letter.repeat(240)
+}
+
+/// A vault with something of everything.
+fn filled(suite: &str) -> Place {
+    let place = Place::new().vault_of(suite);
+    let filling = place.open();
+    filling.directory("docs").directory("docs/inner").directory("empty").directory("above");
+    filling.directory("above/below");
+    filling.file("docs/a", 5000).file("docs/b", 70_000).file("docs/inner/c", 3000).file("top", 10_000);
+    filling.file(&format!("docs/{}", long("n")), 6000).file("above/below/d", 4000);
+    filling.file("linked", 4096).link("linked", "docs/linked too");
+    filling.symlink("docs/link", b"a").symlink("above/link", b"below/d");
+    filling.close();
+    place
+}
+
+fn check(place: &Place) -> Run {
+    place.line("check v --password-file password --json")
+}
+
+fn repair(place: &Place) -> Run {
+    place.line("check v --password-file password --json --repair --yes")
+}
+
+/// The plain tree as `salvage` copies it.
+fn plain(place: &Place, code: i32) -> BTreeMap<String, Node> {
+    let _ = fs::remove_dir_all(place.path("out"));
+    place.line("salvage v out --password-file password").expect(code);
+    let mut tree = place.tree("out");
+    tree.retain(|name, _| !name.starts_with("salvage-report") && name != ".salvage-losses");
+    tree
+}
+
+fn actions(document: &Value) -> Vec<&str> {
+    let steps = document["repair"]["steps"].as_array().expect("a list");
+    assert!(steps.iter().all(|step| step["outcome"] == "done"), "{steps:#?}");
+    steps.iter().map(|step| step["action"].as_str().expect("a name")).collect()
+}
+
+/// Damages a vault, repairs it, and gives the plain trees before and after.
+/// Stored files but those named may not have changed.
+#[track_caller]
+fn repaired(
+    suite: &str,
+    damage: impl FnOnce(&Place),
+    expected: &[&str],
+) -> (Place, BTreeMap<String, Node>, BTreeMap<String, Node>) {
+    let place = filled(suite);
+    let before = plain(&place, 0);
+    damage(&place);
+    check(&place).expect(4);
+    let stored = stored_contents(&place);
+    let document = repair(&place).expect(8).document();
+    assert_eq!(actions(&document), expected, "{document:#}");
+    assert_eq!(document["repair"]["remaining"], serde_json::json!([]));
+    check(&place).expect(0);
+    let moved = expected.iter().filter(|action| ["lost-found", "bind"].contains(action)).count();
+    let after = stored_contents(&place);
+    let gone = stored.iter().filter(|file| !after.contains(file)).count();
+    assert!(gone <= moved, "{gone} stored files changed, and {moved} were bound anew");
+    // A second repair finds nothing to do.
+    let tree = place.tree("v");
+    let again = repair(&place).expect(0).document();
+    assert_eq!(again["repair"], Value::Null);
+    assert_eq!(place.tree("v"), tree);
+    let after = plain(&place, 0);
+    (place, before, after)
+}
+
+/// Contents of stored files but the vault's own, in no order.
+fn stored_contents(place: &Place) -> Vec<Vec<u8>> {
+    let tree = place.tree("v").into_iter().filter(|(name, _)| !name.starts_with(".strongroom"));
+    let mut contents: Vec<Vec<u8>> = tree
+        .filter_map(|(_, node)| match node {
+            Node::File(bytes) => Some(bytes),
+            _ => None,
+        })
+        .collect();
+    contents.sort();
+    contents
+}
+
+/// The one entry of `lost+found`.
+#[track_caller]
+fn only_lost(after: &BTreeMap<String, Node>) -> (&str, &Node) {
+    let mut lost = after.iter().filter_map(|(name, node)| Some((name.strip_prefix("lost+found/")?, node)));
+    let found = lost.next().expect("something is there");
+    assert_eq!(lost.next(), None);
+    found
+}
+
+fn side_of(path: &Path) -> PathBuf {
+    path.with_file_name(format!(".n{}", path.file_name().expect("a name").to_string_lossy()))
+}
+
+#[test]
+fn a_sound_vault_is_not_changed_by_a_byte() {
+    for suite in SUITES {
+        let place = filled(suite);
+        let before = place.tree("v");
+        let document = repair(&place).expect(0).document();
+        assert_eq!(document["repair"], Value::Null);
+        assert_eq!(place.tree("v"), before);
+    }
+}
+
+#[test]
+fn a_header_copy_is_written_again() {
+    for suite in SUITES {
+        for copy in ["header.0", "header.1"] {
+            let path = format!("v/.strongroom/{copy}");
+            repaired(suite, |place| fs::remove_file(place.path(&path)).expect("removed"), &["header"]);
+            repaired(suite, |place| flip(&place.path(&path), 3000), &["header"]);
+        }
+    }
+}
+
+#[test]
+fn a_directory_record_is_written_again_by_what_its_files_say() {
+    for suite in SUITES {
+        for forged in [false, true] {
+            let damage = |place: &Place| {
+                let record = place.stored("docs").join(".id");
+                fs::remove_file(&record).expect("removed");
+                if forged {
+                    let other = fs::read_link(place.stored("above").join(".id")).expect("a record");
+                    let mut other = other.to_string_lossy().into_owned();
+                    let last = other.pop().expect("a letter");
+                    other.push(if last == 'A' { 'B' } else { 'A' });
+                    std::os::unix::fs::symlink(other, &record).expect("a symlink");
+                }
+            };
+            let (_, before, after) = repaired(suite, damage, &["record"]);
+            assert_eq!(after, before);
+        }
+    }
+}
+
+#[test]
+fn an_empty_directory_gets_a_new_record() {
+    for suite in SUITES {
+        let damage = |place: &Place| fs::remove_file(place.stored("empty").join(".id")).expect("removed");
+        let (_, before, after) = repaired(suite, damage, &["new-record"]);
+        assert_eq!(after, before);
+    }
+}
+
+#[test]
+fn entries_of_a_directory_whose_id_is_lost_go_to_lost_found() {
+    for suite in SUITES {
+        let damage = |place: &Place| fs::remove_file(place.stored("above").join(".id")).expect("removed");
+        let (_, mut before, mut after) = repaired(suite, damage, &["lost-found", "lost-found", "new-record"]);
+        let lost: Vec<String> =
+            after.keys().filter(|name| name.starts_with("lost+found/#")).cloned().collect();
+        assert_eq!(lost.len(), 3, "a directory with its file, and a symlink: {lost:?}");
+        let file = lost.iter().find(|name| name.ends_with("/d")).expect("the file keeps its name");
+        assert_eq!(after[file], Node::File(content(4000)));
+        after.retain(|name, _| !name.starts_with("lost+found"));
+        before.retain(|name, _| !name.starts_with("above/"));
+        assert_eq!(after, before, "all else is as it was");
+    }
+}
+
+#[test]
+fn a_long_name_is_written_again_from_where_its_side_file_went() {
+    for suite in SUITES {
+        let damage = |place: &Place| {
+            let side = side_of(&place.stored(&format!("docs/{}", long("n"))));
+            let elsewhere = place.stored("above").join(side.file_name().expect("a name"));
+            fs::rename(side, elsewhere).expect("moved");
+        };
+        let (_, before, after) = repaired(suite, damage, &["long-name"]);
+        assert_eq!(after, before);
+    }
+}
+
+#[test]
+fn an_entry_that_has_lost_its_long_name_goes_to_lost_found() {
+    for suite in SUITES {
+        let damage = |place: &Place| {
+            fs::remove_file(side_of(&place.stored(&format!("docs/{}", long("n"))))).expect("removed");
+        };
+        let (_, mut before, after) = repaired(suite, damage, &["lost-found"]);
+        let (name, node) = only_lost(&after);
+        assert!(name.starts_with('#') && name.len() == 33, "{name}");
+        assert_eq!(*node, Node::File(content(6000)));
+        before.remove(&format!("docs/{}", long("n")));
+        assert!(before.iter().all(|(name, node)| after.get(name) == Some(node)), "all else is as it was");
+    }
+}
+
+#[test]
+fn moved_entries_go_back_to_their_directories() {
+    for suite in SUITES {
+        for path in ["docs/b", "docs/inner", "docs/link", "above/below"] {
+            let damage = |place: &Place| {
+                let from = place.stored(path);
+                let to = place.stored("empty").join(from.file_name().expect("a name"));
+                fs::rename(from, to).expect("moved");
+            };
+            let (_, before, after) = repaired(suite, damage, &["move-back"]);
+            assert_eq!(after, before, "{path}");
+        }
+    }
+}
+
+#[test]
+fn exchanged_files_are_exchanged_again() {
+    for suite in SUITES {
+        let damage = |place: &Place| {
+            let (a, b) = (place.stored("docs/a"), place.stored("top"));
+            let aside = place.path("aside");
+            fs::rename(&a, &aside).expect("moved");
+            fs::rename(&b, &a).expect("moved");
+            fs::rename(&aside, &b).expect("moved");
+        };
+        let (_, before, after) = repaired(suite, damage, &["exchange"]);
+        assert_eq!(after, before);
+    }
+}
+
+#[test]
+fn a_file_under_the_name_of_another_goes_to_lost_found() {
+    for suite in SUITES {
+        let damage = |place: &Place| {
+            fs::rename(place.stored("docs/a"), place.stored("docs/b")).expect("moved");
+        };
+        let (place, _, after) = repaired(suite, damage, &["lost-found"]);
+        assert_eq!(*only_lost(&after).1, Node::File(content(5000)));
+        assert!(!after.contains_key("docs/a") && !after.contains_key("docs/b"));
+        // Whatever has this name already stays.
+        place.open().directory("docs/again").file("docs/again/a", 100).close();
+        let from = place.stored("docs/again/a");
+        fs::rename(place.stored("top"), &from).expect("moved");
+        repair(&place).expect(8);
+        check(&place).expect(0);
+    }
+}
+
+/// A repair that was cut after a file was moved, and before it was bound.
+#[test]
+fn a_repair_that_was_cut_is_taken_up() {
+    for suite in SUITES {
+        let place = filled(suite);
+        place.open().directory("lost+found").file("lost+found/in the way", 10).close();
+        fs::rename(place.stored("docs/a"), place.stored("lost+found/in the way")).expect("moved");
+        check(&place).expect(4);
+        let document = repair(&place).expect(8).document();
+        assert_eq!(actions(&document), ["bind"]);
+        check(&place).expect(0);
+        assert_eq!(plain(&place, 0)["lost+found/in the way"], Node::File(content(5000)));
+    }
+}
+
+#[test]
+fn damaged_contents_are_left_and_told() {
+    for suite in SUITES {
+        let place = filled(suite);
+        flip(&place.stored("docs/b"), 4096 * 3);
+        fs::write(place.stored("top"), "").expect("cut");
+        let before = place.tree("v");
+        let document = repair(&place).expect(9).document();
+        assert_eq!(actions(&document), [""; 0]);
+        let remaining = document["repair"]["remaining"].as_array().expect("a list");
+        let mut paths: Vec<_> =
+            remaining.iter().map(|found| found["path"].as_str().expect("a path")).collect();
+        paths.sort_unstable();
+        assert_eq!(paths, ["docs/b", "top"]);
+        assert_eq!(place.tree("v"), before);
+
+        // Beside something that can be repaired, too.
+        fs::remove_file(place.path("v/.strongroom/header.1")).expect("removed");
+        let document = repair(&place).expect(9).document();
+        assert_eq!(actions(&document), ["header"]);
+        assert_eq!(document["repair"]["remaining"].as_array().map(Vec::len), Some(2));
+    }
+}
+
+#[test]
+fn files_that_share_an_inode_with_a_sound_one_and_copies_are_left() {
+    let place = filled(SUITES[0]);
+    let sound = place.stored("docs/a");
+    fs::hard_link(&sound, place.stored("empty").join(sound.file_name().expect("a name"))).expect("a link");
+    let other = place.stored("top");
+    fs::copy(&other, place.stored("empty").join(other.file_name().expect("a name"))).expect("a copy");
+    let before = place.tree("v");
+    let document = repair(&place).expect(9).document();
+    assert_eq!(actions(&document), [""; 0]);
+    assert_eq!(place.tree("v"), before);
+}
+
+#[test]
+fn nothing_is_changed_without_an_answer_or_beside_a_mount() {
+    let place = filled(SUITES[0]);
+    fs::remove_file(place.stored("docs").join(".id")).expect("removed");
+    let before = place.tree("v");
+    let run = place.line("check v --password-file password --repair").expect(2);
+    assert!(run.stderr.contains("docs: write the directory's record again"), "{}", run.stderr);
+    assert!(run.stderr.contains("--yes"), "{}", run.stderr);
+    assert_eq!(place.tree("v"), before);
+
+    let lock = fs::File::open(place.path("v/.strongroom/lock")).expect("a lock");
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("locked");
+    repair(&place).expect(5);
+    place.line("check v --password-file password --repair --yes --force").expect(2);
+    drop(lock);
+    assert_eq!(place.tree("v"), before);
+    place.line("check v --yes").expect(2);
+}
+
+#[test]
+fn a_crashed_session_is_recovered_first() {
+    for suite in SUITES {
+        let place = Place::new().vault_of(suite);
+        let filling = place.open();
+        filling.directory("docs").file("docs/a", 5000).file("docs/b", 100_000);
+        filling.crash();
+        let record = place.stored("docs").join(".id");
+        fs::remove_file(record).expect("removed");
+        let document = repair(&place).expect(8).document();
+        assert_eq!(actions(&document), ["record"]);
+        check(&place).expect(0);
+        assert_eq!(plain(&place, 0)["docs/b"], Node::File(content(100_000)));
+    }
+}

@@ -1,0 +1,235 @@
+//! Putting entries back in order in a vault that nobody has mounted: what
+//! `docs/repair.md` says, step by step.
+//!
+//! Every step is one rename of something complete, with a barrier behind it,
+//! so that a repair may be cut anywhere and done again. No session is listed
+//! meanwhile, and so no file's contents are touched; files that have been
+//! moved are bound to their new names afterwards, through the journal, by
+//! [`Namespace::rebind`]. Until then they are damage like before, under a name
+//! that a next repair knows.
+
+use std::sync::Arc;
+
+use strongroom_format::vault::DirectoryId;
+use strongroom_keys::VaultKeys;
+use strongroom_store::{Kind, NodeRef, RenameMode, Store};
+
+use super::inode::lock;
+use super::names::{Names, RECORD, StoredName};
+use super::{Namespace, PRIVATE, TEMPORARY, sidefile};
+use crate::error::{Error, Result, errno};
+
+/// The directory at the top of the tree that gets what has no place.
+pub const LOST_FOUND: &str = "lost+found";
+
+/// Carries out a repair on the stored tree itself.
+pub struct Repairer {
+    store: Arc<dyn Store>,
+    names: Names,
+}
+
+/// The directory for what has no place.
+#[derive(Clone)]
+pub struct LostFound {
+    /// Its inode.
+    pub node: NodeRef,
+    /// Its id.
+    pub id: DirectoryId,
+    /// Its plain name at the top of the tree.
+    pub name: Vec<u8>,
+}
+
+impl Repairer {
+    /// For the vault in `store`, which nobody has mounted.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, keys: &VaultKeys, folding: bool) -> Repairer {
+        Repairer { store, names: Names::new(keys, folding) }
+    }
+
+    /// Gives a directory its record, in place of whatever record it has.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn restore_record(&self, directory: &NodeRef, id: DirectoryId) -> Result<()> {
+        let temporary = self.temporary()?;
+        let passing = self.names.random_name()?;
+        temporary.make_symlink(&passing, &self.names.record(id))?;
+        temporary.sync()?;
+        directory_rename(&temporary, &passing, directory, RECORD, RenameMode::Replace)
+    }
+
+    /// Gives a directory in which nothing stands a new id.
+    ///
+    /// # Errors
+    /// `ENOTEMPTY`, or what the store reports.
+    pub fn renew_record(&self, directory: &NodeRef) -> Result<()> {
+        if !super::remove::is_empty(&**directory)? {
+            return Err(Error::Refused(errno::ENOTEMPTY));
+        }
+        let (id, _) = self.names.new_directory()?;
+        self.restore_record(directory, id)
+    }
+
+    /// Writes the side file of an entry with a long name.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn restore_side(&self, directory: &NodeRef, id: DirectoryId, name: &[u8]) -> Result<()> {
+        self.write_side(directory, &self.names.seal(id, name))?;
+        Ok(directory.sync()?)
+    }
+
+    /// The plain name that the side file `side` of a directory holds, and the
+    /// stored name of its entry, if it was sealed in the directory `id`.
+    #[must_use]
+    pub fn name_in_side(&self, directory: &NodeRef, side: &[u8], id: DirectoryId) -> Option<Vec<u8>> {
+        let sealed = sidefile::read(&**directory, side).ok()?;
+        self.names.open_long(id, side.strip_prefix(b".n")?, &sealed).ok()
+    }
+
+    /// Finds the directory for what has no place, or makes it, with mode 0700.
+    /// Where a file has its name, it gets a number behind it.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn lost_found(&self) -> Result<LostFound> {
+        let top = self.store.root();
+        let top_id = self.names.root_directory();
+        for attempt in 0.. {
+            let name = numbered(LOST_FOUND.as_bytes(), attempt);
+            let stored = self.names.seal(top_id, &name);
+            match top.lookup(&stored.main) {
+                Ok(node) if node.kind() == Kind::Directory => {
+                    if let Ok(id) = self.names.record_of(&*node) {
+                        return Ok(LostFound { node, id, name });
+                    }
+                }
+                Ok(_) => {}
+                Err(error) if error.is_not_found() => return self.make_lost_found(&top, name, &stored),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        unreachable!("some number is free")
+    }
+
+    fn make_lost_found(&self, top: &NodeRef, name: Vec<u8>, stored: &StoredName) -> Result<LostFound> {
+        let temporary = self.temporary()?;
+        let passing = self.names.random_name()?;
+        let (id, record) = self.names.new_directory()?;
+        let node = temporary.make_directory(&passing, 0o700)?;
+        node.set_mode(0o700)?;
+        node.make_symlink(RECORD, &record)?;
+        node.sync()?;
+        directory_rename(&temporary, &passing, top, &stored.main, RenameMode::Replace)?;
+        Ok(LostFound { node, id, name })
+    }
+
+    /// Moves an entry, whatever it is, into a directory, under a plain name,
+    /// which gets a number behind it where it is taken and `number` allows it.
+    /// Gives the name.
+    ///
+    /// # Errors
+    /// `EEXIST`, or what the store reports.
+    pub fn move_entry(
+        &self,
+        from: &NodeRef,
+        stored: &[u8],
+        to: (&NodeRef, DirectoryId),
+        name: &[u8],
+        number: bool,
+    ) -> Result<Vec<u8>> {
+        let (directory, id) = to;
+        for attempt in 0.. {
+            let name = numbered(name, attempt);
+            let to_stored = self.names.seal(id, &name);
+            match directory.lookup(&to_stored.main) {
+                Ok(_) if number => continue,
+                Ok(_) => break,
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.write_side(directory, &to_stored)?;
+            directory_rename(from, stored, directory, &to_stored.main, RenameMode::Replace)?;
+            // The name file of the old name has served.
+            let side = [b".n", stored].concat();
+            let is_other = directory.id() != from.id() || to_stored.main != stored;
+            if stored.starts_with(b"~") && is_other {
+                let _ = from.remove(&side);
+            }
+            return Ok(name);
+        }
+        Err(Error::Refused(errno::EEXIST))
+    }
+
+    /// Exchanges two entries.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn exchange(&self, one: (&NodeRef, &[u8]), other: (&NodeRef, &[u8])) -> Result<()> {
+        directory_rename(one.0, one.1, other.0, other.1, RenameMode::Exchange)
+    }
+
+    fn write_side(&self, directory: &NodeRef, stored: &StoredName) -> Result<()> {
+        match &stored.side {
+            Some(side) => sidefile::write(&**directory, &side.name, &side.sealed),
+            None => Ok(()),
+        }
+    }
+
+    fn temporary(&self) -> Result<NodeRef> {
+        let private = self.store.root().lookup(PRIVATE)?;
+        match private.lookup(TEMPORARY) {
+            Err(error) if error.is_not_found() => Ok(private.make_directory(TEMPORARY, 0o700)?),
+            found => Ok(found?),
+        }
+    }
+}
+
+/// Renames durably: the new place first, so that a store without order loses
+/// no entry.
+fn directory_rename(
+    from: &NodeRef,
+    name: &[u8],
+    to: &NodeRef,
+    to_name: &[u8],
+    mode: RenameMode,
+) -> Result<()> {
+    from.rename(name, &**to, to_name, mode)?;
+    to.sync()?;
+    Ok(from.sync()?)
+}
+
+fn numbered(name: &[u8], attempt: u32) -> Vec<u8> {
+    match attempt {
+        0 => name.to_vec(),
+        _ => {
+            let suffix = format!(".{attempt}");
+            let kept = name.len().min(super::NAME_MAX - suffix.len());
+            [&name[..kept], suffix.as_bytes()].concat()
+        }
+    }
+}
+
+impl Namespace {
+    /// Binds a file to the name under which it was last looked up, and makes
+    /// that durable: for files that a repair has moved.
+    ///
+    /// # Errors
+    /// `EROFS`, damage of the file, or what the store reports.
+    pub fn rebind(&self, number: u64) -> Result<()> {
+        self.writable()?;
+        let inode = self.table.inode(number)?;
+        let place = lock(&inode.place).clone();
+        if inode.kind != Kind::File {
+            return Ok(());
+        }
+        let place = place.ok_or(Error::Refused(errno::ENOENT))?;
+        let content = self.using_unbound(&inode)?;
+        let home = self.names.home(place.directory, &place.name);
+        if content.belongs(home) {
+            return Ok(());
+        }
+        content.moved(home)?;
+        content.sync()
+    }
+}

@@ -1,0 +1,121 @@
+//! The entries of one stored directory.
+
+use strongroom_format::vault::DirectoryId;
+use strongroom_store::NodeRef;
+
+use super::{Folder, Survey};
+use crate::error::{Damage, Error, Result};
+use crate::namespace::names::{Found, is_hidden};
+use crate::namespace::{PRIVATE, sidefile};
+
+/// What is known of an entry's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// The plain name.
+    Plain(Vec<u8>),
+    /// It is spelled as stored names are, and does not open.
+    Lost(&'static str),
+    /// It is no stored name of this vault's.
+    Foreign(&'static str),
+}
+
+/// An entry that is not the vault's own.
+#[derive(Clone)]
+pub struct Item {
+    /// Stored name.
+    pub stored: Vec<u8>,
+    /// The inode.
+    pub node: NodeRef,
+    /// Plain name.
+    pub name: Named,
+}
+
+/// What stands in a stored directory.
+#[derive(Default)]
+pub struct Listing {
+    /// The entries, in the store's order.
+    pub items: Vec<Item>,
+    /// Stored names of side files whose entry is gone.
+    pub orphans: Vec<Vec<u8>>,
+    /// Stored names of entries that the store does not let look at.
+    pub failed: Vec<(Vec<u8>, Error)>,
+}
+
+impl Survey<'_> {
+    /// Lists a stored directory.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn list(&self, folder: &Folder) -> Result<Listing> {
+        let entries = folder.node.entries()?;
+        let mut listing = Listing::default();
+        for entry in &entries {
+            if folder.stored.is_empty() && entry.name == PRIVATE {
+                continue;
+            }
+            if is_hidden(&entry.name) {
+                let long = entry.name.strip_prefix(b".n");
+                if let Some(long) = long
+                    && !entries.iter().any(|entry| entry.name == long)
+                {
+                    listing.orphans.push(entry.name.clone());
+                }
+                continue;
+            }
+            let node = match folder.node.lookup(&entry.name) {
+                Ok(node) => node,
+                // It was removed since the directory was read.
+                Err(error) if error.is_not_found() => continue,
+                Err(error) => {
+                    listing.failed.push((entry.name.clone(), error.into()));
+                    continue;
+                }
+            };
+            let name = self.named(folder, &entry.name)?;
+            listing.items.push(Item { stored: entry.name.clone(), node, name });
+        }
+        Ok(listing)
+    }
+
+    /// The entry of a plain name.
+    ///
+    /// # Errors
+    /// `ENOENT`, damage of the directory's record, or what the store reports.
+    pub fn find(&self, folder: &Folder, name: &[u8]) -> Result<Item> {
+        let id = folder.id.ok_or(Error::Damaged(Damage::Name("a directory has lost its record")))?;
+        let stored = self.namespace.names.seal(id, name).main;
+        let node = folder.node.lookup(&stored)?;
+        let name = self.named(folder, &stored)?;
+        Ok(Item { stored, node, name })
+    }
+
+    fn named(&self, folder: &Folder, stored: &[u8]) -> Result<Named> {
+        let Some(id) = folder.id else {
+            return Ok(Named::Lost("the record of its directory is lost"));
+        };
+        match self.open_entry(&folder.node, stored, id) {
+            Ok(name) => Ok(Named::Plain(name)),
+            Err(Error::Damaged(Damage::Name(what))) => {
+                let spelled = self.namespace.names.is_spelled(stored);
+                Ok(if spelled { Named::Lost(what) } else { Named::Foreign(what) })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens a stored name under the id of a directory.
+    pub(super) fn open_entry(&self, directory: &NodeRef, stored: &[u8], id: DirectoryId) -> Result<Vec<u8>> {
+        let names = &self.namespace.names;
+        match names.find(id, stored)? {
+            Found::Name(name) => Ok(name),
+            Found::Hidden => Err(Error::Damaged(Damage::Name("a stored name is the vault's own"))),
+            Found::Long { side } => match sidefile::read(&**directory, &side) {
+                Ok(sealed) => names.open_long(id, stored, &sealed),
+                Err(error) if error.is_not_found() => {
+                    Err(Error::Damaged(Damage::Name("a long name has lost its side file")))
+                }
+                Err(error) => Err(error),
+            },
+        }
+    }
+}

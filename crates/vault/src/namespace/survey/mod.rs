@@ -1,0 +1,199 @@
+//! The stored tree as it is, damage and all, for `check`, repair and
+//! `salvage`: every stored entry, with its plain name where that can be had,
+//! and with what can be read of it.
+//!
+//! The stored tree is walked, and not the plain one, so that what does not
+//! open is seen too. Nothing is looked up by number, nothing is kept, and
+//! nothing is changed. The vault is open for reading alone.
+//!
+//! What has no readable name has a *placeholder* in paths: `#` and the hex
+//! digits of its file id or directory id, or of its inode number.
+
+mod attributes;
+mod evidence;
+mod listing;
+
+use std::sync::Arc;
+
+use strongroom_format::vault::DirectoryId;
+use strongroom_store::{Kind, NodeRef};
+
+pub use self::attributes::SurveyedAttribute;
+pub use self::listing::{Item, Listing, Named};
+use super::names::StoredTarget;
+use super::{LINKS, Namespace, PRIVATE, sidefile};
+use crate::content::{Content, Home};
+use crate::error::{Damage, Error, Result};
+
+/// A look at the stored tree of a vault that is open for reading.
+#[derive(Clone, Copy)]
+pub struct Survey<'a> {
+    namespace: &'a Namespace,
+}
+
+/// A stored directory.
+#[derive(Clone)]
+pub struct Folder {
+    /// Its inode.
+    pub node: NodeRef,
+    /// What its names are sealed under; `None` when nothing tells it.
+    pub id: Option<DirectoryId>,
+    /// What is wrong with its record, although the id may be known.
+    pub fault: Option<&'static str>,
+    /// Stored path from the vault's top, without a leading slash.
+    pub stored: Vec<u8>,
+    /// Plain path from the top, with placeholders for names that are lost.
+    pub plain: Vec<u8>,
+}
+
+/// A stored file as far as it can be opened.
+pub struct Opened {
+    /// What it holds.
+    pub content: Arc<Content>,
+    /// Why it cannot be opened as any file is.
+    pub fault: Option<Error>,
+    is_live: bool,
+}
+
+impl Opened {
+    /// Ends its use.
+    pub fn close(self) {
+        if self.is_live {
+            self.content.released();
+        }
+    }
+}
+
+impl Namespace {
+    /// Looks at the stored tree itself. The vault is open for reading.
+    #[must_use]
+    pub fn survey(&self) -> Survey<'_> {
+        Survey { namespace: self }
+    }
+}
+
+impl Survey<'_> {
+    /// The top directory.
+    #[must_use]
+    pub fn top(&self) -> Folder {
+        let id = self.namespace.names.root_directory();
+        let node = self.namespace.store.root();
+        Folder { node, id: Some(id), fault: None, stored: Vec::new(), plain: Vec::new() }
+    }
+
+    /// The directory that an entry of `folder` is.
+    ///
+    /// # Errors
+    /// What the store reports. A record that is lost or damaged is no error:
+    /// the id is then looked for in the files of the directory.
+    pub fn enter(&self, folder: &Folder, item: &Item) -> Result<Folder> {
+        let stored = joined(&folder.stored, &item.stored);
+        let (id, fault) = match self.namespace.names.record_of(&*item.node) {
+            Ok(id) => (Some(id), None),
+            Err(Error::Damaged(Damage::Name(what))) => (self.find_id(&item.node)?, Some(what)),
+            Err(error) => return Err(error),
+        };
+        let name = match (&item.name, id) {
+            (Named::Plain(name), _) => name.clone(),
+            (_, Some(id)) => format!("#{id}").into_bytes(),
+            (_, None) => placeholder(&item.node),
+        };
+        Ok(Folder { node: Arc::clone(&item.node), id, fault, stored, plain: joined(&folder.plain, &name) })
+    }
+
+    /// The plain name of a stored entry of `folder`, if it was sealed in the
+    /// directory `id`.
+    #[must_use]
+    pub fn name_in(&self, folder: &Folder, stored: &[u8], id: DirectoryId) -> Option<Vec<u8>> {
+        self.open_entry(&folder.node, stored, id).ok()
+    }
+
+    /// What binds a file to a name in a directory.
+    #[must_use]
+    pub fn home(&self, directory: DirectoryId, name: &[u8]) -> Home {
+        self.namespace.names.home(directory, name)
+    }
+
+    /// Opens a stored file under its name, or, when that fails for damage, as
+    /// far as it goes.
+    ///
+    /// # Errors
+    /// Damage when nothing can be read of it, or what the store reports.
+    pub fn open(&self, folder: &Folder, item: &Item) -> Result<Opened> {
+        let home = match (&item.name, folder.id) {
+            (Named::Plain(name), Some(id)) => Some(self.home(id, name)),
+            _ => None,
+        };
+        let strict = self.namespace.contents.open(&item.node, home).and_then(|content| {
+            // A content that was live already was opened under another name.
+            match home {
+                Some(home) if !content.belongs(home) && !self.namespace.contents.is_recovering() => {
+                    content.released();
+                    Err(Error::Damaged(Damage::Home))
+                }
+                _ => Ok(content),
+            }
+        });
+        match strict {
+            Ok(content) => Ok(Opened { content, fault: None, is_live: true }),
+            Err(fault @ Error::Damaged(Damage::Home)) => {
+                let content = self.namespace.contents.open(&item.node, None)?;
+                Ok(Opened { content, fault: Some(fault), is_live: true })
+            }
+            Err(fault @ Error::Damaged(_)) => match self.namespace.contents.open_damaged(&item.node) {
+                Ok(content) => Ok(Opened { content, fault: Some(fault), is_live: false }),
+                Err(Error::Damaged(_)) => Err(fault),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The plain target of a symlink.
+    ///
+    /// # Errors
+    /// Damage, also when the file is gone that holds a long target; or what
+    /// the store reports.
+    pub fn target(&self, item: &Item) -> Result<Vec<u8>> {
+        let names = &self.namespace.names;
+        let sealed = match names.parse_target(&item.node.read_link()?)? {
+            StoredTarget::Inline(sealed) => sealed,
+            StoredTarget::Long(file) => {
+                let links = self.namespace.store.root().lookup(PRIVATE)?.lookup(LINKS);
+                let read = links.map_err(Error::from).and_then(|links| sidefile::read(&*links, &file));
+                match read {
+                    Err(error) if error.is_not_found() => {
+                        return Err(Error::Damaged(Damage::Name("a long symlink has lost its target")));
+                    }
+                    other => other?,
+                }
+            }
+        };
+        names.open_target(&sealed)
+    }
+
+    /// The file in `.strongroom/links` that holds the target of a symlink, if
+    /// one does.
+    #[must_use]
+    pub fn long_target(&self, item: &Item) -> Option<Vec<u8>> {
+        self.namespace.long_target(&item.node)
+    }
+}
+
+/// The placeholder of an inode that has no id.
+#[must_use]
+pub fn placeholder(node: &NodeRef) -> Vec<u8> {
+    let kind = match node.kind() {
+        Kind::File => "file",
+        Kind::Directory => "directory",
+        Kind::Symlink => "symlink",
+        Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => "special",
+    };
+    format!("#{kind}-{:x}", node.id().inode).into_bytes()
+}
+
+/// Joins a path and a name.
+#[must_use]
+pub fn joined(path: &[u8], name: &[u8]) -> Vec<u8> {
+    if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() }
+}
