@@ -70,14 +70,11 @@ pub(crate) fn round(context: &Context) -> Result<()> {
 
 /// Commits everything that is pending.
 pub(crate) fn commit_pending(context: &Context) -> Result<()> {
-    let unsynced = context.table.take_unsynced();
-    if !unsynced.is_empty()
-        && context.rules.keeps(Rule::NewFileBeforeReply)
-        && let Err(error) = context.store.sync_all()
-    {
-        context.table.put_back_unsynced(unsynced);
-        return Err(error.into());
+    let unsynced = context.table.unsynced();
+    if !unsynced.is_empty() && context.rules.keeps(Rule::NewFileBeforeReply) {
+        context.store.sync_all()?;
     }
+    context.table.synced(&unsynced);
     let pending = context.table.pending();
     let outcome = commit_contents(context, &pending);
     retire(context, &pending);

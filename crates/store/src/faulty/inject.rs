@@ -1,5 +1,7 @@
 //! Errors on demand: which call fails, how, and for how long.
 
+use std::time::Duration;
+
 use rustix::io::Errno;
 
 use crate::{Error, Result};
@@ -85,6 +87,9 @@ pub enum Effect {
     LosesUnsynced(i32),
     /// It fails with `EROFS` if it would change anything or is a barrier.
     ReadOnly,
+    /// It begins so many milliseconds late, and passes: for tests of what
+    /// others do meanwhile.
+    Late(u64),
 }
 
 /// Which calls fail, and how.
@@ -145,6 +150,8 @@ pub(super) enum Verdict {
     Short(usize),
     /// Lose what is not synced, then fail.
     Lose(Error),
+    /// Wait, then pass.
+    Late(Duration),
 }
 
 impl Faults {
@@ -199,6 +206,7 @@ impl Faults {
             Effect::ShortRead(_) => return Ok(Verdict::Pass),
             Effect::ReadOnly if call.changes() => Err(Error::new(Errno::ROFS.raw_os_error(), operation)),
             Effect::ReadOnly => return Ok(Verdict::Pass),
+            Effect::Late(milliseconds) => Ok(Verdict::Late(Duration::from_millis(milliseconds))),
         };
         self.fired += 1;
         verdict

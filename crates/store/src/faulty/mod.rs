@@ -139,7 +139,12 @@ struct Shared {
 impl Shared {
     /// Counts a call and decides what happens to it.
     fn enter(&self, call: Call, operation: &'static str) -> Result<Verdict> {
-        self.faults().enter(call, operation)
+        let verdict = self.faults().enter(call, operation)?;
+        if let Verdict::Late(by) = verdict {
+            std::thread::sleep(by);
+            return Ok(Verdict::Pass);
+        }
+        Ok(verdict)
     }
 
     /// The same for calls that either fail or pass.

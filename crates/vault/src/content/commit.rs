@@ -27,21 +27,29 @@ impl Content {
         {
             let mut state = self.write_state();
             state.journal_small = state.born && state.fresh_bytes <= super::SMALL_SYNC;
-            if !state.is_dirty() && !state.unsynced {
-                drop(state);
-                return Ok(self.file.sync_all()?);
-            }
         }
-        self.commit()
+        if self.is_pending_or_committing() { self.commit() } else { Ok(self.file.sync_all()?) }
     }
 
     /// As [`Content::sync`], when anything is pending.
     pub(super) fn sync_pending(&self) -> Result<()> {
-        let pending = {
+        if self.is_pending_or_committing() { self.commit() } else { Ok(()) }
+    }
+
+    /// Whether anything is pending that was not durable when this was called.
+    /// What a commit under way has taken is not pending any more, and not
+    /// durable yet: this waits for its end. Had it failed, it would be
+    /// pending again.
+    fn is_pending_or_committing(&self) -> bool {
+        let is_pending = || {
             let state = self.read_state();
             state.is_dirty() || state.unsynced
         };
-        if pending { self.commit() } else { Ok(()) }
+        if is_pending() {
+            return true;
+        }
+        drop(self.lock_commit());
+        is_pending()
     }
 
     /// Commits this file.

@@ -20,10 +20,25 @@ pub(crate) struct Table {
     live: Mutex<HashMap<InodeId, Arc<Content>>>,
     pending: Mutex<HashSet<InodeId>>,
     /// Released files that no barrier has covered yet.
-    unsynced: Mutex<HashSet<InodeId>>,
+    unsynced: Mutex<Unsynced>,
     /// A file with records in the journal has been removed, and no barrier
     /// has covered the removal: a crash may bring it back.
     removed: AtomicBool,
+}
+
+/// Files by the number of their last release: a barrier covers those releases
+/// alone that came before it.
+#[derive(Default)]
+struct Unsynced {
+    releases: u64,
+    files: HashMap<InodeId, u64>,
+}
+
+impl Unsynced {
+    fn insert(&mut self, inode: InodeId) {
+        self.releases += 1;
+        self.files.insert(inode, self.releases);
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -37,7 +52,7 @@ impl Table {
     }
 
     pub(crate) fn is_unsynced(&self, inode: InodeId) -> bool {
-        lock(&self.unsynced).contains(&inode)
+        lock(&self.unsynced).files.contains_key(&inode)
     }
 
     /// Files that may have something to commit, in locking order.
@@ -51,7 +66,7 @@ impl Table {
 
     /// How many files may have something to commit, released ones included.
     pub(crate) fn pending_count(&self) -> usize {
-        lock(&self.pending).len() + lock(&self.unsynced).len()
+        lock(&self.pending).len() + lock(&self.unsynced).files.len()
     }
 
     /// Every live content, in locking order.
@@ -72,14 +87,15 @@ impl Table {
         self.removed.swap(false, Ordering::AcqRel)
     }
 
-    /// Takes the released files that wait for a barrier.
-    pub(crate) fn take_unsynced(&self) -> HashSet<InodeId> {
-        std::mem::take(&mut *lock(&self.unsynced))
+    /// The released files that wait for a barrier, which go on waiting until
+    /// it has succeeded: meanwhile a rename has to wait for its own.
+    pub(crate) fn unsynced(&self) -> HashMap<InodeId, u64> {
+        lock(&self.unsynced).files.clone()
     }
 
-    /// Puts them back: the barrier failed.
-    pub(crate) fn put_back_unsynced(&self, inodes: HashSet<InodeId>) {
-        lock(&self.unsynced).extend(inodes);
+    /// A barrier that began after `unsynced` was asked for has succeeded.
+    pub(crate) fn synced(&self, covered: &HashMap<InodeId, u64>) {
+        lock(&self.unsynced).files.retain(|inode, release| covered.get(inode) != Some(release));
     }
 
     /// Drops what is neither open nor waiting to reach its home. The content
@@ -170,9 +186,11 @@ impl Contents {
         if let Some(content) = self.live(node.id()) {
             return content.sync_pending();
         }
-        if self.context.table.is_unsynced(node.id()) {
+        let table = &self.context.table;
+        let release = lock(&table.unsynced).files.get(&node.id()).copied();
+        if let Some(release) = release {
             node.open(Access::ReadWrite)?.sync_data()?;
-            lock(&self.context.table.unsynced).remove(&node.id());
+            table.synced(&HashMap::from([(node.id(), release)]));
         }
         Ok(())
     }
