@@ -274,6 +274,9 @@ impl Content {
     }
 
     fn check_home(&self, home: Option<Home>) -> Result<()> {
+        if self.context.has_crashed() {
+            self.settle_links()?;
+        }
         let Some(home) = home else { return Ok(()) };
         let bound = {
             let state = self.read_state();
@@ -291,6 +294,23 @@ impl Content {
             state.header.home_before = state.header.home;
             state.header.home = home.mac;
             state.header.directory = home.directory;
+            self.note_dirty(&mut state, &mut Promise::new(None, 0));
+        }
+        Ok(())
+    }
+}
+
+impl Content {
+    /// A further name may have reached the store, and the header that says so
+    /// not: the file is then bound to no name, or the crash would be taken
+    /// for damage under one of them later.
+    fn settle_links(&self) -> Result<()> {
+        if self.read_state().header.linked || self.file.attributes()?.links < 2 {
+            return Ok(());
+        }
+        let mut state = self.write_state();
+        state.header.linked = true;
+        if self.context.writable {
             self.note_dirty(&mut state, &mut Promise::new(None, 0));
         }
         Ok(())
