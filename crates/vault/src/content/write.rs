@@ -282,9 +282,11 @@ impl Content {
         let size = self.geometry().block_size();
         let slots = (size.bytes() as usize / PAGE_LEN) as u32;
         let bytes: usize = load.jobs.iter().map(|job| job.len).sum();
-        let small = state.journal_small && bytes <= SMALL_WRITE;
+        let small = state.journal_small && bytes <= SMALL_WRITE && !state.unlinked;
         let overwrites = self.context.rules.keeps(Rule::JournalOverwrites);
-        let may_journal = state.born && !state.unlinked;
+        // A file without a name is overwritten in place only once that is
+        // durable: until then a crash may bring it back.
+        let may_journal = state.born && !state.gone;
         let journaled = |job: &Job| may_journal && (small || (overwrites && state.is_referenced(job.block)));
         let runs = load.jobs.chunk_by(|a, b| {
             b.block.0 == a.block.0 + 1
