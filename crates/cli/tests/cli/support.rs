@@ -310,6 +310,26 @@ impl Filling {
         self
     }
 
+    pub(crate) fn sync(&self) -> &Filling {
+        self.vault.sync().expect("synced");
+        self
+    }
+
+    /// Overwrites the beginning of a file, and makes that durable.
+    pub(crate) fn overwrite(&self, path: &str, len: usize) -> &Filling {
+        let (parent, name) = self.parent(path);
+        let namespace = self.vault.namespace();
+        let number = namespace.lookup(parent, name).expect("it is there").number;
+        let opening = Opening { write: true, ..Opening::default() };
+        let stored = namespace.open(number, opening).expect("a file");
+        let mut buffer = Buffer::new(len);
+        buffer.copy_from_slice(&content(len));
+        stored.write_at(0, len, &mut buffer).expect("written");
+        stored.sync().expect("synced");
+        namespace.release(number);
+        self
+    }
+
     pub(crate) fn close(&self) {
         self.vault.close().expect("closed");
     }
