@@ -47,6 +47,7 @@ impl Progress {
             "{msg} {bar:24} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec}, {prefix} files, {eta} left",
         ));
         self.bar.set_message(label);
+        self.bar.set_prefix("0");
     }
 
     /// So many bytes are done.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use strongroom_format::vault::header::Header;
+use strongroom_format::vault::names::VAULT_DIRECTORY;
 use strongroom_keys::RootKey;
 use strongroom_store::{Kind, NodeRef, Store};
 use strongroom_vault::namespace::Unobserved;
@@ -51,6 +52,7 @@ pub(crate) fn stored_bytes(node: &NodeRef, progress: &Progress) -> u64 {
     match node.kind() {
         Kind::Directory => {
             let names = node.entries().unwrap_or_default().into_iter().map(|entry| entry.name);
+            let names = names.filter(|name| name != VAULT_DIRECTORY.as_bytes());
             names.filter_map(|name| node.lookup(&name).ok()).map(|node| stored_bytes(&node, progress)).sum()
         }
         Kind::File => {
