@@ -6,38 +6,39 @@
 use std::time::{Duration, Instant};
 
 use strongroom_engine::{
-    Aead, Algorithm, AssociatedData, Batch, Buffer, Engine, NonceSource, Operation, Outcome, SectorCipher,
-    Segment, StoredNonce,
+    Aead, Algorithm, AssociatedData, Batch, BatchNonces, Buffer, Engine, FreshNonce, NonceSource, Operation,
+    Outcome, SectorCipher, SectorIv, SectorMode, Segment, StoredNonce, StreamNonces,
 };
-use strongroom_engine_cpu::CpuEngine;
+use strongroom_engine_cpu::{CpuEngine, Tier};
 
 const BATCH_LEN: usize = 64 * 1024;
-const TIME: Duration = Duration::from_millis(400);
+const TIME: Duration = Duration::from_millis(100);
 
 fn main() {
-    let engine = CpuEngine::new();
-    println!("engine {}, GB/s{:>29}{:>10}", engine.name(), "4 KiB", "64 KiB");
-    let aeads = [("XAES-256-GCM", Aead::XAes256Gcm), ("XChaCha20-Poly1305", Aead::XChaCha20Poly1305)];
-    for (name, aead) in [&aeads[..], &[("AEGIS-256X2", Aead::Aegis256X2)]].concat() {
-        for operation in [Operation::Seal, Operation::Open, Operation::Keystream] {
-            print_rates(&engine, name, Algorithm::Aead(aead), operation, 32);
+    for engine in Tier::ALL.into_iter().filter_map(CpuEngine::of_tier) {
+        println!("engine {}, GB/s{:>40}{:>10}", engine.name(), "4 KiB", "64 KiB");
+        for aead in Aead::ALL.into_iter().filter(|_| std::env::args().len() > 1) {
+            for operation in [Operation::Seal, Operation::Open, Operation::Keystream] {
+                print_rates(&engine, Algorithm::Aead(aead), operation, 32);
+            }
         }
-    }
-    for (name, key_len) in [("AES-256-XTS", 64), ("AES-128-XTS", 32)] {
-        for operation in [Operation::EncryptSectors, Operation::DecryptSectors] {
-            print_rates(&engine, name, Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64), operation, key_len);
+        for sector in SectorCipher::all().filter(|sector| sector.iv == SectorIv::Plain64) {
+            for operation in [Operation::EncryptSectors, Operation::DecryptSectors] {
+                let key_len = if sector.mode == SectorMode::Xts { 64 } else { 32 };
+                print_rates(&engine, Algorithm::Sector(sector), operation, key_len);
+            }
         }
     }
 }
 
-fn print_rates(engine: &CpuEngine, name: &str, algorithm: Algorithm, operation: Operation, key_len: usize) {
+fn print_rates(engine: &CpuEngine, algorithm: Algorithm, operation: Operation, key_len: usize) {
     if engine.capability(algorithm, operation).is_none() {
         return;
     }
     let key: Vec<u8> = (1..=key_len as u8).collect();
     let rate = |segment_len| measure(engine, algorithm, operation, &key, segment_len);
     let operation = format!("{operation:?}");
-    println!("{name:<20}{operation:<16}{:>8.1}{:>10.1}", rate(4096), rate(BATCH_LEN));
+    println!("{algorithm:<32}{operation:<16}{:>8.2}{:>10.2}", rate(4096), rate(BATCH_LEN));
 }
 
 /// Bytes per nanosecond, submission included, the building of segments not.
@@ -54,7 +55,7 @@ fn measure(
     let mut times = Vec::new();
     let begun = Instant::now();
     while begun.elapsed() < TIME {
-        let mut nonces = source.batch(BATCH_LEN).expect("the kernel gives random bytes");
+        let mut nonces = Nonces::of(algorithm, &source);
         let segments = (0..BATCH_LEN)
             .step_by(segment_len)
             .map(|start| match operation {
@@ -78,6 +79,28 @@ fn measure(
     }
     times.sort_unstable();
     BATCH_LEN as f64 / times[times.len() / 2].as_nanos() as f64
+}
+
+/// Nonces that fit the algorithm.
+enum Nonces {
+    Drawn(BatchNonces),
+    Short(StreamNonces),
+}
+
+impl Nonces {
+    fn of(algorithm: Algorithm, source: &NonceSource) -> Nonces {
+        match algorithm {
+            Algorithm::Aead(aead) if aead.nonce_len() == 12 => Nonces::Short(StreamNonces::for_fresh_key()),
+            _ => Nonces::Drawn(source.batch(BATCH_LEN).expect("the kernel gives random bytes")),
+        }
+    }
+
+    fn draw(&mut self) -> FreshNonce {
+        match self {
+            Nonces::Drawn(nonces) => nonces.draw(),
+            Nonces::Short(nonces) => nonces.draw(false),
+        }
+    }
 }
 
 /// Seals a batch and makes the batch that opens it.

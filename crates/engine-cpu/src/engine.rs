@@ -1,18 +1,19 @@
 //! [`CpuEngine`]: validation, dispatch to the ciphers, and what it can do.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use strongroom_engine::{
-    Aead, Algorithm, Batch, Capability, Engine, Operation, Refusal, Refused, SectorCipher, SectorIv, Session,
-    SessionError, Ticket,
+    Aead, Algorithm, Batch, BlockCipher, Capability, Engine, Operation, Refusal, Refused, SectorCipher,
+    SectorIv, SectorMode, Session, SessionError, Ticket,
 };
 
 use crate::aegis256x2::Aegis;
+use crate::gcm::AesGcm;
 use crate::hardware::Tier;
+use crate::modes::Sectors;
 use crate::xaes::Xaes;
 use crate::xchacha::{ChaCha, XChaCha};
-use crate::xts::Xts;
-use crate::{process, self_test};
+use crate::{process, rates, self_test};
 
 /// Most bytes of a batch's buffer: far above any use, far below the limit of
 /// every cipher for one message.
@@ -21,45 +22,58 @@ pub(crate) const BATCH_BYTES_MAX: usize = 1 << 30;
 /// Most segments of a batch.
 pub(crate) const SEGMENTS_MAX: usize = 1 << 20;
 
-/// Everything that a CPU engine computes.
-pub(crate) const ALGORITHMS: [Algorithm; 5] = [
-    Algorithm::Aead(Aead::XAes256Gcm),
-    Algorithm::Aead(Aead::XChaCha20Poly1305),
-    Algorithm::Aead(Aead::Aegis256X2),
-    Algorithm::Aead(Aead::ChaCha20Poly1305),
-    Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64),
-];
-
-/// The fast engine. It is inline, works on the caller's thread, and shares
-/// nothing between threads but key schedules.
+/// A fast engine of one [`Tier`]. It is inline, works on the caller's thread,
+/// and shares nothing between threads but key schedules.
 pub struct CpuEngine {
     tier: Tier,
-    refused: Vec<Algorithm>,
+    passes: fn(Tier, Algorithm) -> bool,
+    /// By [`slot`], what the known-answer test said.
+    tested: [OnceLock<bool>; SLOTS],
+}
+
+/// Algorithms of the contract.
+const SLOTS: usize = Aead::ALL.len() + BlockCipher::ALL.len() * SectorMode::ALL.len() * SectorIv::ALL.len();
+
+/// A number below [`SLOTS`] for every algorithm.
+fn slot(algorithm: Algorithm) -> usize {
+    match algorithm {
+        Algorithm::Aead(aead) => aead as usize,
+        Algorithm::Sector(SectorCipher { cipher, mode, iv }) => {
+            let of_cipher = cipher as usize * SectorMode::ALL.len() + mode as usize;
+            Aead::ALL.len() + of_cipher * SectorIv::ALL.len() + iv as usize
+        }
+    }
 }
 
 /// A key schedule of one of the ciphers.
 pub(crate) enum Cipher {
     Xaes(Box<Xaes>),
+    Gcm(Box<AesGcm>),
     XChaCha(XChaCha),
-    Aegis(Aegis),
     ChaCha(ChaCha),
-    Xts(Xts),
+    Aegis(Aegis),
+    Sectors(Box<Sectors>),
+}
+
+/// A session's state: the cipher, and whose it is.
+struct Keyed {
+    tier: Tier,
+    cipher: Cipher,
 }
 
 impl Cipher {
-    pub(crate) fn new(algorithm: Algorithm, key: &[u8]) -> Result<Cipher, SessionError> {
+    pub(crate) fn new(tier: Tier, algorithm: Algorithm, key: &[u8]) -> Result<Cipher, SessionError> {
         let aead_key = || <&[u8; 32]>::try_from(key).map_err(|_| SessionError::KeyLength);
         Ok(match algorithm {
-            Algorithm::Aead(Aead::XAes256Gcm) => Cipher::Xaes(Box::new(Xaes::new(aead_key()?))),
+            Algorithm::Aead(Aead::XAes256Gcm) => Cipher::Xaes(Box::new(Xaes::new(tier, aead_key()?))),
+            Algorithm::Aead(Aead::Aes256Gcm) => Cipher::Gcm(Box::new(AesGcm::new(tier, aead_key()?))),
             Algorithm::Aead(Aead::XChaCha20Poly1305) => Cipher::XChaCha(XChaCha::new(aead_key()?)),
-            Algorithm::Aead(Aead::Aegis256X2) => Cipher::Aegis(Aegis::new(aead_key()?)),
             Algorithm::Aead(Aead::ChaCha20Poly1305) => Cipher::ChaCha(ChaCha::new(aead_key()?)),
-            Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64) => match key.len() {
-                32 | 64 => Cipher::Xts(Xts::new(SectorIv::Plain64, key).ok_or(SessionError::Unsupported)?),
-                48 => return Err(SessionError::Unsupported),
-                _ => return Err(SessionError::KeyLength),
-            },
-            Algorithm::Aead(Aead::Aes256Gcm) | Algorithm::Sector(_) => return Err(SessionError::Unsupported),
+            Algorithm::Aead(Aead::Aegis256X2) if tier == Tier::best() => {
+                Cipher::Aegis(Aegis::new(aead_key()?))
+            }
+            Algorithm::Aead(Aead::Aegis256X2) => return Err(SessionError::Unsupported),
+            Algorithm::Sector(sector) => Cipher::Sectors(Box::new(Sectors::new(tier, sector, key)?)),
         })
     }
 
@@ -67,31 +81,50 @@ impl Cipher {
     pub(crate) fn process(&self, batch: Batch) -> strongroom_engine::Completed {
         match self {
             Cipher::Xaes(cipher) => process::aead(&**cipher, batch),
+            Cipher::Gcm(cipher) => process::aead(&**cipher, batch),
             Cipher::XChaCha(cipher) => process::aead(cipher, batch),
-            Cipher::Aegis(cipher) => process::aead(cipher, batch),
             Cipher::ChaCha(cipher) => process::aead(cipher, batch),
-            Cipher::Xts(cipher) => process::sectors(cipher, batch),
+            Cipher::Aegis(cipher) => process::aead(cipher, batch),
+            Cipher::Sectors(cipher) => process::sectors(&**cipher, batch),
         }
     }
 }
 
 impl CpuEngine {
-    /// Runs the known-answer test of every algorithm, in a few microseconds.
+    /// The best tier of this CPU. Each algorithm's known-answer test runs when
+    /// the algorithm is first asked for.
     #[must_use]
     pub fn new() -> CpuEngine {
-        CpuEngine::tested_by(self_test::passes)
+        CpuEngine::tested_by(Tier::best(), self_test::passes)
     }
 
-    fn tested_by(passes: impl Fn(Algorithm) -> bool) -> CpuEngine {
-        let refused = ALGORITHMS.into_iter().filter(|&algorithm| !passes(algorithm)).collect();
-        CpuEngine { tier: Tier::detect(), refused }
-    }
-
-    /// The algorithms that failed their known-answer test on this machine and
-    /// are not offered. Empty on a sound one.
+    /// The engine of one tier; `None` when the CPU lacks its instructions.
     #[must_use]
-    pub fn refused(&self) -> &[Algorithm] {
-        &self.refused
+    pub fn of_tier(tier: Tier) -> Option<CpuEngine> {
+        (tier <= Tier::best()).then(|| CpuEngine::tested_by(tier, self_test::passes))
+    }
+
+    fn tested_by(tier: Tier, passes: fn(Tier, Algorithm) -> bool) -> CpuEngine {
+        CpuEngine { tier, passes, tested: [const { OnceLock::new() }; SLOTS] }
+    }
+
+    /// True when the algorithm computes its known answers on this machine.
+    fn passes(&self, algorithm: Algorithm) -> bool {
+        *self.tested[slot(algorithm)].get_or_init(|| (self.passes)(self.tier, algorithm))
+    }
+
+    /// Its tier.
+    #[must_use]
+    pub fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// Runs the known-answer tests that have not run yet, in some milliseconds,
+    /// and says which algorithms failed on this machine and are not offered.
+    /// Empty on a sound one.
+    #[must_use]
+    pub fn refused(&self) -> Vec<Algorithm> {
+        Algorithm::all().filter(|&known| self.tier.has(known) && !self.passes(known)).collect()
     }
 }
 
@@ -107,8 +140,7 @@ impl Engine for CpuEngine {
     }
 
     fn capability(&self, algorithm: Algorithm, operation: Operation) -> Option<Capability> {
-        if !ALGORITHMS.contains(&algorithm) || self.refused.contains(&algorithm) || !algorithm.has(operation)
-        {
+        if !algorithm.has(operation) || !self.tier.has(algorithm) || !self.passes(algorithm) {
             return None;
         }
         Some(Capability {
@@ -117,24 +149,31 @@ impl Engine for CpuEngine {
             segments_max: SEGMENTS_MAX,
             alignment: 1,
             latency_ns: 300,
-            bytes_per_second: expected_rate(self.tier, algorithm),
+            bytes_per_second: rates::expected(self.tier, algorithm),
         })
     }
 
     fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError> {
-        if self.refused.contains(&algorithm) {
+        if !self.tier.has(algorithm) {
+            return Err(SessionError::Unsupported);
+        }
+        if !self.passes(algorithm) {
             return Err(SessionError::DeviceLost);
         }
-        Ok(Session::new(algorithm, Arc::new(Cipher::new(algorithm, key)?)))
+        let cipher = Cipher::new(self.tier, algorithm, key)?;
+        Ok(Session::new(algorithm, Arc::new(Keyed { tier: self.tier, cipher })))
     }
 
     fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
-        let Some(cipher) = session.state::<Cipher>() else {
-            let refusal = Refusal::Misuse("the session belongs to another engine");
-            return Err(Box::new(Refused { batch, refusal }));
+        let keyed = match session.state::<Keyed>() {
+            Some(keyed) if keyed.tier == self.tier => keyed,
+            _ => {
+                let refusal = Refusal::Misuse("the session belongs to another engine");
+                return Err(Box::new(Refused { batch, refusal }));
+            }
         };
         match check(session.algorithm(), &batch) {
-            Ok(()) => Ok(Ticket::ready(cipher.process(batch))),
+            Ok(()) => Ok(Ticket::ready(keyed.cipher.process(batch))),
             Err(refusal) => Err(Box::new(Refused { batch, refusal })),
         }
     }
@@ -148,36 +187,29 @@ pub(crate) fn check(algorithm: Algorithm, batch: &Batch) -> Result<(), Refusal> 
     batch.validate(algorithm)
 }
 
-/// Bytes per second of one thread with 64 KiB segments in cache, as measured
-/// on a recent CPU of each tier: a starting point for a scheduler.
-fn expected_rate(tier: Tier, algorithm: Algorithm) -> u64 {
-    let megabytes = match (algorithm, tier) {
-        (Algorithm::Aead(Aead::XChaCha20Poly1305 | Aead::ChaCha20Poly1305), _) => 2_400,
-        (Algorithm::Aead(Aead::Aegis256X2), Tier::VectorAes) => 17_000,
-        (Algorithm::Aead(Aead::Aegis256X2), Tier::Aes) => 10_000,
-        (Algorithm::Aead(_), Tier::VectorAes) => 19_000,
-        (Algorithm::Aead(_), Tier::Aes) => 6_000,
-        (Algorithm::Sector(_), Tier::VectorAes) => 24_000,
-        (Algorithm::Sector(_), Tier::Aes) => 7_000,
-        (_, Tier::Portable) => 250,
-    };
-    megabytes * 1_000_000
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use strongroom_engine::{Buffer, Operation};
 
     #[test]
-    fn every_algorithm_passes_its_known_answer_test() {
-        assert_eq!(CpuEngine::new().refused(), []);
+    fn every_algorithm_of_every_tier_passes_its_known_answer_test() {
+        for engine in Tier::ALL.into_iter().filter_map(CpuEngine::of_tier) {
+            assert_eq!(engine.refused(), [], "{}", engine.name());
+        }
+    }
+
+    #[test]
+    fn every_algorithm_has_a_slot_of_its_own() {
+        let slots: std::collections::BTreeSet<_> = Algorithm::all().map(slot).collect();
+        assert_eq!((slots.len(), slots.last().copied()), (SLOTS, Some(SLOTS - 1)));
     }
 
     #[test]
     fn an_algorithm_that_fails_its_test_is_not_offered() {
         let broken = Algorithm::Aead(Aead::Aegis256X2);
-        let engine = CpuEngine::tested_by(|algorithm| algorithm != broken);
+        let engine =
+            CpuEngine::tested_by(Tier::best(), |_, algorithm| algorithm != Algorithm::Aead(Aead::Aegis256X2));
         assert_eq!(engine.refused(), [broken]);
         assert_eq!(engine.capability(broken, Operation::Seal), None);
         assert_eq!(engine.session(broken, &[1; 32]).err(), Some(SessionError::DeviceLost));
@@ -195,5 +227,18 @@ mod tests {
     fn xts_refuses_a_key_with_equal_halves() {
         let xts = Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64);
         assert_eq!(CpuEngine::new().session(xts, &[9; 64]).err(), Some(SessionError::Unsupported));
+    }
+
+    #[test]
+    fn a_tier_takes_no_session_of_another() {
+        let [Some(portable), best] = [CpuEngine::of_tier(Tier::Portable), Some(CpuEngine::new())] else {
+            panic!("every CPU has the portable tier");
+        };
+        let best = best.filter(|best| best.tier() != Tier::Portable);
+        let algorithm = Algorithm::Aead(Aead::XAes256Gcm);
+        let session = portable.session(algorithm, &[1; 32]).unwrap();
+        let empty = || Batch::new(Operation::Seal, Buffer::empty(), Vec::new());
+        assert!(portable.submit(&session, empty()).is_ok());
+        assert!(best.is_none_or(|best| best.submit(&session, empty()).is_err()));
     }
 }

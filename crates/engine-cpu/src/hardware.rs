@@ -1,4 +1,11 @@
-//! What this CPU has.
+//! What this CPU has, and which kernels each tier takes for it.
+
+use strongroom_engine::{Aead, Algorithm, BlockCipher};
+
+use crate::by_block;
+use crate::kernel::Kernel;
+use crate::polyval::{self, Polyval};
+use crate::twofish;
 
 /// True when the CPU has instructions for AES and for the carry-less
 /// multiplication of GCM. Without them AES is slow and needs tables or
@@ -26,20 +33,24 @@ fn vector_aes() -> bool {
     present
 }
 
-/// How good this CPU is at AES.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tier {
-    /// AES on vectors of blocks.
-    VectorAes,
-    /// AES on single blocks.
-    Aes,
-    /// No instructions for AES.
+/// How good a CPU is at AES. Every CPU can do what lower tiers do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tier {
+    /// No instructions for AES, carry-less multiplication or GF(2^8).
     Portable,
+    /// AES on single blocks: AES-NI, or the extension of ARMv8.
+    Aes,
+    /// AES on vectors of blocks: VAES, with AVX2 or AVX-512.
+    VectorAes,
 }
 
 impl Tier {
-    /// Of the CPU this runs on.
-    pub(crate) fn detect() -> Tier {
+    /// Every tier, the best first.
+    pub const ALL: [Tier; 3] = [Tier::VectorAes, Tier::Aes, Tier::Portable];
+
+    /// The best of this CPU.
+    #[must_use]
+    pub fn best() -> Tier {
         match (aes_instructions(), vector_aes()) {
             (true, true) => Tier::VectorAes,
             (true, false) => Tier::Aes,
@@ -47,11 +58,114 @@ impl Tier {
         }
     }
 
-    pub(crate) fn engine_name(self) -> &'static str {
+    /// The name of the tier's engine.
+    #[must_use]
+    pub const fn engine_name(self) -> &'static str {
         match self {
             Tier::VectorAes => "cpu-vaes",
             Tier::Aes => "cpu-aes",
-            Tier::Portable => "cpu",
+            Tier::Portable => "cpu-portable",
         }
+    }
+
+    /// The instructions that it needs, in words.
+    #[must_use]
+    pub const fn requirement(self) -> &'static str {
+        match self {
+            Tier::VectorAes => "VAES and VPCLMULQDQ with AVX2 or AVX-512",
+            Tier::Aes => "AES-NI and PCLMULQDQ, or the ARMv8 cryptography extension",
+            Tier::Portable => "nothing",
+        }
+    }
+
+    /// True when the tier has the algorithm, if its self-test passes. libaegis
+    /// picks its instructions by the CPU, so that only the best tier has it.
+    pub(crate) fn has(self, algorithm: Algorithm) -> bool {
+        algorithm != Algorithm::Aead(Aead::Aegis256X2) || self == Tier::best()
+    }
+
+    /// Sets a key of POLYVAL.
+    pub(crate) fn polyval(self, key: u128) -> Box<dyn Polyval> {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(polyval) = x86_64::polyval(self, key) {
+            return polyval;
+        }
+        Box::new(polyval::Portable::new(key))
+    }
+
+    /// Sets a key of a block cipher on this tier's kernel.
+    pub(crate) fn kernel(self, cipher: BlockCipher, key: &[u8]) -> Option<Box<dyn Kernel>> {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(kernel) = x86_64::kernel(self, cipher, key) {
+            return Some(kernel);
+        }
+        match cipher {
+            BlockCipher::Aes => by_block::aes(key),
+            BlockCipher::Serpent => by_block::serpent(key),
+            BlockCipher::Twofish => Some(Box::new(twofish::Tables::new(key))),
+            BlockCipher::Camellia => by_block::camellia(key),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64 {
+    use super::{BlockCipher, Kernel, Polyval, Tier};
+    use crate::low::aes::Aes;
+    use crate::low::bitsliced::Bitsliced;
+    use crate::low::camellia::Camellia;
+    use crate::low::cpu::{AesAvx2, AesNi, Avx2, Avx512, Avx512Gfni, Vaes256, Vaes512};
+    use crate::low::polyval::Pclmul;
+    use crate::low::serpent::Serpent;
+    use crate::low::twofish::Twofish;
+
+    /// The own kernel for a cipher, where the CPU has its instructions.
+    pub(super) fn kernel(tier: Tier, cipher: BlockCipher, key: &[u8]) -> Option<Box<dyn Kernel>> {
+        match (cipher, tier) {
+            (BlockCipher::Aes, Tier::VectorAes) => {
+                wide(|| Vaes512::detect().map(|token| Aes::new(token, key)))
+                    .or_else(|| wide(|| Vaes256::detect().map(|token| Aes::new(token, key))))
+            }
+            (BlockCipher::Aes, Tier::Aes) => wide(|| AesNi::detect().map(|token| Aes::new(token, key))),
+            (BlockCipher::Aes, Tier::Portable) => {
+                wide(|| Avx512::detect().map(|token| Bitsliced::new(token, key)))
+                    .or_else(|| wide(|| Avx2::detect().map(|token| Bitsliced::new(token, key))))
+            }
+            (BlockCipher::Serpent, Tier::Aes) => serpent_avx2(key),
+            (BlockCipher::Serpent, _) => {
+                wide(|| Avx512::detect().map(|token| Serpent::new(token, key))).or_else(|| serpent_avx2(key))
+            }
+            (BlockCipher::Twofish, Tier::VectorAes) => {
+                wide(|| Avx512Gfni::detect().map(|token| Twofish::new(token, key)))
+            }
+            (BlockCipher::Twofish, _) => None,
+            (BlockCipher::Camellia, Tier::VectorAes) => {
+                wide(|| Avx512Gfni::detect().map(|token| Camellia::new(token, key)))
+                    .or_else(|| camellia_avx2(key))
+            }
+            (BlockCipher::Camellia, Tier::Aes) => camellia_avx2(key),
+            (BlockCipher::Camellia, Tier::Portable) => None,
+        }
+    }
+
+    pub(super) fn polyval(tier: Tier, key: u128) -> Option<Box<dyn Polyval>> {
+        match tier {
+            Tier::Portable => None,
+            Tier::Aes | Tier::VectorAes => {
+                AesNi::detect().map(|token| Box::new(Pclmul::new(token, key)) as Box<dyn Polyval>)
+            }
+        }
+    }
+
+    fn wide<K: Kernel + 'static>(make: impl FnOnce() -> Option<K>) -> Option<Box<dyn Kernel>> {
+        make().map(|kernel| Box::new(kernel) as Box<dyn Kernel>)
+    }
+
+    fn serpent_avx2(key: &[u8]) -> Option<Box<dyn Kernel>> {
+        wide(|| Avx2::detect().map(|token| Serpent::new(token, key)))
+    }
+
+    fn camellia_avx2(key: &[u8]) -> Option<Box<dyn Kernel>> {
+        wide(|| AesAvx2::detect().map(|token| Camellia::new(token, key)))
     }
 }

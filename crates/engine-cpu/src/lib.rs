@@ -1,7 +1,8 @@
 //! Engines that compute on the CPU.
 //!
-//! [`CpuEngine`] is the fast one: AWS-LC for AES-GCM, AES-XTS and ChaCha20,
-//! libaegis for AEGIS. It is inline: a batch is complete when `submit`
+//! [`CpuEngine`] is the fast one, in three tiers that can stand side by side:
+//! own vector kernels for AES, Serpent, Twofish and Camellia, AWS-LC for
+//! AES-GCM and ChaCha20-Poly1305, libaegis for AEGIS. It is inline: a batch is complete when `submit`
 //! returns, in place, without an allocation. [`ReferenceEngine`] computes the
 //! same by the book from other code, slowly, for tests and cross-checks.
 //!
@@ -11,18 +12,25 @@
 #![deny(unsafe_code)]
 
 mod aegis256x2;
+mod by_block;
 mod engine;
+mod galois;
+mod gcm;
 mod hardware;
+mod kernel;
 mod low;
+mod modes;
+mod polyval;
 mod process;
+mod rates;
 mod self_test;
+mod twofish;
 mod xaes;
 mod xaes_cache;
 mod xchacha;
-mod xts;
 
 pub mod reference;
 
 pub use engine::CpuEngine;
-pub use hardware::aes_instructions;
+pub use hardware::{Tier, aes_instructions};
 pub use reference::ReferenceEngine;

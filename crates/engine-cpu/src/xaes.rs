@@ -3,17 +3,19 @@
 
 use std::sync::Arc;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::cipher::{AES_256, EncryptingKey, EncryptionContext, UnboundCipherKey};
-use strongroom_engine::Tag;
+use strongroom_engine::{BlockCipher, Tag};
 use zeroize::Zeroize;
 
+use crate::gcm::GcmKey;
+use crate::hardware::Tier;
+use crate::kernel::Kernel;
 use crate::process::{AeadCipher, Forged};
 use crate::xaes_cache::KeyCache;
 
 /// A key for XAES-256-GCM, with the AES-GCM keys derived from it lately.
 pub(crate) struct Xaes {
-    block_cipher: EncryptingKey,
+    tier: Tier,
+    block_cipher: Box<dyn Kernel>,
     subkey: [u8; 16],
     derived: KeyCache,
 }
@@ -27,41 +29,41 @@ impl Drop for Xaes {
 /// The key of the last segment.
 pub(crate) struct Cursor {
     prefix: [u8; 12],
-    key: Option<Arc<LessSafeKey>>,
+    key: Option<Arc<GcmKey>>,
 }
 
 impl Xaes {
-    pub(crate) fn new(key: &[u8; 32]) -> Xaes {
-        let unbound = UnboundCipherKey::new(&AES_256, key).expect("an AES-256 key has 32 bytes");
-        let block_cipher = EncryptingKey::ecb(unbound).expect("AES has an ECB mode");
-        let mut subkey = [0; 16];
-        encrypt_block(&block_cipher, &mut subkey);
+    pub(crate) fn new(tier: Tier, key: &[u8; 32]) -> Xaes {
+        let block_cipher = tier.kernel(BlockCipher::Aes, key).expect("every tier has AES");
+        let mut subkey = [[0; 16]];
+        block_cipher.encrypt(&mut subkey);
+        let [mut subkey] = subkey;
         double(&mut subkey);
-        Xaes { block_cipher, subkey, derived: KeyCache::new() }
+        Xaes { tier, block_cipher, subkey, derived: KeyCache::new() }
     }
 
     /// The AES-GCM key for a nonce that begins with `prefix`. Allocates only
     /// when the prefix was not seen lately.
-    fn key(&self, prefix: [u8; 12]) -> Arc<LessSafeKey> {
+    fn key(&self, prefix: [u8; 12]) -> Arc<GcmKey> {
         self.derived.find_or_insert(prefix, || self.derive(prefix))
     }
 
-    fn derive(&self, prefix: [u8; 12]) -> LessSafeKey {
-        let mut key = [0; 32];
-        for (counter, half) in (1u8..).zip(key.chunks_exact_mut(16)) {
+    fn derive(&self, prefix: [u8; 12]) -> GcmKey {
+        let mut key = [[0; 16]; 2];
+        for (counter, half) in (1u8..).zip(&mut key) {
             half[..4].copy_from_slice(&[0, counter, b'X', 0]);
             half[4..].copy_from_slice(&prefix);
             for (byte, subkey) in half.iter_mut().zip(self.subkey) {
                 *byte ^= subkey;
             }
         }
-        encrypt_block(&self.block_cipher, &mut key);
-        let derived = UnboundKey::new(&AES_256_GCM, &key).expect("an AES-256 key has 32 bytes");
-        key.zeroize();
-        LessSafeKey::new(derived)
+        self.block_cipher.encrypt(&mut key);
+        let derived = GcmKey::new(self.tier, key.as_flattened().try_into().expect("two blocks"));
+        key.as_flattened_mut().zeroize();
+        derived
     }
 
-    fn at<'c>(&self, cursor: &'c mut Cursor, nonce: &[u8; 24]) -> (&'c LessSafeKey, Nonce) {
+    fn at<'c>(&self, cursor: &'c mut Cursor, nonce: &[u8; 24]) -> (&'c GcmKey, [u8; 12]) {
         let prefix: [u8; 12] = nonce[..12].try_into().expect("twelve bytes");
         let suffix: [u8; 12] = nonce[12..].try_into().expect("twelve bytes");
         if cursor.prefix != prefix {
@@ -69,7 +71,7 @@ impl Xaes {
             cursor.prefix = prefix;
         }
         let key = cursor.key.get_or_insert_with(|| self.key(prefix));
-        (key, Nonce::assume_unique_for_key(suffix))
+        (key, suffix)
     }
 }
 
@@ -82,10 +84,7 @@ impl AeadCipher for Xaes {
 
     fn seal(&self, cursor: &mut Cursor, nonce: &[u8; 24], ad: &[u8], data: &mut [u8]) -> Tag {
         let (key, nonce) = self.at(cursor, nonce);
-        let tag = key
-            .seal_in_place_separate_tag(nonce, Aad::from(ad), data)
-            .expect("a segment is shorter than the limit of GCM");
-        tag.as_ref().try_into().expect("a tag has 16 bytes")
+        key.seal(&nonce, ad, data)
     }
 
     fn open(
@@ -97,23 +96,13 @@ impl AeadCipher for Xaes {
         data: &mut [u8],
     ) -> Result<(), Forged> {
         let (key, nonce) = self.at(cursor, nonce);
-        match key.open_in_place_separate_tag(nonce, Aad::from(ad), tag, data) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Forged),
-        }
+        key.open(&nonce, ad, tag, data)
     }
 
-    /// Seals zeros: the fused AES-GCM code is faster than the counter mode
-    /// alone, though its tag is not needed.
     fn keystream(&self, cursor: &mut Cursor, nonce: &[u8; 24], data: &mut [u8]) {
-        data.fill(0);
-        let _tag = self.seal(cursor, nonce, &[], data);
+        let (key, nonce) = self.at(cursor, nonce);
+        key.keystream(&nonce, data);
     }
-}
-
-/// Encrypts whole blocks, each by itself.
-fn encrypt_block(cipher: &EncryptingKey, blocks: &mut [u8]) {
-    cipher.less_safe_encrypt(blocks, EncryptionContext::None).expect("whole blocks");
 }
 
 /// Doubles in the field of CMAC (NIST SP 800-38B section 6.1), in constant time.
@@ -135,7 +124,7 @@ mod tests {
         for (byte, expected) in
             [(1, "e531954aca063d5b8d9c47a47d4cc6f0"), (3, "23810ec50edb99f374409466ed1f4b7b")]
         {
-            assert_eq!(HEXLOWER.encode(&Xaes::new(&[byte; 32]).subkey), expected);
+            assert_eq!(HEXLOWER.encode(&Xaes::new(Tier::best(), &[byte; 32]).subkey), expected);
         }
     }
 
@@ -160,7 +149,7 @@ mod tests {
             let plaintext = draw();
             let ad = draw();
 
-            let cipher = Xaes::new(&key);
+            let cipher = Xaes::new(Tier::best(), &key);
             sealed.clear();
             sealed.extend_from_slice(&plaintext);
             let mut cursor = cipher.cursor();

@@ -3,11 +3,11 @@
 //! A prefix is a write session, so a mount that writes needs one and a file
 //! written over many mounts a few. A hit takes one uncontended read lock and
 //! allocates nothing. Bounded: a fixed number of sets of a few ways, the
-//! oldest way of a set giving way. Dropped keys are wiped by AWS-LC.
+//! oldest way of a set giving way. Dropped keys are wiped by what holds them.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use aws_lc_rs::aead::LessSafeKey;
+use crate::gcm::GcmKey;
 
 const SETS: usize = 16;
 const WAYS: usize = 4;
@@ -25,7 +25,7 @@ struct Set {
 
 struct Entry {
     prefix: [u8; 12],
-    key: Arc<LessSafeKey>,
+    key: Arc<GcmKey>,
 }
 
 impl KeyCache {
@@ -34,11 +34,7 @@ impl KeyCache {
     }
 
     /// The key for `prefix`, derived if it is not there.
-    pub(crate) fn find_or_insert(
-        &self,
-        prefix: [u8; 12],
-        derive: impl FnOnce() -> LessSafeKey,
-    ) -> Arc<LessSafeKey> {
+    pub(crate) fn find_or_insert(&self, prefix: [u8; 12], derive: impl FnOnce() -> GcmKey) -> Arc<GcmKey> {
         let set = &self.sets[usize::from(prefix[0] ^ prefix[11]) % SETS];
         if let Some(key) = set.read().unwrap_or_else(PoisonError::into_inner).find(&prefix) {
             return key;
@@ -50,12 +46,12 @@ impl KeyCache {
 }
 
 impl Set {
-    fn find(&self, prefix: &[u8; 12]) -> Option<Arc<LessSafeKey>> {
+    fn find(&self, prefix: &[u8; 12]) -> Option<Arc<GcmKey>> {
         self.ways.iter().flatten().find(|entry| entry.prefix == *prefix).map(|entry| Arc::clone(&entry.key))
     }
 
     /// Two threads may both have missed; the second finds the first's entry.
-    fn insert(&mut self, prefix: [u8; 12], key: Arc<LessSafeKey>) {
+    fn insert(&mut self, prefix: [u8; 12], key: Arc<GcmKey>) {
         if self.find(&prefix).is_none() {
             self.ways[self.oldest] = Some(Entry { prefix, key });
             self.oldest = (self.oldest + 1) % WAYS;
@@ -66,10 +62,10 @@ impl Set {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aws_lc_rs::aead::{AES_256_GCM, UnboundKey};
+    use crate::hardware::Tier;
 
-    fn key() -> LessSafeKey {
-        LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &[0; 32]).unwrap())
+    fn key() -> GcmKey {
+        GcmKey::new(Tier::best(), &[0; 32])
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use strongroom_engine::Tag;
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::low;
+use crate::low::aws_lc;
 use crate::process::{AeadCipher, Forged, short_nonce};
 
 /// A key for XChaCha20-Poly1305.
@@ -44,7 +44,7 @@ impl AeadCipher for XChaCha {
 
     fn seal(&self, cursor: &mut Cursor, nonce: &[u8; 24], ad: &[u8], data: &mut [u8]) -> Tag {
         let (subkey, inner) = self.at(cursor, nonce);
-        low::chacha20_poly1305_seal(subkey, &inner, ad, data)
+        aws_lc::chacha20_poly1305_seal(subkey, &inner, ad, data)
     }
 
     fn open(
@@ -56,7 +56,7 @@ impl AeadCipher for XChaCha {
         data: &mut [u8],
     ) -> Result<(), Forged> {
         let (subkey, inner) = self.at(cursor, nonce);
-        match low::chacha20_poly1305_open(subkey, &inner, ad, tag, data) {
+        match aws_lc::chacha20_poly1305_open(subkey, &inner, ad, tag, data) {
             true => Ok(()),
             false => Err(Forged),
         }
@@ -65,7 +65,7 @@ impl AeadCipher for XChaCha {
     fn keystream(&self, cursor: &mut Cursor, nonce: &[u8; 24], data: &mut [u8]) {
         let (subkey, inner) = self.at(cursor, nonce);
         data.fill(0);
-        low::chacha20_xor(subkey, &inner, 1, data);
+        aws_lc::chacha20_xor(subkey, &inner, 1, data);
     }
 }
 
@@ -86,7 +86,7 @@ impl AeadCipher for ChaCha {
     fn cursor(&self) {}
 
     fn seal(&self, (): &mut (), nonce: &[u8; 24], ad: &[u8], data: &mut [u8]) -> Tag {
-        low::chacha20_poly1305_seal(&self.key, &short_nonce(nonce), ad, data)
+        aws_lc::chacha20_poly1305_seal(&self.key, &short_nonce(nonce), ad, data)
     }
 
     fn open(
@@ -97,7 +97,7 @@ impl AeadCipher for ChaCha {
         tag: &Tag,
         data: &mut [u8],
     ) -> Result<(), Forged> {
-        match low::chacha20_poly1305_open(&self.key, &short_nonce(nonce), ad, tag, data) {
+        match aws_lc::chacha20_poly1305_open(&self.key, &short_nonce(nonce), ad, tag, data) {
             true => Ok(()),
             false => Err(Forged),
         }
@@ -105,7 +105,7 @@ impl AeadCipher for ChaCha {
 
     fn keystream(&self, (): &mut (), nonce: &[u8; 24], data: &mut [u8]) {
         data.fill(0);
-        low::chacha20_xor(&self.key, &short_nonce(nonce), 1, data);
+        aws_lc::chacha20_xor(&self.key, &short_nonce(nonce), 1, data);
     }
 }
 

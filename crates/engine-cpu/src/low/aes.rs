@@ -1,0 +1,275 @@
+//! AES (FIPS 197) with the CPU's instructions for it, on one, two or four
+//! blocks in a register, eight registers at a time. Constant time, as the
+//! instructions are.
+
+mod modes;
+mod vectors;
+
+use std::arch::x86_64::*;
+
+use vectors::AesVector;
+use zeroize::Zeroize;
+
+use super::cpu::{AesNi, Vaes256, Vaes512};
+use super::vector::{V128, V256, V512};
+use crate::kernel::{Block, Fused, Kernel, by_chunks};
+
+/// Registers worked on side by side, to hide the latency of a round.
+const REGISTERS: usize = 8;
+
+/// Blocks that are not worth a wider register.
+const FEW: usize = 8;
+
+/// Round keys of both directions.
+pub(crate) struct RoundKeys {
+    /// As expanded, the first `rounds + 1` of them.
+    encrypting: [Block; 15],
+    /// For the equivalent inverse cipher (FIPS 197 section 5.3.5).
+    decrypting: [Block; 15],
+    rounds: usize,
+}
+
+impl Drop for RoundKeys {
+    fn drop(&mut self) {
+        self.encrypting.as_flattened_mut().zeroize();
+        self.decrypting.as_flattened_mut().zeroize();
+    }
+}
+
+impl RoundKeys {
+    /// For a key of 16, 24 or 32 bytes.
+    pub(super) fn new(token: AesNi, key: &[u8]) -> RoundKeys {
+        let key_words = key.len() / 4;
+        let rounds = key_words + 6;
+        let mut words = [[0; 4]; 60];
+        words.as_flattened_mut()[..key.len()].copy_from_slice(key);
+        let mut constant = 1u8;
+        for i in key_words..4 * (rounds + 1) {
+            let mut word = words[i - 1];
+            if i % key_words == 0 {
+                word.rotate_left(1);
+                word = substitute(token, word);
+                word[0] ^= constant;
+                constant = (constant << 1) ^ ((constant >> 7) * 0x1b);
+            } else if key_words > 6 && i % key_words == 4 {
+                word = substitute(token, word);
+            }
+            words[i] = std::array::from_fn(|byte| words[i - key_words][byte] ^ word[byte]);
+        }
+        let mut encrypting = [[0; 16]; 15];
+        encrypting.as_flattened_mut().copy_from_slice(words.as_flattened());
+        words.as_flattened_mut().zeroize();
+        let mut decrypting = [[0; 16]; 15];
+        for round in 0..=rounds {
+            let key = encrypting[rounds - round];
+            let outer = round == 0 || round == rounds;
+            decrypting[round] = if outer { key } else { inverse_mix_columns(token, key) };
+        }
+        RoundKeys { encrypting, decrypting, rounds }
+    }
+
+    #[inline(always)]
+    fn encrypting(&self) -> &[Block] {
+        &self.encrypting[..=self.rounds]
+    }
+
+    #[inline(always)]
+    fn decrypting(&self) -> &[Block] {
+        &self.decrypting[..=self.rounds]
+    }
+}
+
+/// SubWord: the last round of AES leaves four equal columns where they are.
+fn substitute(_token: AesNi, word: [u8; 4]) -> [u8; 4] {
+    // SAFETY: the token proves AES and SSE2.
+    let substituted = unsafe {
+        let columns = _mm_set1_epi32(i32::from_le_bytes(word));
+        _mm_cvtsi128_si32(_mm_aesenclast_si128(columns, _mm_setzero_si128()))
+    };
+    substituted.to_le_bytes()
+}
+
+fn inverse_mix_columns(_token: AesNi, key: Block) -> Block {
+    let mut mixed = [0; 16];
+    // SAFETY: the token proves AES and SSE2; both pointers are to 16 bytes.
+    unsafe {
+        let key = _mm_loadu_si128(key.as_ptr().cast());
+        _mm_storeu_si128(mixed.as_mut_ptr().cast(), _mm_aesimc_si128(key));
+    }
+    mixed
+}
+
+/// A key schedule and the proof of the instructions that use it.
+pub(crate) struct Aes<Token> {
+    keys: RoundKeys,
+    token: Token,
+}
+
+impl<Token: Copy + Into<AesNi>> Aes<Token> {
+    /// For a key of 16, 24 or 32 bytes.
+    pub(crate) fn new(token: Token, key: &[u8]) -> Aes<Token> {
+        Aes { keys: RoundKeys::new(token.into(), key), token }
+    }
+}
+
+/// Encrypts the registers, each block by itself.
+#[inline(always)]
+pub(super) fn encrypt_registers<V: AesVector, const N: usize>(
+    token: V::AesToken,
+    keys: &[Block],
+    state: &mut [V; N],
+) {
+    let last = keys.len() - 1;
+    let key = V::splat_block(token, &keys[0]);
+    for register in state.iter_mut() {
+        *register = register.xor_with(key);
+    }
+    for key in &keys[1..last] {
+        let key = V::splat_block(token, key);
+        for register in state.iter_mut() {
+            *register = register.encrypt_round(token, key);
+        }
+    }
+    let key = V::splat_block(token, &keys[last]);
+    for register in state.iter_mut() {
+        *register = register.encrypt_last(token, key);
+    }
+}
+
+/// Decrypts the registers, each block by itself.
+#[inline(always)]
+fn decrypt_registers<V: AesVector, const N: usize>(token: V::AesToken, keys: &[Block], state: &mut [V; N]) {
+    let last = keys.len() - 1;
+    let key = V::splat_block(token, &keys[0]);
+    for register in state.iter_mut() {
+        *register = register.xor_with(key);
+    }
+    for key in &keys[1..last] {
+        let key = V::splat_block(token, key);
+        for register in state.iter_mut() {
+            *register = register.decrypt_round(token, key);
+        }
+    }
+    let key = V::splat_block(token, &keys[last]);
+    for register in state.iter_mut() {
+        *register = register.decrypt_last(token, key);
+    }
+}
+
+#[inline(always)]
+fn load<V: AesVector>(token: V::AesToken, blocks: &[Block]) -> [V; REGISTERS] {
+    let mut state = [V::load_blocks(token, blocks); REGISTERS];
+    let mut i = 1;
+    while i < REGISTERS {
+        state[i] = V::load_blocks(token, &blocks[i * V::WIDTH..]);
+        i += 1;
+    }
+    state
+}
+
+#[inline(always)]
+fn store<V: AesVector>(state: [V; REGISTERS], blocks: &mut [Block]) {
+    let mut i = 0;
+    while i < REGISTERS {
+        state[i].store_blocks(&mut blocks[i * V::WIDTH..]);
+        i += 1;
+    }
+}
+
+/// The blocks of [`REGISTERS`] registers, each by itself.
+#[inline(always)]
+fn each_block<V: AesVector>(token: V::AesToken, keys: &RoundKeys, encrypt: bool, blocks: &mut [Block]) {
+    let mut state = load::<V>(token, blocks);
+    match encrypt {
+        true => encrypt_registers(token, keys.encrypting(), &mut state),
+        false => decrypt_registers(token, keys.decrypting(), &mut state),
+    }
+    store(state, blocks);
+}
+
+/// The kernel for one width: the entry points enable the features, and are
+/// reached with their token alone.
+macro_rules! width {
+    ($token:ident, $vector:ident, $blocks:literal, $features:literal, $names:ident) => {
+        mod $names {
+            use super::*;
+
+            #[target_feature(enable = $features)]
+            pub(super) fn each(token: $token, keys: &RoundKeys, encrypt: bool, blocks: &mut [Block]) {
+                if $blocks > FEW && blocks.len() <= FEW {
+                    return by_chunks::<FEW>(blocks, |chunk| {
+                        each_block::<V128>(token.into(), keys, encrypt, chunk)
+                    });
+                }
+                by_chunks::<$blocks>(blocks, |chunk| each_block::<$vector>(token, keys, encrypt, chunk));
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn xts(
+                token: $token,
+                keys: &RoundKeys,
+                encrypt: bool,
+                tweak: &Block,
+                sector: &mut [Block],
+            ) {
+                match encrypt {
+                    true => modes::xts::<$vector, $blocks, true>(token, keys, tweak, sector),
+                    false => modes::xts::<$vector, $blocks, false>(token, keys, tweak, sector),
+                }
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn cbc_decrypt(token: $token, keys: &RoundKeys, iv: &Block, sector: &mut [Block]) {
+                modes::cbc_decrypt::<$vector, $blocks>(token, keys, iv, sector);
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn ctr(token: $token, keys: &RoundKeys, iv: &Block, sector: &mut [Block]) {
+                modes::ctr::<$vector, $blocks>(token, keys, iv, sector);
+            }
+        }
+
+        impl Kernel for Aes<$token> {
+            fn encrypt(&self, blocks: &mut [Block]) {
+                // SAFETY: the token proves the features that are enabled.
+                unsafe { $names::each(self.token, &self.keys, true, blocks) }
+            }
+
+            fn decrypt(&self, blocks: &mut [Block]) {
+                // SAFETY: the token proves the features that are enabled.
+                unsafe { $names::each(self.token, &self.keys, false, blocks) }
+            }
+
+            fn fused(&self) -> Option<&dyn Fused> {
+                Some(self)
+            }
+        }
+
+        impl Fused for Aes<$token> {
+            fn xts(&self, encrypt: bool, tweak: &Block, sector: &mut [Block]) {
+                // SAFETY: the token proves the features that are enabled.
+                unsafe { $names::xts(self.token, &self.keys, encrypt, tweak, sector) }
+            }
+
+            fn cbc_decrypt(&self, iv: &Block, sector: &mut [Block]) {
+                // SAFETY: the token proves the features that are enabled.
+                unsafe { $names::cbc_decrypt(self.token, &self.keys, iv, sector) }
+            }
+
+            fn ctr(&self, iv: &Block, sector: &mut [Block]) {
+                // SAFETY: the token proves the features that are enabled.
+                unsafe { $names::ctr(self.token, &self.keys, iv, sector) }
+            }
+        }
+    };
+}
+
+width!(AesNi, V128, 8, "aes,pclmulqdq,ssse3,sse4.1", by_one);
+width!(Vaes256, V256, 16, "vaes,vpclmulqdq,aes,pclmulqdq,avx2,ssse3,sse4.1", by_two);
+width!(
+    Vaes512,
+    V512,
+    32,
+    "vaes,vpclmulqdq,aes,pclmulqdq,avx512f,avx512bw,avx512dq,avx512vl,avx2,ssse3,sse4.1",
+    by_four
+);

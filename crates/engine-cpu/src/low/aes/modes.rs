@@ -1,0 +1,150 @@
+//! The modes of AES in one pass over the data.
+
+use super::vectors::AesVector;
+use super::{REGISTERS, RoundKeys, decrypt_registers, encrypt_registers, load, store};
+use crate::kernel::Block;
+
+/// Runs a block of code on every `CHUNK` blocks, and on the rest through a
+/// padded copy. A closure would not be compiled with the kernel's features.
+macro_rules! by_chunks {
+    ($size:ident, $blocks:ident, $chunk:ident => $work:block) => {
+        let (chunks, rest) = $blocks.as_chunks_mut::<$size>();
+        for $chunk in chunks {
+            $work
+        }
+        if !rest.is_empty() {
+            let mut padded = [[0; 16]; $size];
+            padded[..rest.len()].copy_from_slice(rest);
+            // What the last chunk leaves for a next one is not read.
+            #[allow(unused_assignments)]
+            {
+                let $chunk = &mut padded;
+                $work
+            }
+            rest.copy_from_slice(&padded[..rest.len()]);
+        }
+    };
+}
+
+/// Blocks in a register, at most.
+const WIDTH_MAX: usize = 4;
+
+/// The tweaks of the first `CHUNK` blocks.
+#[inline(always)]
+fn first_tweaks<V: AesVector>(token: V::AesToken, tweak: &Block) -> [V; REGISTERS] {
+    let mut tweak = u128::from_le_bytes(*tweak);
+    let mut first = [[0; 16]; WIDTH_MAX];
+    for place in &mut first[..V::WIDTH] {
+        *place = tweak.to_le_bytes();
+        tweak = (tweak << 1) ^ ((tweak >> 127) * 0x87);
+    }
+    let mut tweaks = [V::load_blocks(token, &first); REGISTERS];
+    let mut i = 1;
+    while i < REGISTERS {
+        tweaks[i] = tweaks[i - 1].times_x_width(token);
+        i += 1;
+    }
+    tweaks
+}
+
+/// `CHUNK` is the blocks of all registers.
+#[inline(always)]
+pub(super) fn xts<V: AesVector, const CHUNK: usize, const ENCRYPT: bool>(
+    token: V::AesToken,
+    keys: &RoundKeys,
+    tweak: &Block,
+    sector: &mut [Block],
+) {
+    let mut tweaks = first_tweaks::<V>(token, tweak);
+    by_chunks!(CHUNK, sector, chunk => {
+        let mut state = load::<V>(token, chunk);
+        xor_all(&mut state, &tweaks);
+        match ENCRYPT {
+            true => encrypt_registers(token, keys.encrypting(), &mut state),
+            false => decrypt_registers(token, keys.decrypting(), &mut state),
+        }
+        xor_all(&mut state, &tweaks);
+        store(state, chunk);
+        for tweak in &mut tweaks {
+            *tweak = tweak.times_x_8_width(token);
+        }
+    });
+}
+
+#[inline(always)]
+fn xor_all<V: AesVector>(state: &mut [V; REGISTERS], masks: &[V; REGISTERS]) {
+    let mut i = 0;
+    while i < REGISTERS {
+        state[i] = state[i].xor_with(masks[i]);
+        i += 1;
+    }
+}
+
+#[inline(always)]
+pub(super) fn cbc_decrypt<V: AesVector, const CHUNK: usize>(
+    token: V::AesToken,
+    keys: &RoundKeys,
+    iv: &Block,
+    sector: &mut [Block],
+) {
+    let mut before = *iv;
+    by_chunks!(CHUNK, sector, chunk => {
+        let mut state = load::<V>(token, chunk);
+        let mut head = [before; WIDTH_MAX];
+        head[1..].copy_from_slice(&chunk[..WIDTH_MAX - 1]);
+        before = chunk[CHUNK - 1];
+        decrypt_registers(token, keys.decrypting(), &mut state);
+        // From the last register on: its ciphertext is still there when the
+        // one before it is stored.
+        let mut i = REGISTERS - 1;
+        while i > 0 {
+            let preceding = V::load_blocks(token, &chunk[i * V::WIDTH - 1..]);
+            state[i].xor_with(preceding).store_blocks(&mut chunk[i * V::WIDTH..]);
+            i -= 1;
+        }
+        state[0].xor_with(V::load_blocks(token, &head)).store_blocks(chunk);
+    });
+}
+
+#[inline(always)]
+pub(super) fn ctr<V: AesVector, const CHUNK: usize>(
+    token: V::AesToken,
+    keys: &RoundKeys,
+    iv: &Block,
+    sector: &mut [Block],
+) {
+    let mut counter = u128::from_be_bytes(*iv);
+    by_chunks!(CHUNK, sector, chunk => {
+        let mut state = counters::<V, CHUNK>(token, counter);
+        counter = counter.wrapping_add(CHUNK as u128);
+        encrypt_registers(token, keys.encrypting(), &mut state);
+        xor_all(&mut state, &load::<V>(token, chunk));
+        store(state, chunk);
+    });
+}
+
+/// The counter blocks from `counter` on.
+#[inline(always)]
+fn counters<V: AesVector, const CHUNK: usize>(token: V::AesToken, counter: u128) -> [V; REGISTERS] {
+    if (counter as u64).checked_add(CHUNK as u64).is_none() {
+        let mut blocks = [[0; 16]; CHUNK];
+        for (i, block) in blocks.iter_mut().enumerate() {
+            *block = counter.wrapping_add(i as u128).to_be_bytes();
+        }
+        return load::<V>(token, &blocks);
+    }
+    // No carry leaves the low word, so that words can be added alone.
+    let offsets: [Block; WIDTH_MAX] =
+        [0u128.to_le_bytes(), 1u128.to_le_bytes(), 2u128.to_le_bytes(), 3u128.to_le_bytes()];
+    let step = V::splat_block(token, &(V::WIDTH as u128).to_le_bytes());
+    let first = V::splat_block(token, &counter.to_le_bytes());
+    let mut next = first.add_words(V::load_blocks(token, &offsets));
+    let mut state = [next; REGISTERS];
+    let mut i = 0;
+    while i < REGISTERS {
+        state[i] = next.reversed(token);
+        next = next.add_words(step);
+        i += 1;
+    }
+    state
+}
