@@ -10,8 +10,9 @@ use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
 use super::node::{attributes_of, timestamps};
+use super::unsynced::Note;
 use super::{Shared, error};
-use crate::{AllocateMode, Attributes, File, Result, SetTime};
+use crate::{AllocateMode, Attributes, File, InodeId, Result, SetTime};
 
 /// Most buffers that one call to the system takes (`IOV_MAX`).
 const VECTORS_MAX: usize = 1024;
@@ -25,13 +26,19 @@ const RWF_DONTCACHE: u32 = 0x80;
 pub(super) struct LocalFile {
     store: Arc<Shared>,
     fd: Arc<OwnedFd>,
+    id: InodeId,
     /// Reads ask the kernel to drop what they have brought into memory.
     uncached: AtomicBool,
 }
 
 impl LocalFile {
-    pub(super) fn new(store: Arc<Shared>, fd: Arc<OwnedFd>) -> LocalFile {
-        LocalFile { store, fd, uncached: AtomicBool::new(false) }
+    pub(super) fn new(store: Arc<Shared>, fd: Arc<OwnedFd>, id: InodeId) -> LocalFile {
+        LocalFile { store, fd, id, uncached: AtomicBool::new(false) }
+    }
+
+    /// The file is changed before what is returned goes.
+    fn change(&self) -> Note<'_> {
+        self.store.unsynced.file(self.id, &self.fd)
     }
 
     /// Reads so that only what was in memory before stays there; `None` when
@@ -128,10 +135,12 @@ impl File for LocalFile {
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        let _change = self.change();
         write_full(&self.fd, data, offset)
     }
 
     fn write_vectored_at(&self, slices: &[IoSlice<'_>], offset: u64) -> Result<()> {
+        let _change = self.change();
         let mut total = 0;
         let mut next = 0;
         while next < slices.len() {
@@ -175,10 +184,12 @@ impl File for LocalFile {
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
+        let _change = self.change();
         retry_on_intr(|| rustix::fs::ftruncate(&self.fd, len)).map_err(error("ftruncate"))
     }
 
     fn allocate(&self, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
+        let _change = self.change();
         let flags = match mode {
             AllocateMode::KeepLength => FallocateFlags::KEEP_SIZE,
             AllocateMode::Extend => FallocateFlags::empty(),
@@ -193,6 +204,7 @@ impl File for LocalFile {
 
     fn set_times(&self, accessed: SetTime, modified: SetTime) -> Result<()> {
         self.store.writable("futimens")?;
+        let _change = self.change();
         rustix::fs::futimens(&self.fd, &timestamps(accessed, modified)).map_err(error("futimens"))
     }
 }

@@ -14,6 +14,7 @@
 mod file;
 mod node;
 mod probe;
+mod unsynced;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -26,6 +27,7 @@ use rustix::process::{Resource, Rlimit};
 use crate::{Error, Limits, NodeRef, Result, Space, Store};
 use node::LocalNode;
 pub use probe::Abilities;
+use unsynced::Unsynced;
 
 /// Longest symlink target that Linux takes (`PATH_MAX` less the NUL).
 const SYMLINK_MAX: usize = 4095;
@@ -43,6 +45,7 @@ pub enum OpenMode {
 #[derive(Debug)]
 pub(crate) struct Shared {
     mode: OpenMode,
+    unsynced: Unsynced,
 }
 
 impl Shared {
@@ -58,6 +61,7 @@ impl Shared {
 /// A directory of this machine as a store.
 #[derive(Debug)]
 pub struct LocalStore {
+    shared: Arc<Shared>,
     root: Arc<LocalNode>,
     /// The top directory, open for reading: `syncfs` refuses `O_PATH`.
     handle: Arc<OwnedFd>,
@@ -77,8 +81,9 @@ impl LocalStore {
             name_max: usize::try_from(bounds.f_namemax).unwrap_or(usize::MAX),
             symlink_max: SYMLINK_MAX,
         };
-        let root = Arc::new(LocalNode::from_fd(Arc::new(Shared { mode }), Arc::clone(&handle))?);
-        Ok(LocalStore { root, handle, limits })
+        let shared = Arc::new(Shared { mode, unsynced: Unsynced::of(&handle)? });
+        let root = Arc::new(LocalNode::from_fd(Arc::clone(&shared), Arc::clone(&handle))?);
+        Ok(LocalStore { shared, root, handle, limits })
     }
 }
 
@@ -88,6 +93,9 @@ impl Store for LocalStore {
     }
 
     fn sync_all(&self) -> Result<()> {
+        if self.shared.unsynced.sync()? {
+            return Ok(());
+        }
         rustix::fs::syncfs(&*self.handle).map_err(error("syncfs"))
     }
 

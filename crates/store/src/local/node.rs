@@ -12,6 +12,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::file::LocalFile;
+use super::unsynced::Note;
 use super::{Shared, checked_name, error, open_quietly, proc_link};
 use crate::{
     Access, Attributes, DirectoryEntry, FileRef, InodeId, Kind, Node, NodeRef, RenameMode, Result, SetTime,
@@ -51,12 +52,18 @@ impl LocalNode {
     fn opened(&self, fd: OwnedFd) -> Result<(NodeRef, FileRef)> {
         let fd = Arc::new(fd);
         let node = LocalNode::from_fd(Arc::clone(&self.store), Arc::clone(&fd))?;
-        Ok((Arc::new(node), Arc::new(LocalFile::new(Arc::clone(&self.store), fd))))
+        let file = LocalFile::new(Arc::clone(&self.store), fd, node.id);
+        Ok((Arc::new(node), Arc::new(file)))
     }
 
     /// This directory, open for reading.
     fn open_directory(&self) -> Result<OwnedFd> {
         open_quietly(&self.fd, ".", OFlags::RDONLY | OFlags::DIRECTORY).map_err(error("openat"))
+    }
+
+    /// The entries or attributes are changed before what is returned goes.
+    fn changing(&self) -> Note<'_> {
+        self.store.unsynced.node(self.id, self.kind, &self.fd)
     }
 
     /// Begins a change of the entry `name`.
@@ -86,18 +93,21 @@ impl Node for LocalNode {
 
     fn set_mode(&self, mode: u32) -> Result<()> {
         self.store.writable("chmod")?;
+        let _change = self.changing();
         let mode = Mode::from_raw_mode(mode & 0o7777);
         rustix::fs::chmod(proc_link(self.fd.as_fd()), mode).map_err(error("chmod"))
     }
 
     fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         self.store.writable("fchownat")?;
+        let _change = self.changing();
         let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
         rustix::fs::chownat(&self.fd, "", uid, gid, AtFlags::EMPTY_PATH).map_err(error("fchownat"))
     }
 
     fn set_times(&self, accessed: SetTime, modified: SetTime) -> Result<()> {
         self.store.writable("utimensat")?;
+        let _change = self.changing();
         let times = timestamps(accessed, modified);
         match rustix::fs::utimensat(&self.fd, "", &times, AtFlags::EMPTY_PATH) {
             // Kernels before 5.8 know no empty path here.
@@ -133,7 +143,7 @@ impl Node for LocalNode {
         }
         let fd =
             open_quietly(rustix::fs::CWD, &proc_link(self.fd.as_fd()), flags).map_err(error("openat"))?;
-        Ok(Arc::new(LocalFile::new(Arc::clone(&self.store), Arc::new(fd))))
+        Ok(Arc::new(LocalFile::new(Arc::clone(&self.store), Arc::new(fd), self.id)))
     }
 
     fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
@@ -143,6 +153,7 @@ impl Node for LocalNode {
 
     fn set_xattr(&self, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         self.store.writable("setxattr")?;
+        let _change = self.changing();
         let flags = match mode {
             XattrMode::Any => XattrFlags::empty(),
             XattrMode::Create => XattrFlags::CREATE,
@@ -159,6 +170,7 @@ impl Node for LocalNode {
 
     fn remove_xattr(&self, name: &[u8]) -> Result<()> {
         self.store.writable("removexattr")?;
+        let _change = self.changing();
         rustix::fs::removexattr(proc_link(self.fd.as_fd()), name).map_err(error("removexattr"))
     }
 
@@ -188,6 +200,7 @@ impl Node for LocalNode {
 
     fn create(&self, name: &[u8], mode: u32) -> Result<(NodeRef, FileRef)> {
         let name = self.change(name, "openat")?;
+        let _change = self.changing();
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(mode & 0o7777);
         let fd = rustix::fs::openat(&self.fd, name, flags, mode).map_err(error("openat"))?;
@@ -206,6 +219,7 @@ impl Node for LocalNode {
 
     fn make_directory(&self, name: &[u8], mode: u32) -> Result<NodeRef> {
         let name = self.change(name, "mkdirat")?;
+        let _change = self.changing();
         let mode = Mode::from_raw_mode(mode & 0o7777);
         rustix::fs::mkdirat(&self.fd, name, mode).map_err(error("mkdirat"))?;
         self.entry(name)
@@ -213,6 +227,7 @@ impl Node for LocalNode {
 
     fn make_special(&self, name: &[u8], kind: Kind, mode: u32, device: u64) -> Result<NodeRef> {
         let name = self.change(name, "mknodat")?;
+        let _change = self.changing();
         let kind = match kind {
             Kind::Fifo => FileType::Fifo,
             Kind::Socket => FileType::Socket,
@@ -227,12 +242,14 @@ impl Node for LocalNode {
 
     fn make_symlink(&self, name: &[u8], target: &[u8]) -> Result<NodeRef> {
         let name = self.change(name, "symlinkat")?;
+        let _change = self.changing();
         rustix::fs::symlinkat(target, &self.fd, name).map_err(error("symlinkat"))?;
         self.entry(name)
     }
 
     fn link(&self, node: &dyn Node, name: &[u8]) -> Result<()> {
         let name = self.change(name, "linkat")?;
+        let _change = self.changing();
         let node = local(node, "linkat")?;
         match rustix::fs::linkat(&node.fd, "", &self.fd, name, AtFlags::EMPTY_PATH) {
             // So are callers refused who may not read every file.
@@ -247,18 +264,22 @@ impl Node for LocalNode {
 
     fn remove(&self, name: &[u8]) -> Result<()> {
         let name = self.change(name, "unlinkat")?;
+        let _change = self.changing();
         rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()).map_err(error("unlinkat"))
     }
 
     fn remove_directory(&self, name: &[u8]) -> Result<()> {
         let name = self.change(name, "unlinkat")?;
+        let _change = self.changing();
         rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR).map_err(error("unlinkat"))
     }
 
     fn rename(&self, name: &[u8], to: &dyn Node, to_name: &[u8], mode: RenameMode) -> Result<()> {
         let name = self.change(name, "renameat2")?;
+        let _change = self.changing();
         let to_name = checked_name(to_name, "renameat2")?;
         let to = local(to, "renameat2")?;
+        let _other_change = to.changing();
         let flags = match mode {
             RenameMode::Replace => RenameFlags::empty(),
             RenameMode::NoReplace => RenameFlags::NOREPLACE,

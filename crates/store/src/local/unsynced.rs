@@ -1,0 +1,133 @@
+//! What a store without a barrier of its own has yet to make durable.
+//!
+//! `syncfs(2)` is a barrier on every local file system. On one that a FUSE
+//! daemon serves it is none: the kernel writes back what it has cached and
+//! tells the daemon nothing (`fuse_sync_fs` in the kernel, which asks virtiofs
+//! and its like alone). `fsync` of a file or directory does reach the daemon.
+//! So on such a store everything that was changed since the
+//! last barrier is remembered, each inode by a descriptor, and the barrier is
+//! an `fsync` of each.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::OFlags;
+use rustix::io::{Errno, retry_on_intr};
+
+use super::{error, open_quietly, proc_link};
+use crate::{InodeId, Kind, Result};
+
+/// `f_type` of FUSE file systems (`FUSE_SUPER_MAGIC` in `linux/magic.h`).
+const FUSE: u64 = 0x6573_5546;
+
+/// Inodes that were changed since the last barrier.
+#[derive(Debug, Default)]
+struct Changed {
+    /// Open files.
+    files: HashMap<InodeId, Arc<OwnedFd>>,
+    /// Directories and files, by descriptors that may be good for nothing
+    /// but to be referred to.
+    nodes: HashMap<InodeId, (Kind, Arc<OwnedFd>)>,
+}
+
+/// Notes a change when it goes, at the end of the call that makes it: a
+/// barrier that begins before the change has returned need not cover it, and
+/// one that begins behind has to.
+#[must_use = "the change is noted when this goes"]
+pub(super) struct Note<'a> {
+    unsynced: &'a Unsynced,
+    id: InodeId,
+    kind: Kind,
+    is_open: bool,
+    fd: &'a Arc<OwnedFd>,
+}
+
+impl Drop for Note<'_> {
+    fn drop(&mut self) {
+        let Some(mut changed) = self.unsynced.changed() else { return };
+        if self.is_open {
+            changed.files.entry(self.id).or_insert_with(|| Arc::clone(self.fd));
+        } else if matches!(self.kind, Kind::File | Kind::Directory) {
+            changed.nodes.entry(self.id).or_insert_with(|| (self.kind, Arc::clone(self.fd)));
+        }
+    }
+}
+
+/// What was changed since the last barrier, on stores that need it kept.
+#[derive(Debug, Default)]
+pub(super) struct Unsynced(Option<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    changed: Mutex<Changed>,
+    /// Held by a barrier from its beginning to its end: what it has taken is
+    /// not durable before, and the next barrier has to wait for that.
+    barrier: Mutex<()>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Unsynced {
+    /// Remembers changes if `fd` lies on a file system whose `syncfs` is no
+    /// barrier.
+    pub(super) fn of(fd: impl AsFd) -> Result<Unsynced> {
+        let found = rustix::fs::fstatfs(fd).map_err(error("statfs"))?;
+        let is_fuse = u64::try_from(found.f_type) == Ok(FUSE);
+        Ok(Unsynced(is_fuse.then(Kept::default)))
+    }
+
+    fn changed(&self) -> Option<MutexGuard<'_, Changed>> {
+        self.0.as_ref().map(|kept| lock(&kept.changed))
+    }
+
+    /// The open file `id` is being changed.
+    pub(super) fn file<'a>(&'a self, id: InodeId, fd: &'a Arc<OwnedFd>) -> Note<'a> {
+        Note { unsynced: self, id, kind: Kind::File, is_open: true, fd }
+    }
+
+    /// The entries or the attributes of `id` are being changed. What else
+    /// than files and directories there is has nothing but its entry.
+    pub(super) fn node<'a>(&'a self, id: InodeId, kind: Kind, fd: &'a Arc<OwnedFd>) -> Note<'a> {
+        Note { unsynced: self, id, kind, is_open: false, fd }
+    }
+
+    /// Makes durable what was noted before; false when nothing is noted here,
+    /// because `syncfs` does it.
+    ///
+    /// # Errors
+    /// What the store reports; everything is tried again by the next barrier.
+    pub(super) fn sync(&self) -> Result<bool> {
+        let Some(kept) = &self.0 else { return Ok(false) };
+        let _barrier = lock(&kept.barrier);
+        let taken = std::mem::take(&mut *lock(&kept.changed));
+        let outcome = sync_each(&taken);
+        if outcome.is_err() {
+            let mut changed = lock(&kept.changed);
+            changed.files.extend(taken.files);
+            changed.nodes.extend(taken.nodes);
+        }
+        outcome.map(|()| true)
+    }
+}
+
+fn sync_each(changed: &Changed) -> Result<()> {
+    for file in changed.files.values() {
+        retry_on_intr(|| rustix::fs::fsync(file)).map_err(error("fsync"))?;
+    }
+    for (kind, fd) in changed.nodes.values() {
+        let opened = match kind {
+            Kind::Directory => open_quietly(fd, ".", OFlags::RDONLY | OFlags::DIRECTORY),
+            _ => open_quietly(rustix::fs::CWD, &proc_link(fd.as_fd()), OFlags::RDONLY),
+        };
+        match opened {
+            Ok(open) => retry_on_intr(|| rustix::fs::fsync(&open)).map_err(error("fsync"))?,
+            // What has been removed has nothing to be kept.
+            Err(Errno::NOENT | Errno::STALE) => {}
+            Err(errno) => return Err(error("openat")(errno)),
+        }
+    }
+    Ok(())
+}
