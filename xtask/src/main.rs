@@ -11,11 +11,15 @@ mod dist;
 mod failure;
 mod fsx;
 mod git;
+mod kill;
 mod layers;
+mod ledger;
 mod packages;
 mod posix;
 mod postgres;
+mod powercut;
 mod random;
+mod soak;
 mod sparse;
 mod sqlite;
 mod stress;
@@ -52,6 +56,15 @@ enum Task {
     Sqlite(sqlite::SqliteArgs),
     /// Kill a PostgreSQL server again and again
     Postgres(postgres::PostgresArgs),
+    /// Kill the daemon again and again, and miss nothing that was acknowledged
+    Kill(kill::KillArgs),
+    /// Cut the power under the daemon again and again, and miss nothing that was acknowledged
+    Powercut(powercut::PowercutArgs),
+    /// Load a mount for a long time, and see that the daemon does not grow
+    Soak(soak::SoakArgs),
+    /// Write below a mount and note what is acknowledged: a part of `kill` and `powercut`
+    #[command(hide = true)]
+    LedgerWriter(ledger::writer::WriterArgs),
     /// Clone a repository and build a crate inside the mount
     Git(git::GitArgs),
     /// Write and check a 1 TiB file with few blocks
@@ -74,6 +87,10 @@ fn main() -> ExitCode {
         Task::Stress(arguments) => concluded(stress::run(&arguments)),
         Task::Sqlite(arguments) => concluded(sqlite::run(&arguments)),
         Task::Postgres(arguments) => concluded(postgres::run(&arguments)),
+        Task::Kill(arguments) => concluded(kill::run(&arguments)),
+        Task::Powercut(arguments) => concluded(powercut::run(&arguments)),
+        Task::Soak(arguments) => concluded(soak::run(&arguments)),
+        Task::LedgerWriter(arguments) => ledger::writer::run(&arguments),
         Task::Git(arguments) => concluded(git::run(&arguments)),
         Task::Sparse(arguments) => concluded(sparse::run(&arguments)),
         Task::Bench(arguments) => bench::run(&arguments),

@@ -9,7 +9,9 @@ use crate::command;
 use crate::failure::{Failure, Result, ensure};
 use crate::subject::{Kind, Settings, SubjectArgs};
 use crate::tally::Tally;
-use crate::{demo, fsx, git, packages, posix, postgres, sparse, sqlite, stress, workspace};
+use crate::{
+    demo, fsx, git, kill, packages, posix, postgres, powercut, soak, sparse, sqlite, stress, workspace,
+};
 
 /// Compiling for the tests from nothing, on two slow cores, and running them.
 const CARGO_LIMIT: Duration = Duration::from_secs(25 * 60);
@@ -24,7 +26,8 @@ pub(crate) struct TestArgs {
     /// Where the working directories are made [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// Only these suites (cargo, unruly, demo, posix, fsx, stress, sqlite, postgres, git, sparse)
+    /// Only these suites (cargo, unruly, demo, posix, fsx, stress, sqlite, postgres, kill, powercut,
+    /// soak, git, sparse)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }
@@ -35,7 +38,7 @@ struct Suite {
     run: fn(&SubjectArgs, bool) -> Result<Tally>,
 }
 
-const SUITES: [Suite; 10] = [
+const SUITES: [Suite; 13] = [
     Suite { name: "cargo", needs_root: false, run: |_, _| cargo_test() },
     Suite { name: "unruly", needs_root: false, run: |_, _| unruly_test() },
     Suite { name: "demo", needs_root: false, run: |subject, _| demo::run(&demo::DemoArgs::on(subject)) },
@@ -55,6 +58,21 @@ const SUITES: [Suite; 10] = [
         name: "postgres",
         needs_root: true,
         run: |subject, long| postgres::run(&postgres::PostgresArgs::on(subject, long)),
+    },
+    Suite {
+        name: "kill",
+        needs_root: false,
+        run: |subject, long| kill::run(&kill::KillArgs::on(subject, long)),
+    },
+    Suite {
+        name: "powercut",
+        needs_root: false,
+        run: |subject, long| powercut::run(&powercut::PowercutArgs::on(subject, long)),
+    },
+    Suite {
+        name: "soak",
+        needs_root: false,
+        run: |subject, long| soak::run(&soak::SoakArgs::on(subject, long)),
     },
     Suite { name: "git", needs_root: false, run: |subject, _| git::run(&git::GitArgs::on(subject)) },
     Suite {

@@ -41,10 +41,15 @@ pub(crate) fn target() -> Result<PathBuf> {
 
 /// Builds the release binary and returns its path.
 pub(crate) fn build_strongroom() -> Result<PathBuf> {
+    build("strongroom", "strongroom")
+}
+
+/// Builds a package's release binary and returns its path.
+pub(crate) fn build(package: &str, binary: &str) -> Result<PathBuf> {
     let mut command = cargo();
-    command.args(["build", "--release", "--package", "strongroom"]);
+    command.args(["build", "--release", "--package", package]);
     command::show(&mut command, BUILD_LIMIT)?;
-    let binary = target()?.join("release/strongroom");
+    let binary = target()?.join("release").join(binary);
     ensure!(binary.is_file(), "the build left no {}", binary.display());
     Ok(binary)
 }

@@ -1,8 +1,10 @@
 //! Measurements. One benchmark is one module; what they share in work and reporting stands beside them.
 
+mod durability;
 mod floor;
 mod folder;
 mod memory;
+mod ratio;
 mod report;
 mod work;
 
@@ -22,11 +24,14 @@ enum Benchmark {
     Floor(floor::FloorArgs),
     /// Encrypted folders and unencrypted FUSE compared, row by row
     Folder(folder::FolderArgs),
+    /// What the default durability costs against `--durability relaxed`, on a disk
+    Durability(durability::DurabilityArgs),
 }
 
 pub(crate) fn run(arguments: &BenchArgs) -> Result {
     match &arguments.benchmark {
         Benchmark::Floor(arguments) => floor::run(arguments),
         Benchmark::Folder(arguments) => folder::run(arguments),
+        Benchmark::Durability(arguments) => durability::run(arguments),
     }
 }

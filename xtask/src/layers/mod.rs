@@ -46,6 +46,7 @@ const LAYERS: &[Layer] = &[
         &["units", "format", "keys", "engine", "engine-cpu", "sched", "store", "vault", "fuse"],
         &[],
     ),
+    layer("forgetful", &["engine", "store", "fuse"], &[]),
     layer("xtask", &[], &[]),
 ];
 

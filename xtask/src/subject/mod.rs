@@ -199,6 +199,7 @@ impl Subject {
                 option(&mut command, "--engine", settings.engine.as_deref());
                 flag(&mut command, "--foreground", foreground);
                 flag(&mut command, "--allow-other", options.allow_other);
+                command.args(options.arguments);
                 Some(command)
             }
         }

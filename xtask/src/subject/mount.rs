@@ -5,7 +5,7 @@
 //! system calls come back with an error instead.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
@@ -45,12 +45,14 @@ pub(crate) struct MountOptions {
     pub(crate) allow_other: bool,
     /// After this long the connection is aborted.
     pub(crate) limit: Duration,
+    /// Further arguments for our own program; peers are not given them.
+    pub(crate) arguments: &'static [&'static str],
 }
 
 impl MountOptions {
     /// A foreground daemon for this user, aborted after `limit`.
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { launch: Launch::Foreground, allow_other: false, limit }
+        Self { launch: Launch::Foreground, allow_other: false, limit, arguments: &[] }
     }
 
     pub(crate) fn allow_other(mut self) -> Self {
@@ -60,6 +62,11 @@ impl MountOptions {
 
     pub(crate) fn daemon(mut self) -> Self {
         self.launch = Launch::Daemon;
+        self
+    }
+
+    pub(crate) fn with(mut self, arguments: &'static [&'static str]) -> Self {
+        self.arguments = arguments;
         self
     }
 }
@@ -111,6 +118,36 @@ impl Mount {
         self.stop()
     }
 
+    /// Kills the daemon, wherever it is, and takes the dead mount away.
+    pub(crate) fn crash(mut self) -> Result {
+        let Some(mut active) = self.active.take() else { return Ok(()) };
+        kill_process(active.pid, Signal::KILL)?;
+        match &mut active.child {
+            Some(child) => drop(command::wait(child, UNMOUNT_LIMIT).context("the killed daemon")?),
+            None => wait_gone(active.pid, UNMOUNT_LIMIT)?,
+        }
+        clear(self.path())
+    }
+
+    /// Begins to unmount and kills the daemon after `delay`. True when the daemon had ended by itself, and
+    /// well, so that everything is promised to be stored. (That the command succeeds does not say it: it
+    /// also clears away what a dead daemon has left.)
+    pub(crate) fn crash_unmounting(mut self, delay: Duration) -> Result<bool> {
+        let Some(Active { child: Some(mut child), pid, .. }) = self.active.take() else {
+            return Err(Failure::new("no daemon of ours to be killed"));
+        };
+        let mut command =
+            self.vault.subject.unmount_command(self.path()).expect("an active mount has a program");
+        let mut unmounting = command::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+        thread::sleep(delay);
+        // Not reaped yet, its process id is its own: a daemon that has ended is not hit, nor anyone else.
+        kill_process(pid, Signal::KILL)?;
+        let ended = command::wait(&mut child, UNMOUNT_LIMIT).context("the killed daemon")?;
+        let unmounted = command::wait(&mut unmounting, UNMOUNT_LIMIT).context("the unmount")?;
+        clear(self.path())?;
+        Ok(ended.success() && unmounted.success())
+    }
+
     /// What `strongroom status --json` says about this mount; none for other subjects.
     pub(crate) fn status(&self) -> Result<Option<serde_json::Value>> {
         let Subject::Strongroom { binary, .. } = &self.vault.subject else { return Ok(None) };
@@ -135,6 +172,28 @@ impl Drop for Mount {
             eprintln!("unmounting {}: {failure}", self.path().display());
         }
     }
+}
+
+/// Begins to mount `vault` and kills the daemon after `delay`, whatever it is doing.
+pub(crate) fn crash_mounting(vault: &Vault, options: MountOptions, delay: Duration) -> Result {
+    let Some(mut command) = vault.subject.mount_command(&vault.place, &options) else { return Ok(()) };
+    command.stdin(Stdio::null()).stdout(command::log_file(&vault.place.log)?);
+    command.stderr(fs::File::options().append(true).open(&vault.place.log)?);
+    let mut child = command::spawn(&mut command)?;
+    thread::sleep(delay);
+    let ended = child.try_wait()?;
+    command::end(&mut child);
+    ensure!(ended.is_none(), "the daemon ended instead of mounting\n{}", log_tail(&vault.place.log));
+    clear(&vault.place.directory)
+}
+
+/// Takes what a dead daemon left mounted out of the tree.
+fn clear(directory: &Path) -> Result {
+    if Connection::of(directory)?.is_some() {
+        detach(directory);
+    }
+    ensure!(Connection::of(directory)?.is_none(), "{} is still mounted", directory.display());
+    Ok(())
 }
 
 fn start(vault: &Vault, options: MountOptions) -> Result<Option<Active>> {
@@ -302,7 +361,7 @@ fn detach(directory: &Path) {
     }
 }
 
-fn log_tail(log: &PathBuf) -> String {
+pub(crate) fn log_tail(log: &Path) -> String {
     let text = fs::read(log).unwrap_or_default();
     let start = text.len().saturating_sub(4000);
     format!("the daemon printed:\n{}", String::from_utf8_lossy(&text[start..]).trim())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::command;
 use crate::failure::{Context, Failure, Result, ensure};
 use crate::subject::Subject;
-use crate::subject::mount::{Mount, MountOptions};
+use crate::subject::mount::{Mount, MountOptions, log_tail};
 use crate::subject::peer::PASSWORD;
 
 const INIT_LIMIT: Duration = Duration::from_secs(60);
@@ -36,9 +36,14 @@ pub(crate) struct Vault {
 impl Vault {
     /// Makes a vault below `base`, which must exist.
     pub(crate) fn create(subject: &Subject, base: &Path) -> Result<Self> {
+        Self::create_over(subject, base, base)
+    }
+
+    /// Makes a vault with its store below another directory.
+    pub(crate) fn create_over(subject: &Subject, base: &Path, below: &Path) -> Result<Self> {
         let bare = matches!(subject, Subject::Bare);
         let directory = base.join("plain");
-        let store = if bare { directory.clone() } else { base.join("store") };
+        let store = if bare { directory.clone() } else { below.join("store") };
         let password = base.join("password");
         fs::create_dir(&directory).context(directory.display())?;
         fs::write(&password, format!("{PASSWORD}\n")).context(password.display())?;
@@ -56,6 +61,11 @@ impl Vault {
     /// Mounts the vault.
     pub(crate) fn mount(&self, options: MountOptions) -> Result<Mount> {
         Mount::new(self, options)
+    }
+
+    /// The end of what the last daemon printed.
+    pub(crate) fn log_tail(&self) -> String {
+        log_tail(&self.place.log)
     }
 
     /// Bytes that the store occupies, by allocated blocks.

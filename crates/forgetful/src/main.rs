@@ -1,0 +1,104 @@
+//! A mounted store that forgets what was not synced.
+//!
+//! `forgetful DIRECTORY` mounts a store in memory that records every write and
+//! every barrier (`strongroom_store::faulty`). Told `cut SEED` on standard
+//! input, it behaves as a disk does when the power fails: it unmounts, drops
+//! to a state that a power cut could have left, chosen by the seed, and mounts
+//! that. `ready` on standard output says that it is mounted, with the length
+//! of the log that the cut ended. At the end of its input it unmounts and
+//! ends.
+//!
+//! What it is for: a vault on it, served by the real daemon, of which the
+//! tests cut the power. What a cut may leave stands in the documentation of
+//! `strongroom_store::faulty`. Its own mount collects nothing in the kernel:
+//! what a program has written has been recorded when the call returns.
+#![forbid(unsafe_code)]
+
+mod handles;
+mod served;
+mod words;
+
+use std::error::Error;
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use served::Forgetful;
+use strongroom_fuse::{
+    Ended, Mount, MountOptions, Session, SessionError, SessionHandle, SessionOptions, UnmountMode,
+};
+use strongroom_store::faulty::FaultyStore;
+use strongroom_store::memory::MemoryStore;
+
+/// Threads that answer.
+const WORKERS: usize = 4;
+
+fn main() -> ExitCode {
+    let Some(directory) = std::env::args_os().nth(1) else {
+        eprintln!("usage: forgetful DIRECTORY");
+        return ExitCode::from(2);
+    };
+    match serve(Path::new(&directory)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("forgetful: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Serves until the input ends.
+fn serve(directory: &Path) -> Result<(), Box<dyn Error>> {
+    let mut served = Served::mount(directory, MemoryStore::new())?;
+    say(0)?;
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let seed = line.strip_prefix("cut ").and_then(|seed| seed.parse().ok());
+        let Some(seed) = seed else { return Err(format!("not understood: {line}").into()) };
+        let store = served.unmount()?;
+        let position = store.position();
+        let image = store.image(position, seed);
+        drop(store);
+        served = Served::mount(directory, image)?;
+        say(position)?;
+    }
+    served.unmount()?;
+    Ok(())
+}
+
+fn say(position: usize) -> std::io::Result<()> {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "ready {position}")?;
+    output.flush()
+}
+
+/// A mounted store.
+struct Served {
+    store: FaultyStore,
+    handle: SessionHandle,
+    session: JoinHandle<Result<Ended, SessionError>>,
+}
+
+impl Served {
+    fn mount(directory: &Path, memory: MemoryStore) -> Result<Served, Box<dyn Error>> {
+        let store = FaultyStore::new(memory);
+        let options = MountOptions { source: "forgetful".to_owned(), ..MountOptions::default() };
+        let mount = Mount::new(directory, &options)?;
+        let filesystem = Arc::new(Forgetful::new(store.clone()));
+        let options =
+            SessionOptions { workers: WORKERS, writeback_cache: false, ..SessionOptions::default() };
+        let session = Session::new(mount, filesystem, options);
+        let handle = session.handle();
+        let session = std::thread::spawn(move || session.run());
+        Ok(Served { store, handle, session })
+    }
+
+    /// Takes the mount away, in use or not; gives what was recorded.
+    fn unmount(self) -> Result<FaultyStore, Box<dyn Error>> {
+        self.handle.unmount(UnmountMode::Lazy)?;
+        self.session.join().map_err(|_| "the session panicked")??;
+        Ok(self.store)
+    }
+}

@@ -1,0 +1,281 @@
+//! Which contents one file may have after a crash.
+//!
+//! Of each page (4 KiB) every version since the last acknowledgement may be there, each by itself: the
+//! kernel writes back page by page, in no promised order. A write that makes the file longer may have
+//! stopped at any page.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::pattern;
+
+const PAGE: usize = 4096;
+
+/// The allowed contents of one file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Contents {
+    current: Vec<u8>,
+    /// Older versions of pages that may be there, zeros behind the end.
+    older: BTreeMap<usize, Vec<Vec<u8>>>,
+    /// Lengths that may be there.
+    lens: BTreeSet<u64>,
+    /// Lengths that growing writes passed through, at page boundaries.
+    passed: Vec<(u64, u64)>,
+    /// Something was acknowledged.
+    synced: bool,
+    /// The file is at least this long.
+    len_min: u64,
+    /// Every action that wrote here, for messages.
+    writers: Vec<u64>,
+}
+
+impl Contents {
+    /// A new, empty file.
+    pub(crate) fn new() -> Self {
+        Self { lens: BTreeSet::from([0]), ..Self::default() }
+    }
+
+    /// A file of which this is known to be durable.
+    pub(crate) fn durable(bytes: Vec<u8>) -> Self {
+        let mut contents = Self { current: bytes, ..Self::default() };
+        contents.acknowledge();
+        contents
+    }
+
+    /// Bytes of the newest version.
+    pub(crate) fn len(&self) -> u64 {
+        self.current.len() as u64
+    }
+
+    /// What is the newest version now is promised.
+    pub(crate) fn acknowledge(&mut self) {
+        self.older.clear();
+        self.passed.clear();
+        self.lens = BTreeSet::from([self.len()]);
+        self.synced = true;
+        self.len_min = self.len();
+    }
+
+    /// A write with `O_SYNC` has returned: what it wrote is promised, with the rest of its pages, and
+    /// nothing else of the file is. (`generic_write_sync` in the kernel: the range, not the file.)
+    pub(crate) fn acknowledge_range(&mut self, offset: u64, len: u64) {
+        for page in offset as usize / PAGE..((offset + len) as usize).div_ceil(PAGE) {
+            self.older.remove(&page);
+        }
+        self.synced = true;
+        self.len_min = self.len_min.max(offset + len);
+    }
+
+    /// The action `tag` writes.
+    pub(crate) fn write(&mut self, tag: u64, offset: u64, len: u64) {
+        let end = offset + len;
+        let before = self.len();
+        self.keep_pages(offset.min(before), end);
+        if end > before {
+            self.current.resize(end as usize, 0);
+            self.passed.push((before, end));
+            self.lens.insert(end);
+        }
+        self.current[offset as usize..end as usize].copy_from_slice(&pattern::bytes(
+            tag,
+            offset,
+            len as usize,
+        ));
+        self.writers.push(tag);
+    }
+
+    /// The file is cut or extended.
+    pub(crate) fn set_len(&mut self, len: u64) {
+        self.keep_pages(len.min(self.len()), len.max(self.len()));
+        self.len_min = self.len_min.min(len);
+        self.current.resize(len as usize, 0);
+        self.lens.insert(len);
+    }
+
+    /// A range becomes a hole; the length stays.
+    pub(crate) fn punch(&mut self, offset: u64, len: u64) {
+        let end = (offset + len).min(self.len());
+        if offset < end {
+            self.keep_pages(offset, end);
+            self.current[offset as usize..end as usize].fill(0);
+        }
+    }
+
+    /// Remembers the pages of a range as they are.
+    fn keep_pages(&mut self, from: u64, to: u64) {
+        for page in from as usize / PAGE..(to as usize).div_ceil(PAGE) {
+            let version = page_of(&self.current, page);
+            let versions = self.older.entry(page).or_default();
+            if versions.last() != Some(&version) {
+                versions.push(version);
+            }
+        }
+    }
+
+    /// Whether a crash may have left `found`.
+    ///
+    /// # Errors
+    /// What is wrong, for a person.
+    pub(crate) fn explain(&self, found: &[u8]) -> Result<(), String> {
+        if !self.allows_len(found.len() as u64) {
+            let lens: Vec<u64> = self.lens.iter().copied().filter(|len| *len >= self.len_min).collect();
+            let kind = if self.synced { "synced" } else { "never synced" };
+            return Err(format!("{} bytes; a file {kind} may have {lens:?}", found.len()));
+        }
+        for (page, bytes) in found.chunks(PAGE).enumerate() {
+            let current = page_of(&self.current, page);
+            let fits = |version: &Vec<u8>| version[..bytes.len()] == *bytes;
+            if !fits(&current) && !self.older.get(&page).is_some_and(|older| older.iter().any(fits)) {
+                return Err(self.fault(page, bytes));
+            }
+        }
+        Ok(())
+    }
+
+    fn allows_len(&self, len: u64) -> bool {
+        if len < self.len_min {
+            return false;
+        }
+        if !self.synced {
+            return len <= self.lens.last().copied().unwrap_or(0);
+        }
+        let passes = |&(from, to): &(u64, u64)| from < len && len < to && len.is_multiple_of(PAGE as u64);
+        self.lens.contains(&len) || self.passed.iter().any(passes)
+    }
+
+    /// What a page that should not be there consists of.
+    fn fault(&self, page: usize, bytes: &[u8]) -> String {
+        let start = (page * PAGE) as u64;
+        let parts: Vec<String> = bytes
+            .chunks(512)
+            .enumerate()
+            .map(|(sector, part)| {
+                let offset = start + sector as u64 * 512;
+                if part.iter().all(|&byte| byte == 0) {
+                    return "zeros".to_owned();
+                }
+                match pattern::writer_of(part, offset, self.writers.iter().rev().copied()) {
+                    Some(writer) => format!("action {writer}"),
+                    None => "unknown".to_owned(),
+                }
+            })
+            .collect();
+        format!("page {page} is no version since the last acknowledgement; its sectors: {}", parts.join(", "))
+    }
+}
+
+/// A page, with zeros behind the end.
+fn page_of(bytes: &[u8], page: usize) -> Vec<u8> {
+    let start = (page * PAGE).min(bytes.len());
+    let end = (start + PAGE).min(bytes.len());
+    let mut version = bytes[start..end].to_vec();
+    version.resize(PAGE, 0);
+    version
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(parts: &[(u64, u64, usize)]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for &(tag, offset, len) in parts {
+            let end = offset as usize + len;
+            if bytes.len() < end {
+                bytes.resize(end, 0);
+            }
+            bytes[offset as usize..end].copy_from_slice(&pattern::bytes(tag, offset, len));
+        }
+        bytes
+    }
+
+    #[test]
+    fn what_was_synced_has_to_be_there() {
+        let mut contents = Contents::new();
+        contents.write(1, 0, 10_000);
+        contents.acknowledge();
+        assert!(contents.explain(&written(&[(1, 0, 10_000)])).is_ok());
+        assert!(contents.explain(&[]).is_err(), "nothing is too little");
+        assert!(contents.explain(&vec![0; 10_000]).is_err(), "zeros are not what was written");
+        assert!(contents.explain(&written(&[(1, 0, 9_999)])).is_err(), "one byte is missing");
+    }
+
+    #[test]
+    fn a_synchronous_write_promises_its_range_alone() {
+        let mut contents = Contents::new();
+        contents.write(1, 0, 13_615);
+        contents.write(2, 0, 4096);
+        contents.acknowledge_range(0, 4096);
+        let whole = written(&[(1, 0, 13_615), (2, 0, 4096)]);
+        assert!(contents.explain(&whole).is_ok());
+        assert!(contents.explain(&whole[..4096]).is_ok());
+        assert!(contents.explain(&whole[..4095]).is_err());
+        assert!(contents.explain(&written(&[(1, 0, 13_615)])).is_err());
+        let mut later_lost = whole.clone();
+        later_lost[4096..].fill(0);
+        assert!(contents.explain(&later_lost).is_ok());
+    }
+
+    #[test]
+    fn later_writes_are_there_or_not_page_by_page() {
+        let mut contents = Contents::new();
+        contents.write(1, 0, 12_288);
+        contents.acknowledge();
+        contents.write(2, 4096, 8192);
+        assert!(contents.explain(&written(&[(1, 0, 12_288)])).is_ok());
+        assert!(contents.explain(&written(&[(1, 0, 12_288), (2, 8192, 4096)])).is_ok());
+        let torn = written(&[(1, 0, 12_288), (2, 8192, 2048)]);
+        let fault = contents.explain(&torn).unwrap_err();
+        assert!(
+            fault.contains("page 2") && fault.contains("action 2") && fault.contains("action 1"),
+            "{fault}"
+        );
+    }
+
+    #[test]
+    fn an_older_version_is_found() {
+        let mut contents = Contents::new();
+        contents.write(1, 0, 4096);
+        contents.write(2, 0, 4096);
+        contents.acknowledge();
+        let fault = contents.explain(&written(&[(1, 0, 4096)])).unwrap_err();
+        assert!(fault.contains("action 1"), "{fault}");
+    }
+
+    #[test]
+    fn growing_may_stop_at_a_page_and_nowhere_else() {
+        let mut contents = Contents::durable(written(&[(1, 0, 100)]));
+        contents.write(2, 100, 20_000);
+        let whole = written(&[(1, 0, 100), (2, 100, 20_000)]);
+        for (len, allowed) in [(100, true), (8192, true), (20_100, true), (8000, false), (20_480, false)] {
+            let mut found = whole.clone();
+            found.resize(len, 0);
+            assert_eq!(contents.explain(&found).is_ok(), allowed, "{len}");
+        }
+    }
+
+    #[test]
+    fn a_cut_and_a_hole_are_versions() {
+        let mut contents = Contents::durable(written(&[(1, 0, 9000)]));
+        contents.set_len(5000);
+        contents.punch(0, 4096);
+        let mut found = written(&[(1, 0, 5000)]);
+        assert!(contents.explain(&found).is_ok());
+        found[..4096].fill(0);
+        assert!(contents.explain(&found).is_ok());
+        found[100] = 1;
+        assert!(contents.explain(&found).is_err());
+        contents.acknowledge();
+        assert!(contents.explain(&written(&[(1, 0, 9000)])).is_err());
+    }
+
+    #[test]
+    fn what_was_never_synced_may_be_short() {
+        let mut contents = Contents::new();
+        contents.write(1, 0, 9000);
+        for len in [0, 1, 4096, 5000, 9000] {
+            assert!(contents.explain(&written(&[(1, 0, 9000)])[..len]).is_ok());
+        }
+        assert!(contents.explain(&written(&[(2, 0, 4096)])).is_err());
+        assert!(contents.explain(&vec![0; 9001]).is_err());
+    }
+}

@@ -1,0 +1,458 @@
+//! One lane's history, and the trees that a crash may have left of it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::action::{Action, Line, Wait};
+use super::content::Contents;
+use super::tree::{Found, Tree};
+
+/// Names a file by the action that made it.
+type FileNumber = u64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entry {
+    Directory,
+    File(FileNumber),
+    /// By the action that made it.
+    Symlink(u64),
+}
+
+type Names = BTreeMap<String, Entry>;
+
+/// Where a symlink that the action `number` made leads to.
+pub(crate) fn target(number: u64) -> String {
+    format!("made by {number}")
+}
+
+#[derive(Clone, Debug)]
+struct File {
+    contents: Contents,
+    /// Nothing was written since the last descriptor was closed.
+    closed: bool,
+    /// From this state of the names on, what a rename over another file promised.
+    promised: Option<(u64, Contents)>,
+    /// The first state of the names that has it.
+    created: u64,
+}
+
+impl File {
+    fn new(contents: Contents, created: u64) -> Self {
+        Self { contents, closed: true, promised: None, created }
+    }
+
+    fn change(&mut self, change: impl Fn(&mut Contents)) {
+        self.closed = false;
+        change(&mut self.contents);
+        if let Some((_, promised)) = &mut self.promised {
+            change(promised);
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        self.contents.acknowledge();
+        self.promised = None;
+    }
+
+    /// What is allowed where the names are in `state`.
+    fn contents(&self, state: u64) -> &Contents {
+        match &self.promised {
+            Some((from, promised)) if state >= *from => promised,
+            _ => &self.contents,
+        }
+    }
+}
+
+/// What a comparison came to, for the report.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Kept {
+    /// Acknowledgements that were looked after.
+    pub(crate) acknowledged: u64,
+    /// Actions that had returned.
+    pub(crate) actions: u64,
+    /// Changes of names that the crash took, all of them unacknowledged.
+    pub(crate) names_lost: u64,
+    /// Files compared.
+    pub(crate) files: u64,
+}
+
+impl std::ops::AddAssign for Kept {
+    fn add_assign(&mut self, other: Self) {
+        self.acknowledged += other.acknowledged;
+        self.actions += other.actions;
+        self.names_lost += other.names_lost;
+        self.files += other.files;
+    }
+}
+
+/// The states in which a lane may be.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lane {
+    /// Numbered states of the names, the oldest first; earlier ones cannot come back.
+    states: Vec<(u64, Names)>,
+    files: HashMap<FileNumber, File>,
+    symlinks: HashMap<u64, String>,
+    kept: Kept,
+}
+
+impl Lane {
+    /// Begins with what was found after the last crash, all of which is durable. `first` and the numbers
+    /// behind it, one for each name, are not those of actions to come.
+    pub(crate) fn begin(tree: &Tree, first: u64) -> Self {
+        let mut lane = Self::default();
+        let mut names = Names::new();
+        let mut inodes = HashMap::new();
+        for (number, (name, found)) in (first..).zip(tree) {
+            let entry = match found {
+                Found::Directory => Entry::Directory,
+                Found::Symlink(target) => {
+                    lane.symlinks.insert(number, target.clone());
+                    Entry::Symlink(number)
+                }
+                Found::File { inode, bytes } => {
+                    let number = *inodes.entry(*inode).or_insert(number);
+                    let file = || File::new(Contents::durable(bytes.clone()), 0);
+                    lane.files.entry(number).or_insert_with(file);
+                    Entry::File(number)
+                }
+            };
+            names.insert(name.clone(), entry);
+        }
+        lane.states.push((0, names));
+        lane
+    }
+
+    /// Plays a log. `syncs` are positions in it, ascending: all that had ended before was acknowledged.
+    ///
+    /// # Errors
+    /// The log makes no sense.
+    pub(crate) fn play(&mut self, lines: &[(u64, Line)], syncs: &[u64]) -> Result<(), String> {
+        let mut under_way: Option<(u64, &Action)> = None;
+        let mut syncs = syncs.iter().peekable();
+        for (position, line) in lines {
+            while syncs.next_if(|sync| **sync < *position).is_some() {
+                self.acknowledge_all();
+            }
+            match (line, under_way.take()) {
+                (Line::Begin { number, action }, None) => under_way = Some((*number, action)),
+                (Line::End { number }, Some((begun, action))) if begun == *number => {
+                    self.apply(begun, action, true)?;
+                    self.kept.actions += 1;
+                }
+                (Line::Gone { number }, Some((begun, action))) if begun == *number => {
+                    self.apply(begun, action, false)?;
+                }
+                _ => return Err(format!("a log out of order: {line:?}")),
+            }
+        }
+        if syncs.next().is_some() {
+            self.acknowledge_all();
+        }
+        match under_way {
+            Some((number, action)) => self.apply(number, action, false),
+            None => Ok(()),
+        }
+    }
+
+    /// Everything that has ended is durable.
+    fn acknowledge_all(&mut self) {
+        self.kept.acknowledged += 1;
+        self.promise_names(self.newest());
+        self.files.values_mut().for_each(File::acknowledge);
+    }
+
+    fn newest(&self) -> u64 {
+        self.states.last().expect("there is always a state").0
+    }
+
+    /// States before `state` cannot come back.
+    fn promise_names(&mut self, state: u64) {
+        self.states.retain(|(number, _)| *number >= state);
+        let named: HashSet<FileNumber> = self.states.iter().flat_map(|(_, names)| files_of(names)).collect();
+        self.files.retain(|number, _| named.contains(number));
+    }
+
+    fn names(&self) -> &Names {
+        &self.states.last().expect("there is always a state").1
+    }
+
+    fn change_names(&mut self, change: impl FnOnce(&mut Names)) {
+        let mut names = self.names().clone();
+        change(&mut names);
+        self.states.push((self.newest() + 1, names));
+    }
+
+    fn file_number(&self, path: &str) -> Result<FileNumber, String> {
+        match self.names().get(path) {
+            Some(Entry::File(number)) => Ok(*number),
+            other => Err(format!("the log changes {path}, which is {other:?}")),
+        }
+    }
+
+    fn file(&mut self, path: &str) -> Result<&mut File, String> {
+        let number = self.file_number(path)?;
+        self.files.get_mut(&number).ok_or_else(|| format!("no file {number}"))
+    }
+
+    /// A barrier on one file has succeeded: its content is durable, and that it exists.
+    fn acknowledge(&mut self, path: &str) -> Result<(), String> {
+        self.kept.acknowledged += 1;
+        let file = self.file(path)?;
+        file.acknowledge();
+        let created = file.created;
+        self.promise_names(created);
+        Ok(())
+    }
+
+    /// A synchronous write has returned.
+    fn acknowledge_range(&mut self, path: &str, offset: u64, len: u64) -> Result<(), String> {
+        self.kept.acknowledged += 1;
+        let file = self.file(path)?;
+        file.change(|contents| contents.acknowledge_range(offset, len));
+        let created = file.created;
+        self.promise_names(created);
+        Ok(())
+    }
+
+    /// Notes an action; one that has not `ended` may have happened or not, wholly or in part.
+    fn apply(&mut self, number: u64, action: &Action, ended: bool) -> Result<(), String> {
+        match action {
+            Action::Create { path } => {
+                self.change_names(|names| {
+                    names.insert(path.clone(), Entry::File(number));
+                });
+                self.files.insert(number, File::new(Contents::new(), self.newest()));
+            }
+            Action::Write { path, offset, len, wait } => {
+                self.file(path)?.change(|contents| contents.write(number, *offset, *len));
+                if ended && *wait != Wait::No {
+                    self.acknowledge_range(path, *offset, *len)?;
+                }
+            }
+            Action::SetLen { path, len } => self.file(path)?.change(|contents| contents.set_len(*len)),
+            Action::Punch { path, offset, len } => {
+                self.file(path)?.change(|contents| contents.punch(*offset, *len));
+            }
+            Action::Fsync { path } | Action::Fdatasync { path } if ended => self.acknowledge(path)?,
+            Action::Close { path } if ended => self.file(path)?.closed = true,
+            Action::SyncDirectory { .. } if ended => {
+                self.kept.acknowledged += 1;
+                self.promise_names(self.newest());
+            }
+            Action::Fsync { .. }
+            | Action::Fdatasync { .. }
+            | Action::Close { .. }
+            | Action::SyncDirectory { .. } => {}
+            Action::Rename { from, to } => self.rename(from, to),
+            Action::Link { from, to } => {
+                let file = self.file_number(from)?;
+                self.change_names(|names| {
+                    names.insert(to.clone(), Entry::File(file));
+                });
+            }
+            Action::Symlink { path } => {
+                self.symlinks.insert(number, target(number));
+                self.change_names(|names| {
+                    names.insert(path.clone(), Entry::Symlink(number));
+                });
+            }
+            Action::Unlink { path } | Action::Rmdir { path } => {
+                self.change_names(|names| {
+                    names.remove(path);
+                });
+            }
+            Action::Mkdir { path } => {
+                self.change_names(|names| {
+                    names.insert(path.clone(), Entry::Directory);
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str) {
+        let (source, replaced) = (self.names().get(from).copied(), self.names().get(to).copied());
+        if source == replaced && source != Some(Entry::Directory) {
+            // Two names of one file: nothing happens.
+            return;
+        }
+        self.change_names(|names| {
+            let below = format!("{from}/");
+            let moved: Vec<String> =
+                names.keys().filter(|name| *name == from || name.starts_with(&below)).cloned().collect();
+            for name in moved {
+                let entry = names.remove(&name).expect("just listed");
+                names.insert(format!("{to}{}", &name[from.len()..]), entry);
+            }
+        });
+        let state = self.newest();
+        if let (Some(Entry::File(number)), Some(Entry::File(_))) = (source, replaced)
+            && let Some(file) = self.files.get_mut(&number)
+            && file.closed
+        {
+            let mut promised = file.contents.clone();
+            promised.acknowledge();
+            file.promised = Some((state, promised));
+        }
+    }
+
+    /// Looks for a state that explains what was found.
+    ///
+    /// # Errors
+    /// Nothing does; the text says what is wrong with the nearest.
+    pub(crate) fn explain(&self, found: &Tree) -> Result<Kept, String> {
+        let mut reasons = Vec::new();
+        for (state, names) in self.states.iter().rev() {
+            match self.explain_state(*state, names, found) {
+                Ok(files) => {
+                    return Ok(Kept { names_lost: self.newest() - state, files, ..self.kept });
+                }
+                Err(reason) => reasons.push(format!("state {state}: {reason}")),
+            }
+        }
+        // The state with the right names says most.
+        let nearest = reasons.iter().find(|reason| !reason.contains("names ")).unwrap_or(&reasons[0]);
+        Err(format!("none of {} states explains what is there: {nearest}", reasons.len()))
+    }
+
+    fn explain_state(&self, state: u64, names: &Names, found: &Tree) -> Result<u64, String> {
+        if !names.keys().eq(found.keys()) {
+            let (is, should) = (found.keys().collect::<Vec<_>>(), names.keys().collect::<Vec<_>>());
+            return Err(format!("names {is:?} instead of {should:?}"));
+        }
+        let mut inodes: HashMap<FileNumber, u64> = HashMap::new();
+        for (name, entry) in names {
+            match (entry, &found[name]) {
+                (Entry::Directory, Found::Directory) => {}
+                (Entry::Symlink(number), Found::Symlink(target)) if *target == self.symlinks[number] => {}
+                (Entry::File(number), Found::File { inode, bytes }) => {
+                    if *inodes.entry(*number).or_insert(*inode) != *inode {
+                        return Err(format!("{name} is another file than its other name"));
+                    }
+                    let contents = self.files[number].contents(state);
+                    contents
+                        .explain(bytes)
+                        .map_err(|reason| format!("{name} (made by {number}): {reason}"))?;
+                }
+                _ => return Err(format!("{name} is something else")),
+            }
+        }
+        let distinct: HashSet<u64> = inodes.values().copied().collect();
+        if distinct.len() != inodes.len() {
+            return Err("two files have become one".into());
+        }
+        Ok(inodes.len() as u64)
+    }
+}
+
+fn files_of(names: &Names) -> impl Iterator<Item = FileNumber> {
+    names.values().filter_map(|entry| match entry {
+        Entry::File(number) => Some(*number),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pattern;
+    use super::*;
+
+    /// A history in which everything ends but what stands behind `rest`.
+    fn log(actions: &[(u64, Action)], unended: &[(u64, Action)]) -> Vec<(u64, Line)> {
+        let ended = actions.iter().flat_map(|(number, action)| {
+            [Line::Begin { number: *number, action: action.clone() }, Line::End { number: *number }]
+        });
+        let begun =
+            unended.iter().map(|(number, action)| Line::Begin { number: *number, action: action.clone() });
+        (1..).zip(ended.chain(begun)).collect()
+    }
+
+    fn create(path: &str) -> Action {
+        Action::Create { path: path.into() }
+    }
+
+    fn write(path: &str, len: u64) -> Action {
+        Action::Write { path: path.into(), offset: 0, len, wait: Wait::No }
+    }
+
+    fn file(inode: u64, tag: u64, len: usize) -> Found {
+        Found::File { inode, bytes: pattern::bytes(tag, 0, len) }
+    }
+
+    fn tree(entries: &[(&str, Found)]) -> Tree {
+        entries.iter().map(|(name, found)| ((*name).to_owned(), found.clone())).collect()
+    }
+
+    fn lane(lines: &[(u64, Line)], syncs: &[u64]) -> Lane {
+        let mut lane = Lane::begin(&Tree::new(), 0);
+        lane.play(lines, syncs).expect("a log that makes sense");
+        lane
+    }
+
+    #[test]
+    fn names_are_lost_in_their_order_alone() {
+        let lane = lane(&log(&[(1, create("a")), (2, create("b"))], &[(3, create("c"))]), &[]);
+        let empty = |inode| Found::File { inode, bytes: Vec::new() };
+        for allowed in [&[][..], &[("a", empty(1))], &[("a", empty(1)), ("b", empty(2))]] {
+            assert!(lane.explain(&tree(allowed)).is_ok(), "{allowed:?}");
+        }
+        assert!(lane.explain(&tree(&[("a", empty(1)), ("b", empty(2)), ("c", empty(3))])).is_ok());
+        assert!(lane.explain(&tree(&[("b", empty(2))])).is_err());
+        assert!(lane.explain(&tree(&[("a", empty(1)), ("b", empty(1))])).is_err());
+    }
+
+    #[test]
+    fn what_was_acknowledged_is_missed() {
+        let sync = Action::SyncDirectory { path: String::new() };
+        let lane1 = lane(&log(&[(1, create("a")), (2, sync)], &[]), &[]);
+        assert!(lane1.explain(&Tree::new()).is_err());
+        let fsync = Action::Fsync { path: "a".into() };
+        let lane2 = lane(&log(&[(1, create("a")), (2, write("a", 100)), (3, fsync)], &[]), &[]);
+        assert!(lane2.explain(&Tree::new()).is_err());
+        assert!(lane2.explain(&tree(&[("a", file(1, 2, 99))])).is_err());
+        assert_eq!(lane2.explain(&tree(&[("a", file(1, 2, 100))])).expect("whole").acknowledged, 1);
+    }
+
+    #[test]
+    fn a_sync_covers_what_had_ended() {
+        let lines = log(&[(1, create("a")), (2, write("a", 100)), (3, write("a", 50))], &[]);
+        // Behind the end of the first write, before that of the second.
+        let lane = lane(&lines, &[5]);
+        assert!(lane.explain(&tree(&[("a", file(1, 2, 99))])).is_err());
+        let mut newer = pattern::bytes(2, 0, 100);
+        newer[..50].copy_from_slice(&pattern::bytes(3, 0, 50));
+        assert!(lane.explain(&tree(&[("a", file(1, 2, 100))])).is_ok());
+        assert!(lane.explain(&tree(&[("a", Found::File { inode: 1, bytes: newer })])).is_ok());
+    }
+
+    #[test]
+    fn a_file_renamed_over_another_is_whole_or_not_there() {
+        let actions = [
+            (1, create("a")),
+            (2, Action::Fsync { path: "a".into() }),
+            (3, create("b")),
+            (4, write("b", 100)),
+            (5, Action::Close { path: "b".into() }),
+            (6, Action::Rename { from: "b".into(), to: "a".into() }),
+        ];
+        let lane = lane(&log(&actions, &[]), &[]);
+        assert!(lane.explain(&tree(&[("a", file(1, 4, 100))])).is_ok());
+        assert!(lane.explain(&tree(&[("a", file(1, 4, 0))])).is_ok(), "the old one");
+        assert!(lane.explain(&tree(&[("a", file(1, 4, 0)), ("b", file(2, 4, 50))])).is_ok());
+        assert!(lane.explain(&tree(&[("a", file(1, 4, 50))])).is_err(), "half of the new one");
+    }
+
+    #[test]
+    fn a_directory_takes_its_names_with_it() {
+        let actions = [
+            (1, Action::Mkdir { path: "d".into() }),
+            (2, create("d/f")),
+            (3, Action::Link { from: "d/f".into(), to: "g".into() }),
+            (4, Action::Rename { from: "d".into(), to: "e".into() }),
+            (5, Action::SyncDirectory { path: String::new() }),
+        ];
+        let lane = lane(&log(&actions, &[]), &[]);
+        let empty = Found::File { inode: 1, bytes: Vec::new() };
+        let names = [("e", Found::Directory), ("e/f", empty.clone()), ("g", empty)];
+        assert!(lane.explain(&tree(&names)).is_ok());
+    }
+}
