@@ -30,6 +30,14 @@ pub enum FormatError {
         /// Its value.
         value: u64,
     },
+    /// A method or feature, by its name in the header, that this program does
+    /// not have.
+    UnsupportedName {
+        /// What it is: a hash, a requirement.
+        what: &'static str,
+        /// Its name, with everything unprintable escaped, cut at 80 bytes.
+        name: String,
+    },
     /// A field that must be zero is not.
     NotZero {
         /// The field.
@@ -47,6 +55,13 @@ pub enum FormatError {
         min: u64,
         /// Largest that is allowed.
         max: u64,
+    },
+    /// A member of a JSON object that is missing or of the wrong kind.
+    Member {
+        /// The object.
+        object: &'static str,
+        /// The member's name.
+        member: &'static str,
     },
     /// Fields that contradict each other.
     Inconsistent {
@@ -66,7 +81,12 @@ impl FormatError {
     /// True when the bytes may be sound and this program too old for them.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
-        matches!(self, FormatError::Unsupported { .. })
+        matches!(self, FormatError::Unsupported { .. } | FormatError::UnsupportedName { .. })
+    }
+
+    pub(crate) fn unsupported_name(what: &'static str, name: &str) -> FormatError {
+        let bytes = name.as_bytes();
+        FormatError::UnsupportedName { what, name: bytes[..bytes.len().min(80)].escape_ascii().to_string() }
     }
 
     pub(crate) fn magic(what: &'static str, found: &[u8]) -> FormatError {
@@ -90,11 +110,17 @@ impl fmt::Display for FormatError {
             FormatError::Unsupported { field, value } => {
                 write!(f, "{field} {value} is not known to this version")
             }
+            FormatError::UnsupportedName { what, name } => {
+                write!(f, "the {what} `{name}` is not supported")
+            }
             FormatError::NotZero { field, offset } => {
                 write!(f, "{field}: byte {offset} should be zero")
             }
             FormatError::OutOfRange { field, value, min, max } => {
                 write!(f, "{field} is {value}, outside {min} to {max}")
+            }
+            FormatError::Member { object, member } => {
+                write!(f, "{object}: `{member}` is missing or not what it should be")
             }
             FormatError::Inconsistent { what } => f.write_str(what),
             FormatError::Text { what, found } => write!(f, "not a {what}: \"{found}\""),

@@ -135,11 +135,11 @@ fn cost(memory_kib: u32, passes: u32, lanes: u32) -> KdfCost {
 }
 
 /// How much memory there is.
-mod memory {
+pub(crate) mod memory {
     use std::fs;
 
     /// Memory of the machine or the control group, in KiB.
-    pub(super) fn total_kib() -> Option<u64> {
+    pub(crate) fn total_kib() -> Option<u64> {
         smaller(meminfo("MemTotal:"), group_limit_kib())
     }
 

@@ -1,4 +1,5 @@
-//! Secret memory, key derivation, key slots, and the names of a vault.
+//! Secret memory, key derivation, key slots, the names of a vault, and the keys
+//! of LUKS disks.
 //!
 //! The control plane of the cryptography: nothing here goes through an engine
 //! or the scheduler, and nothing here does bulk work. All secrets live in
@@ -12,6 +13,7 @@
 pub mod hierarchy;
 pub mod kdf;
 mod low;
+pub mod luks;
 pub mod names;
 pub mod process;
 pub mod random;

@@ -40,6 +40,7 @@ const LAYERS: &[Layer] = &[
     layer("engine-cpu", &["units", "engine"], &[]),
     layer("sched", &["units", "engine"], &["engine-cpu"]),
     layer("vault", &["units", "format", "keys", "engine", "store"], &["engine-cpu", "sched"]),
+    layer("disk", &["format", "keys", "engine"], &["engine-cpu", "sched"]),
     layer("fuse", &["units", "engine", "store", "vault"], &["format", "keys", "engine-cpu", "sched"]),
     layer(
         "strongroom",
@@ -59,6 +60,10 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("aes-siv", &["keys"]),
     ("hkdf", &["keys"]),
     ("hmac", &["keys"]),
+    ("pbkdf2", &["keys"]),
+    ("sha1", &["keys"]),
+    ("ripemd", &["keys"]),
+    ("whirlpool", &["keys"]),
 ];
 
 /// Checks the workspace and prints what it found.

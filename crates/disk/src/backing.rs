@@ -1,0 +1,214 @@
+//! Where encrypted sectors lie: a file or a block device.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom};
+use rustix::io::Errno;
+
+/// Bytes at offsets. Threads share it.
+pub trait Backing: Send + Sync + fmt::Debug {
+    /// Bytes.
+    ///
+    /// # Errors
+    /// The system's.
+    fn len(&self) -> io::Result<u64>;
+
+    /// True when there are no bytes.
+    ///
+    /// # Errors
+    /// The system's.
+    fn is_empty(&self) -> io::Result<bool> {
+        self.len().map(|len| len == 0)
+    }
+
+    /// Fills `bytes` from `offset`.
+    ///
+    /// # Errors
+    /// The system's; `UnexpectedEof` when there are fewer.
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// The system's.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Returns when everything written before is durable.
+    ///
+    /// # Errors
+    /// The system's.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Gives the range's space back, after which it reads as anything.
+    ///
+    /// # Errors
+    /// The system's; `Unsupported` where there is no such thing.
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
+
+    /// How many bytes from `offset` on, at most `len`, are alike allocated, and
+    /// whether they are. `len` is not 0.
+    ///
+    /// # Errors
+    /// The system's.
+    fn allocated(&self, offset: u64, len: u64) -> io::Result<(u64, bool)>;
+}
+
+/// A file or block device.
+#[derive(Debug)]
+pub struct FileBacking {
+    file: File,
+    is_device: bool,
+}
+
+/// Why an image cannot be had.
+#[derive(Debug)]
+pub enum OpenError {
+    /// Another process of this program, or another that locks, has it.
+    InUse,
+    /// It is neither a file nor a block device.
+    Kind,
+    /// The system's error.
+    Io(io::Error),
+}
+
+impl FileBacking {
+    /// Opens `path`. For writing, nobody else may have it open for writing
+    /// through this program (`flock(2)`), and a block device must not be
+    /// mounted or otherwise claimed; for reading, nobody may have it for
+    /// writing.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(path: &Path, writable: bool) -> Result<FileBacking, OpenError> {
+        let backing = FileBacking::open_shared(path, writable)?;
+        let operation = match writable {
+            true => FlockOperation::NonBlockingLockExclusive,
+            false => FlockOperation::NonBlockingLockShared,
+        };
+        match rustix::fs::flock(&backing.file, operation) {
+            Ok(()) => Ok(backing),
+            Err(Errno::WOULDBLOCK) => Err(OpenError::InUse),
+            Err(errno) => Err(OpenError::Io(errno.into())),
+        }
+    }
+
+    /// Opens `path` for a look, whoever has it.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_shared(path: &Path, writable: bool) -> Result<FileBacking, OpenError> {
+        let kind = std::fs::metadata(path).map_err(OpenError::Io)?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(OpenError::Kind);
+        }
+        let mut flags = if writable { OFlags::RDWR } else { OFlags::RDONLY } | OFlags::CLOEXEC;
+        if kind.is_block_device() && writable {
+            // Claims a device: refused while it is mounted.
+            flags |= OFlags::EXCL;
+        }
+        match rustix::fs::open(path, flags, rustix::fs::Mode::empty()) {
+            Ok(fd) => Ok(FileBacking { file: File::from(fd), is_device: kind.is_block_device() }),
+            Err(Errno::BUSY) => Err(OpenError::InUse),
+            Err(errno) => Err(OpenError::Io(errno.into())),
+        }
+    }
+
+    /// Takes a file that is open already.
+    #[must_use]
+    pub fn from_file(file: File) -> FileBacking {
+        FileBacking { file, is_device: false }
+    }
+
+    /// Whether it is a block device, whose length cannot be changed.
+    #[must_use]
+    pub fn is_device(&self) -> bool {
+        self.is_device
+    }
+
+    /// Changes a file's length, durably.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)?;
+        self.file.sync_all()
+    }
+}
+
+impl Backing for FileBacking {
+    fn len(&self) -> io::Result<u64> {
+        if !self.is_device {
+            return Ok(self.file.metadata()?.len());
+        }
+        // Nothing else here uses the position.
+        Ok(rustix::fs::seek(&self.file, SeekFrom::End(0))?)
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(bytes, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(&self.file, flags, offset, len)?)
+    }
+
+    fn allocated(&self, offset: u64, len: u64) -> io::Result<(u64, bool)> {
+        if self.is_device {
+            return Ok((len, true));
+        }
+        let data = match rustix::fs::seek(&self.file, SeekFrom::Data(offset)) {
+            Ok(data) => data,
+            Err(Errno::NXIO) => return Ok((len, false)),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok((len, true)),
+            Err(errno) => return Err(errno.into()),
+        };
+        if data > offset {
+            return Ok((len.min(data - offset), false));
+        }
+        let hole = rustix::fs::seek(&self.file, SeekFrom::Hole(offset))?;
+        Ok((len.min(hole.saturating_sub(offset)).max(1), true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_keeps_others_out() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let writer = FileBacking::open(file.path(), true).expect("nobody else");
+        assert!(matches!(FileBacking::open(file.path(), true), Err(OpenError::InUse)));
+        assert!(matches!(FileBacking::open(file.path(), false), Err(OpenError::InUse)));
+        drop(writer);
+        let reader = FileBacking::open(file.path(), false).expect("nobody else");
+        assert!(FileBacking::open(file.path(), false).is_ok());
+        drop(reader);
+        assert!(matches!(FileBacking::open(Path::new("/dev"), false), Err(OpenError::Kind)));
+    }
+
+    #[test]
+    fn holes_are_told_from_data() {
+        let backing = FileBacking::from_file(tempfile::tempfile().expect("a file"));
+        backing.set_len(1 << 20).expect("sparse");
+        backing.write_at(&[1; 4096], 256 << 10).expect("written");
+        assert_eq!(backing.allocated(0, 1 << 20).expect("told"), (256 << 10, false));
+        let (len, allocated) = backing.allocated(256 << 10, 1 << 20).expect("told");
+        assert!(allocated && (4096..=128 << 10).contains(&len));
+        assert_eq!(backing.allocated(900 << 10, 1000).expect("told"), (1000, false));
+        assert!(backing.read_at(&mut [0; 2], (1 << 20) - 1).is_err(), "short");
+    }
+}
