@@ -10,6 +10,7 @@ mod demo;
 mod dist;
 mod failure;
 mod fsx;
+mod fuzz;
 mod git;
 mod kill;
 mod layers;
@@ -62,6 +63,8 @@ enum Task {
     Powercut(powercut::PowercutArgs),
     /// Load a mount for a long time, and see that the daemon does not grow
     Soak(soak::SoakArgs),
+    /// Feed the parsers what no vault ever held
+    Fuzz(fuzz::FuzzArgs),
     /// Write below a mount and note what is acknowledged: a part of `kill` and `powercut`
     #[command(hide = true)]
     LedgerWriter(ledger::writer::WriterArgs),
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Task::Kill(arguments) => concluded(kill::run(&arguments)),
         Task::Powercut(arguments) => concluded(powercut::run(&arguments)),
         Task::Soak(arguments) => concluded(soak::run(&arguments)),
+        Task::Fuzz(arguments) => concluded(fuzz::run(&arguments)),
         Task::LedgerWriter(arguments) => ledger::writer::run(&arguments),
         Task::Git(arguments) => concluded(git::run(&arguments)),
         Task::Sparse(arguments) => concluded(sparse::run(&arguments)),
