@@ -6,6 +6,7 @@
 
 mod bench;
 mod command;
+mod crash;
 mod demo;
 mod dist;
 mod failure;
@@ -72,6 +73,8 @@ enum Task {
     Git(git::GitArgs),
     /// Write and check a 1 TiB file with few blocks
     Sparse(sparse::SparseArgs),
+    /// Cut the power of recorded histories: every image has to be whole, every planted fault caught
+    Crash(crash::CrashArgs),
     /// Measure
     Bench(bench::BenchArgs),
     /// Run every test: the workspace's own and all suites on a mount
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Task::LedgerWriter(arguments) => ledger::writer::run(&arguments),
         Task::Git(arguments) => concluded(git::run(&arguments)),
         Task::Sparse(arguments) => concluded(sparse::run(&arguments)),
+        Task::Crash(arguments) => concluded(crash::run(&arguments)),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
         Task::Dist(arguments) => dist::run(&arguments),

@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result, ensure};
 use crate::subject::{Kind, Settings, SubjectArgs};
 use crate::tally::Tally;
 use crate::{
-    demo, fsx, git, kill, packages, posix, postgres, powercut, soak, sparse, sqlite, stress, workspace,
+    crash, demo, fsx, git, kill, packages, posix, postgres, powercut, soak, sparse, sqlite, stress, workspace,
 };
 
 /// Compiling for the tests from nothing, on two slow cores, and running them.
@@ -26,7 +26,7 @@ pub(crate) struct TestArgs {
     /// Where the working directories are made [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// Only these suites (cargo, unruly, demo, posix, fsx, stress, sqlite, postgres, kill, powercut,
+    /// Only these suites (cargo, unruly, crash, demo, posix, fsx, stress, sqlite, postgres, kill, powercut,
     /// soak, git, sparse)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -38,9 +38,10 @@ struct Suite {
     run: fn(&SubjectArgs, bool) -> Result<Tally>,
 }
 
-const SUITES: [Suite; 13] = [
+const SUITES: [Suite; 14] = [
     Suite { name: "cargo", needs_root: false, run: |_, _| cargo_test() },
     Suite { name: "unruly", needs_root: false, run: |_, _| unruly_test() },
+    Suite { name: "crash", needs_root: false, run: |_, long| crash::run(&crash::CrashArgs::on(long)) },
     Suite { name: "demo", needs_root: false, run: |subject, _| demo::run(&demo::DemoArgs::on(subject)) },
     Suite { name: "posix", needs_root: true, run: |subject, _| posix::run(&posix::PosixArgs::on(subject)) },
     Suite { name: "fsx", needs_root: false, run: |subject, long| fsx::run(&fsx::FsxArgs::on(subject, long)) },
@@ -96,7 +97,7 @@ pub(crate) fn run(arguments: &TestArgs) -> Result {
         work: arguments.work.clone(),
         binary: None,
     };
-    if SUITES.iter().any(|suite| chosen(suite) && !matches!(suite.name, "cargo" | "unruly")) {
+    if SUITES.iter().any(|suite| chosen(suite) && !matches!(suite.name, "cargo" | "unruly" | "crash")) {
         subject.binary = Some(workspace::build_strongroom()?);
     }
     let mut lines = Vec::new();

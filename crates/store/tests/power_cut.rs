@@ -408,3 +408,28 @@ fn random_histories_keep_the_rules() {
     }
     assert!(distinct.len() > 3_000, "{}", distinct.len());
 }
+
+#[test]
+fn a_name_given_and_taken_again_leads_to_its_inode() {
+    let (store, other) = with_file(b"other");
+    let root = store.root();
+    let (node, file) = root.create_unnamed(0o600).unwrap();
+    root.sync().unwrap();
+    root.link(&*node, b"named").unwrap();
+    let between = store.position();
+    root.remove(b"named").unwrap();
+    drop((node, file));
+    // A barrier that covers neither, after which no reference is left.
+    other.write_at(b"again", 0).unwrap();
+    other.sync_data().unwrap();
+    let mut seen = BTreeSet::new();
+    for seed in 0..SEEDS {
+        for cut in [between, store.position()] {
+            let image = store.image(cut, seed).root();
+            let listed = names(&image);
+            listed.iter().for_each(|name| drop(image.lookup(name.as_bytes()).unwrap()));
+            seen.insert(listed.contains(&"named".to_owned()));
+        }
+    }
+    assert!(seen.len() == 2, "both states are possible");
+}

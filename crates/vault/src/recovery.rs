@@ -36,8 +36,11 @@ pub(crate) fn replay(context: &Arc<Context>, replayed: HashMap<FileId, Replayed>
         context.note_recovered(inode, Recovered::Replayed);
         contents.push(Arc::new(content));
     }
-    checkpoint_all(context, &contents, Rule::HomeBeforeReuse)?;
-    Ok(context.store.sync_all()?)
+    checkpoint_all(context, &contents, Rule::ReplayBeforeDelisting)?;
+    if context.rules.keeps(Rule::ReplayBeforeDelisting) {
+        context.store.sync_all()?;
+    }
+    Ok(())
 }
 
 /// Finds the stored files with these ids: first where they were last seen,

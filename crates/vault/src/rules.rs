@@ -29,11 +29,26 @@ pub enum Rule {
     SessionBeforeWrite,
     /// Rule 7: everything is durable at home before the session is delisted.
     HomeBeforeDelisting,
+    /// What a crashed session's journal says is durable at home before that
+    /// journal is deleted.
+    ReplayBeforeDelisting,
+    /// Mode, owner, times and extended attributes are durable before the
+    /// reply to `fsync`.
+    AttributesBeforeReply,
+    /// Rule 6: an unnamed file is durable before it is given a name.
+    UnnamedBeforeLink,
+    /// Rule 8: a directory has its record before it has its name.
+    RecordBeforeEntry,
+    /// Rule 8: a long name's side file, and a long target's, are durable
+    /// before the entry that needs them.
+    SideBeforeEntry,
+    /// Rule 8: an entry is gone before the side file that it needs.
+    EntryGoneBeforeSide,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 12] = [
+    pub const ALL: [Rule; 18] = [
         Rule::JournalOverwrites,
         Rule::JournalPages,
         Rule::DataBeforeRecord,
@@ -46,17 +61,23 @@ impl Rule {
         Rule::SourceBeforeReplace,
         Rule::SessionBeforeWrite,
         Rule::HomeBeforeDelisting,
+        Rule::ReplayBeforeDelisting,
+        Rule::AttributesBeforeReply,
+        Rule::UnnamedBeforeLink,
+        Rule::RecordBeforeEntry,
+        Rule::SideBeforeEntry,
+        Rule::EntryGoneBeforeSide,
     ];
 }
 
 /// Which rules are kept: all of them, but in tests that plant a fault and
 /// where the user chose relaxed durability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules(u16);
+pub struct Rules(u32);
 
 impl Rules {
     /// All rules.
-    pub const STRICT: Rules = Rules(u16::MAX);
+    pub const STRICT: Rules = Rules(u32::MAX);
 
     /// Without the barriers: a crash of the program loses nothing, a power cut
     /// may lose the last seconds and damage what was being overwritten.
@@ -66,7 +87,8 @@ impl Rules {
         .without(Rule::NewFileBeforeReply)
         .without(Rule::HomeBeforeReuse)
         .without(Rule::RemovalBeforeReuse)
-        .without(Rule::HeaderBeforeReuse);
+        .without(Rule::HeaderBeforeReuse)
+        .without(Rule::AttributesBeforeReply);
 
     /// These rules but one.
     #[must_use]

@@ -213,7 +213,12 @@ impl Vault {
     /// What the store reported.
     pub fn sync(&self) -> Result<()> {
         committer::commit_pending(&self.context)?;
-        Ok(self.context.store.sync_all()?)
+        let attributed = self.context.table.attributed().take_all();
+        if let Err(error) = self.context.store.sync_all() {
+            self.context.table.attributed().put_back(attributed);
+            return Err(error.into());
+        }
+        Ok(())
     }
 
     /// Brings everything home and delists the session. Requests must have

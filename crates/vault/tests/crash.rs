@@ -3,92 +3,218 @@
 //! leave is opened, compared with the model, written to, closed and opened
 //! again; some recoveries are cut a second time.
 //!
-//! `STRONGROOM_CRASH_IMAGES` sets how many distinct images are checked,
-//! `STRONGROOM_CRASH_SEED` replays one history.
+//! A program of its own, run by `cargo test` in a short form and by
+//! `cargo xtask crash` in a long one:
+//! `--images N` distinct images, from the history of seed `--first S` on;
+//! `--rules` leaves out every ordering rule in turn, and each must be caught;
+//! `--seed S` checks the images of one history, `--image K` one of them.
 
 mod crash_model;
 mod support;
 
-use std::collections::HashSet;
-use std::panic::catch_unwind;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use crash_model::{Campaign, Trial};
 use strongroom_vault::{Rule, Rules};
 
-fn wanted(default: u64) -> u64 {
-    std::env::var("STRONGROOM_CRASH_IMAGES").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+/// Distinct images of one history.
+const IMAGES_EACH: usize = 1000;
+/// Images that a planted fault may take before it must have shown.
+const PLANTED_IMAGES: usize = 20_000;
+/// Images of one history while a rule is left out.
+const PLANTED_EACH: usize = 400;
+/// Histories that are played to their end without a cut.
+const WHOLE: u64 = 20;
+/// Time between two lines of progress.
+const PROGRESS: Duration = Duration::from_secs(20);
+
+/// What to run.
+#[derive(Default)]
+struct Arguments {
+    images: Option<u64>,
+    first: u64,
+    seed: Option<u64>,
+    image: Option<u64>,
+    rules: bool,
 }
 
-#[test]
-fn every_image_that_a_power_cut_could_leave_is_whole() {
-    let images = wanted(3_000);
-    if let Some(seed) = std::env::var("STRONGROOM_CRASH_SEED").ok().and_then(|text| text.parse().ok()) {
-        let mut seen = HashSet::new();
-        Campaign::new(seed, Rules::STRICT)
-            .run(&mut seen, usize::MAX)
-            .unwrap_or_else(|fault| panic!("{fault}"));
-        return;
+impl Arguments {
+    /// Reads the command line; what `cargo test` adds for its own harness
+    /// means nothing here.
+    fn read() -> Arguments {
+        let mut arguments = Arguments::default();
+        let mut words = std::env::args().skip(1);
+        while let Some(word) = words.next() {
+            let mut number = || {
+                let value = words.next().and_then(|text| text.parse().ok());
+                Some(value.unwrap_or_else(|| panic!("{word} takes a number")))
+            };
+            match word.as_str() {
+                "--images" => arguments.images = number(),
+                "--first" => arguments.first = number().expect("a number"),
+                "--seed" => arguments.seed = number(),
+                "--image" => arguments.image = number(),
+                "--rules" => arguments.rules = true,
+                _ => {}
+            }
+        }
+        arguments
     }
-    let next = AtomicU64::new(0);
-    let total = AtomicU64::new(0);
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::read();
+    let everything = arguments.images.is_none() && arguments.seed.is_none() && !arguments.rules;
+    let mut tests: Vec<(&str, Box<dyn Fn() -> bool>)> = Vec::new();
+    if let Some(seed) = arguments.seed {
+        let image = arguments.image;
+        tests.push(("the_images_of_one_history_are_whole", Box::new(move || replay(seed, image))));
+    }
+    if everything {
+        tests.push(("a_history_without_a_cut_is_whole", Box::new(without_cuts)));
+    }
+    if let Some(images) = arguments.images.or(everything.then_some(2_000)) {
+        let first = arguments.first;
+        tests.push((
+            "every_image_that_a_power_cut_could_leave_is_whole",
+            Box::new(move || every_image(first, images)),
+        ));
+    }
+    if arguments.rules {
+        tests.push(("every_rule_left_out_is_caught", Box::new(every_rule)));
+    }
+    // As the usual harness says it, for who adds results up.
+    let mut failed = 0;
+    for (name, test) in &tests {
+        let passed = catch_unwind(AssertUnwindSafe(test)).unwrap_or(false);
+        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+        failed += usize::from(!passed);
+    }
+    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    println!("test result: {verdict}. {} passed; {failed} failed; 0 ignored", tests.len() - failed);
+    ExitCode::from(u8::from(failed > 0))
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn told(outcome: Result<usize, String>) -> bool {
+    if let Err(fault) = &outcome {
+        println!("{fault}");
+    }
+    outcome.is_ok()
+}
+
+fn replay(seed: u64, image: Option<u64>) -> bool {
+    let campaign = Campaign::new(seed, Rules::STRICT);
+    told(match image {
+        Some(number) => campaign.run_one(number).map(|()| 1),
+        None => campaign.run(usize::MAX / 8, || ()),
+    })
+}
+
+fn without_cuts() -> bool {
+    (0..WHOLE).all(|seed| {
+        let mut trial = Trial::new(seed, Rules::STRICT);
+        trial.play();
+        told(trial.check_end().map(|()| 0).map_err(|fault| format!("history {seed}: {fault}")))
+    })
+}
+
+/// Counts, and says so now and then.
+struct Progress {
+    done: AtomicU64,
+    of: u64,
+    said: Mutex<Instant>,
+}
+
+impl Progress {
+    fn one(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Ok(mut said) = self.said.try_lock()
+            && said.elapsed() >= PROGRESS
+        {
+            *said = Instant::now();
+            println!("{done} of {} images", self.of);
+        }
+    }
+
+    fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+}
+
+fn every_image(first: u64, images: u64) -> bool {
+    let began = Instant::now();
+    let progress = Progress { done: AtomicU64::new(0), of: images, said: Mutex::new(began) };
+    let next = AtomicU64::new(first);
+    let failed = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+        for _ in 0..threads() {
             scope.spawn(|| {
-                let mut seen = HashSet::new();
-                while total.load(Ordering::Relaxed) < images {
+                while progress.done() < images && !failed.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    let before = seen.len();
-                    let campaign = Campaign::new(seed, Rules::STRICT);
-                    if let Err(fault) = campaign.run(&mut seen, 700) {
-                        total.store(u64::MAX / 2, Ordering::Relaxed);
-                        panic!("history {seed}: {fault}");
+                    let left = images.saturating_sub(progress.done()).max(1) as usize;
+                    let outcome = catch_unwind(AssertUnwindSafe(|| {
+                        Campaign::new(seed, Rules::STRICT).run(left.min(IMAGES_EACH), || progress.one())
+                    }));
+                    if !told(outcome.unwrap_or_else(|_| Err(format!("history {seed} panicked")))) {
+                        failed.store(true, Ordering::Relaxed);
                     }
-                    total.fetch_add((seen.len() - before) as u64, Ordering::Relaxed);
                 }
             });
         }
     });
-    println!("{} distinct images of {} histories", total.into_inner(), next.into_inner());
+    let histories = next.into_inner() - first;
+    let seconds = began.elapsed().as_secs();
+    println!("{} distinct images of {histories} histories in {seconds} s", progress.done());
+    !failed.into_inner()
 }
 
-/// Images that a planted fault may take before it must have shown.
-const PLANTED_IMAGES: usize = 20_000;
-
-#[test]
-fn every_rule_left_out_is_caught() {
-    let (first, second) = Rule::ALL.split_at(Rule::ALL.len() / 2);
-    let missed: Vec<Rule> = std::thread::scope(|scope| {
-        let halves = [first, second].map(|rules| scope.spawn(|| missed_of(rules)));
-        halves.into_iter().flat_map(|half| half.join().expect("the campaign runs")).collect()
+fn every_rule() -> bool {
+    let next = AtomicU64::new(0);
+    let missed = AtomicU64::new(0);
+    // A fault may show as a panic in the history; it is told by the line below.
+    std::panic::set_hook(Box::new(|_| ()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads() {
+            scope.spawn(|| {
+                while let Some(&rule) = Rule::ALL.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                    let (caught, images) = plant(rule);
+                    let verdict = if caught { "caught" } else { "MISSED" };
+                    println!("{rule:?}: {verdict} after {images} images");
+                    missed.fetch_add(u64::from(!caught), Ordering::Relaxed);
+                }
+            });
+        }
     });
-    assert_eq!(missed, [], "rules whose absence no image shows");
+    let _ = std::panic::take_hook();
+    missed.into_inner() == 0
 }
 
-fn missed_of(rules: &[Rule]) -> Vec<Rule> {
-    let mut missed = Vec::new();
-    for &rule in rules {
-        let mut seen = HashSet::new();
-        let caught = (0..1000).find_map(|seed| {
-            // A fault may show before any cut, as a read that fails.
-            let campaign = catch_unwind(|| Campaign::new(seed, Rules::STRICT.without(rule)));
-            let shown = campaign.map_or(true, |campaign| campaign.run(&mut seen, 200).is_err());
-            (shown || seen.len() >= PLANTED_IMAGES).then_some(shown)
-        });
-        let caught = caught == Some(true);
-        println!("{rule:?}: {} after {} images", if caught { "caught" } else { "missed" }, seen.len());
-        if !caught {
-            missed.push(rule);
+/// Whether the absence of a rule shows, and after how many images.
+fn plant(rule: Rule) -> (bool, usize) {
+    let images = AtomicU64::new(0);
+    for seed in 0.. {
+        let count = || {
+            images.fetch_add(1, Ordering::Relaxed);
+        };
+        // A fault may show before any cut, as a read that fails.
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            Campaign::new(seed, Rules::STRICT.without(rule)).run(PLANTED_EACH, count)
+        }));
+        let checked = images.load(Ordering::Relaxed) as usize;
+        if !matches!(outcome, Ok(Ok(_))) {
+            return (true, checked + 1);
+        }
+        if checked >= PLANTED_IMAGES {
+            return (false, checked);
         }
     }
-    missed
-}
-
-#[test]
-fn a_history_without_a_cut_is_whole() {
-    for seed in 0..20 {
-        let mut trial = Trial::new(seed, Rules::STRICT);
-        trial.play();
-        trial.check_end().unwrap_or_else(|fault| panic!("history {seed}: {fault}"));
-    }
+    unreachable!("the images run out before the seeds")
 }

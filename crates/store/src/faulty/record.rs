@@ -1,7 +1,7 @@
 //! The log of a recorded store, and the tree that is durable at each of its
 //! barriers. The model stands in the documentation of the parent module.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -126,6 +126,15 @@ impl Recorder {
         });
     }
 
+    /// The inodes that operations not yet durable change.
+    fn pending_inodes(&self) -> HashSet<u64> {
+        let deltas = self.pending.iter().flat_map(|&at| match &self.log[at] {
+            Record::Namespace { deltas, .. } => deltas.as_slice(),
+            _ => &[],
+        });
+        deltas.map(Delta::touches).collect()
+    }
+
     /// Makes the content of `inode` durable.
     fn flush_file(&mut self, inode: u64, tree: &Tree) {
         let log = &self.log;
@@ -212,7 +221,10 @@ impl Observer for Recorder {
                 }
             }
         }
-        self.durable.prune(|number| tree.inode(number).is_some());
+        // An operation that is not durable yet may give a nameless inode a
+        // name, even one that is gone by now.
+        let named = self.pending_inodes();
+        self.durable.prune(|number| tree.inode(number).is_some() || named.contains(&number));
         self.log.push(Record::Barrier(barrier));
         self.add_base();
     }

@@ -18,7 +18,8 @@ use crate::rules::Rule;
 const BARRIERS_EACH: usize = 4;
 
 impl Content {
-    /// Makes everything written so far durable.
+    /// Makes everything written so far durable, with the file's mode, owner,
+    /// times and extended attributes.
     ///
     /// # Errors
     /// What the store reported. What was to be committed stays pending, and
@@ -28,7 +29,26 @@ impl Content {
             let mut state = self.write_state();
             state.journal_small = state.born && state.fresh_bytes <= super::SMALL_SYNC;
         }
-        if self.is_pending_or_committing() { self.commit() } else { Ok(self.file.sync_all()?) }
+        if !self.is_pending_or_committing() {
+            return self.sync_attributes();
+        }
+        // Noted before the commit, whose own barrier does not cover them.
+        let attributed = self.context.table.attributed().take(self.inode);
+        let committed = self.commit();
+        if attributed && self.context.rules.keeps(Rule::AttributesBeforeReply) {
+            self.sync_attributes()?;
+        }
+        committed
+    }
+
+    /// A barrier on the stored file and all its attributes.
+    fn sync_attributes(&self) -> Result<()> {
+        self.context.table.attributed().take(self.inode);
+        if let Err(error) = self.file.sync_all() {
+            self.context.table.attributed().note(self.inode);
+            return Err(error.into());
+        }
+        Ok(())
     }
 
     /// As [`Content::sync`], when anything is pending.

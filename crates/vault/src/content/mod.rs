@@ -9,6 +9,7 @@
 //! then its `state`. Nothing waits for journal space while it holds either.
 
 pub(crate) mod aside;
+mod attributed;
 mod checkpoint;
 mod commit;
 mod damaged;

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use strongroom_engine::Buffer;
 use strongroom_format::vault::block::BlockContext;
+use strongroom_format::vault::names::parse_xattr_name;
 use strongroom_format::vault::node::{Entry, HeaderFields, Node};
 use strongroom_format::vault::{FileId, WriteSession};
 use strongroom_store::{NodeRef, SetTime, Timestamp};
@@ -47,6 +48,28 @@ fn is_torn(page: &[u8]) -> bool {
 /// file: one that names another session was not torn by a crash.
 fn may_be_new(context: &Context, page: &[u8]) -> bool {
     aside::sealed_in(page).is_none_or(|session| context.is_crashed(session))
+}
+
+/// Removes the extended attributes of a file whose id is lost: their values
+/// are bound to it, and no longer open.
+fn drop_attributes(context: &Context, opened: &Opened) -> Result<()> {
+    let drop_all = || -> std::result::Result<bool, strongroom_store::Error> {
+        let names = opened.node.xattr_names()?;
+        let mut dropped = false;
+        for name in names.iter().filter(|name| !matches!(parse_xattr_name(name), Ok(None))) {
+            opened.node.remove_xattr(name)?;
+            dropped = true;
+        }
+        Ok(dropped)
+    };
+    match drop_all() {
+        Ok(false) => {}
+        // Durable before a header page with the new id can be.
+        Ok(true) => opened.file.sync_all()?,
+        // The file is whole without; reading such an attribute says so too.
+        Err(error) => context.note_error("removing the attributes of a lost file", &error.into()),
+    }
+    Ok(())
 }
 
 impl Content {
@@ -130,6 +153,7 @@ impl Content {
                 recovered = Recovered::SetAside;
             }
             opened.file.set_len(0)?;
+            drop_attributes(context, &opened)?;
         }
         let content = Self::newborn(context, opened, FileId(id), home.unwrap_or(Home::UNBOUND));
         if context.writable {

@@ -9,6 +9,7 @@ use strongroom_format::vault::FileId;
 use strongroom_store::{Access, FileRef, InodeId, NodeRef};
 use strongroom_units::StoredLen;
 
+use super::attributed::Attributed;
 use super::{Content, Home, Opened};
 use crate::context::Context;
 use crate::error::{Damage, Error, Result};
@@ -24,6 +25,7 @@ pub(crate) struct Table {
     /// A file with records in the journal has been removed, and no barrier
     /// has covered the removal: a crash may bring it back.
     removed: AtomicBool,
+    attributed: Mutex<Attributed>,
 }
 
 /// Files by the number of their last release: a barrier covers those releases
@@ -74,6 +76,11 @@ impl Table {
         let mut contents: Vec<_> = lock(&self.live).values().cloned().collect();
         contents.sort_unstable_by_key(|content| content.order());
         contents
+    }
+
+    /// Files whose attributes have changed.
+    pub(crate) fn attributed(&self) -> MutexGuard<'_, Attributed> {
+        lock(&self.attributed)
     }
 
     /// A file whose records are still needed has been removed.
@@ -193,6 +200,18 @@ impl Contents {
             table.synced(&HashMap::from([(node.id(), release)]));
         }
         Ok(())
+    }
+
+    /// Mode, owner, times or extended attributes of a stored file change: the
+    /// next sync of the file makes them durable too.
+    pub fn note_attributes(&self, inode: InodeId) {
+        self.context.table.attributed().note(inode);
+    }
+
+    /// Whether an ordering rule is kept.
+    #[must_use]
+    pub fn keeps(&self, rule: Rule) -> bool {
+        self.context.rules.keeps(rule)
     }
 
     /// The live content of an inode, if there is one.

@@ -300,6 +300,9 @@ impl Content {
             let (first, last) = (run[0], run[run.len() - 1]);
             let data = &load.buffer[first.at..last.at + last.len];
             if journaled(&first) {
+                if state.unlinked {
+                    self.context.table.note_removed();
+                }
                 let place = promise.write_images(data, slots * run.len() as u32)?;
                 placed.extend(
                     run.iter()

@@ -104,6 +104,7 @@ impl Namespace {
             (modified, _) => modified,
         };
         if (changes.accessed, modified) != (SetTime::Omit, SetTime::Omit) {
+            self.contents.note_attributes(inode.node.id());
             match inode.live(&self.contents) {
                 Some(content) => content.set_times(changes.accessed, modified)?,
                 None => inode.node.set_times(changes.accessed, modified)?,
@@ -131,6 +132,7 @@ impl Namespace {
             return Ok(());
         }
         let _metadata = lock(&inode.metadata);
+        self.contents.note_attributes(inode.node.id());
         let before = inode.node.attributes()?.mode;
         if chown {
             inode.node.set_owner(changes.uid, changes.gid)?;

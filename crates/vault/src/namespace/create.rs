@@ -14,6 +14,7 @@ use super::xattr::{ACCESS_LIST, DEFAULT_LIST};
 use super::{Creation, Entry, GENERATION, Namespace, Opening, Place};
 use crate::content::{Content, Home};
 use crate::error::{Error, Result, errno};
+use crate::rules::Rule;
 
 const SET_GROUP_ID: u32 = 0o2000;
 
@@ -143,10 +144,10 @@ impl Namespace {
             let passing = self.names.random_name()?;
             let (id, record) = self.names.new_directory()?;
             let node = temporary.make_directory(&passing, 0o700)?;
-            let completed = node
-                .make_symlink(RECORD, &record)
-                .map_err(Error::from)
-                .and_then(|_| self.give(&node, &inheritance))
+            let record_first = self.contents.keeps(Rule::RecordBeforeEntry);
+            let put_record = || node.make_symlink(RECORD, &record).map_err(Error::from);
+            let completed = (if record_first { put_record().map(drop) } else { Ok(()) })
+                .and_then(|()| self.give(&node, &inheritance))
                 .and_then(|()| {
                     let lists = &inheritance.lists;
                     lists.iter().try_for_each(|(name, acl)| self.put_list(&node, id.0, name, acl))
@@ -161,6 +162,9 @@ impl Namespace {
                 // What stays is swept when the vault is mounted next.
                 let _ = discard(&node, temporary, &passing);
                 return Err(error);
+            }
+            if !record_first {
+                put_record()?;
             }
             if inheritance.mode & DIRECTORY_BITS != DIRECTORY_BITS {
                 node.set_mode(inheritance.mode)?;
@@ -278,6 +282,7 @@ impl Namespace {
         let (to_uid, to_gid) =
             (inheritance.uid.filter(|to| *to != uid), inheritance.gid.filter(|to| *to != gid));
         if to_uid.is_some() || to_gid.is_some() {
+            self.contents.note_attributes(node.id());
             match node.set_owner(to_uid, to_gid) {
                 Ok(()) => mode = node.attributes()?.mode,
                 // An ordinary user may be no member of the directory's group.
@@ -286,6 +291,7 @@ impl Namespace {
             }
         }
         if node.kind() != Kind::Symlink && mode != inheritance.mode {
+            self.contents.note_attributes(node.id());
             node.set_mode(inheritance.mode)?;
         }
         Ok(())

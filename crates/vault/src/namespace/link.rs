@@ -6,6 +6,7 @@ use super::inode::{Inode, lock, write};
 use super::{Entry, Namespace};
 use crate::content::Home;
 use crate::error::{Error, Result, errno};
+use crate::rules::Rule;
 
 impl Namespace {
     /// Gives the inode `number` the name `name` in the directory `parent`. A
@@ -51,7 +52,7 @@ impl Namespace {
         let content = self.using_unbound(inode)?;
         if inode.node.attributes()?.links == 0 {
             content.moved(home)?;
-            content.sync()
+            if self.contents.keeps(Rule::UnnamedBeforeLink) { content.sync() } else { Ok(()) }
         } else {
             content.linked()
         }

@@ -7,6 +7,7 @@ use super::access::DIRECTORY_BITS;
 use super::inode::{lock, write};
 use super::names::is_hidden;
 use crate::error::{Error, Result, errno};
+use crate::rules::Rule;
 
 /// True when a stored directory holds nothing but what the vault itself put
 /// there. An entry that does not open counts: it may be somebody's.
@@ -39,6 +40,9 @@ impl Namespace {
             return Err(Error::Refused(errno::EISDIR));
         }
         let target = self.long_target(&node);
+        if !self.contents.keeps(Rule::EntryGoneBeforeSide) {
+            self.remove_side(&parent, &stored);
+        }
         parent.node.remove(&stored.main)?;
         self.remove_side(&parent, &stored);
         self.unnamed(&node, target, parent.number, name);

@@ -270,7 +270,7 @@ impl Namespace {
     /// Makes sure of the side file of an entry that exists.
     fn ensure_side(&self, end: &End<'_>) -> Result<()> {
         match &end.stored.side {
-            Some(side) => sidefile::write(&*end.parent.node, &side.name, &side.sealed),
+            Some(side) => sidefile::write(&self.contents, &*end.parent.node, &side.name, &side.sealed),
             None => Ok(()),
         }
     }

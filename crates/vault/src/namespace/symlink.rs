@@ -69,7 +69,7 @@ impl Namespace {
             return Ok(parent.node.make_symlink(name, &inline)?);
         }
         let (file, stored) = self.names.new_long_target()?;
-        sidefile::write(&**self.links()?, &file, &sealed)?;
+        sidefile::write(&self.contents, &**self.links()?, &file, &sealed)?;
         let made = parent.node.make_symlink(name, &stored);
         if made.is_err() {
             self.remove_long_target(&file);

@@ -157,6 +157,7 @@ impl Namespace {
             let kept = if kill_sgid { attributes::unprivileged(before) | (before & 0o4000) } else { before };
             let mode = (kept & 0o7000) | acl.mode_bits();
             if mode != before {
+                self.contents.note_attributes(inode.node.id());
                 inode.node.set_mode(mode)?;
             }
         }
@@ -186,12 +187,14 @@ impl Namespace {
         if sealed.len() > VALUE_LEN_MAX {
             return Err(Error::Refused(E2BIG));
         }
+        self.contents.note_attributes(node.id());
         self.granted_alone(node, FILE_BITS, || Ok(node.set_xattr(&stored, &sealed, mode)?))
     }
 
     /// As [`Namespace::set_sealed`], removing it.
     pub(super) fn remove_sealed(&self, node: &NodeRef, name: &[u8]) -> Result<()> {
         let stored = self.stored_xattr_name(node.kind(), name)?;
+        self.contents.note_attributes(node.id());
         self.granted_alone(node, FILE_BITS, || Ok(node.remove_xattr(&stored)?))
     }
 

@@ -45,14 +45,17 @@ pub fn credential() -> Credential {
 /// from other threads, late, out of order, busy, or never, behind a scheduler
 /// that redoes what it lost.
 pub fn engine() -> Arc<dyn Engine> {
-    let cpu: Arc<dyn Engine> = Arc::new(CpuEngine::new());
     match std::env::var("STRONGROOM_TEST_ENGINE").as_deref() {
-        Ok("unruly") => {
-            let unruly = UnrulyEngine::new(Arc::clone(&cpu), 0x5eed, Faults::lossy());
-            Arc::new(Fixed::new(Arc::new(unruly), cpu))
-        }
-        _ => cpu,
+        Ok("unruly") => unruly(),
+        _ => Arc::new(CpuEngine::new()),
     }
+}
+
+/// The engine of `STRONGROOM_TEST_ENGINE=unruly`, behind its scheduler.
+pub fn unruly() -> Arc<dyn Engine> {
+    let cpu: Arc<dyn Engine> = Arc::new(CpuEngine::new());
+    let unruly = UnrulyEngine::new(Arc::clone(&cpu), 0x5eed, Faults::lossy());
+    Arc::new(Fixed::new(Arc::new(unruly), cpu))
 }
 
 pub fn options() -> Options {

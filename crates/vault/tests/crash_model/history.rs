@@ -1,0 +1,757 @@
+//! Random histories on a recording store, and what they were promised.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use strongroom_engine::Engine;
+use strongroom_format::vault::Suite;
+use strongroom_store::faulty::FaultyStore;
+use strongroom_store::memory::MemoryStore;
+use strongroom_store::{RenameMode, Store, XattrMode};
+use strongroom_units::BlockSize;
+use strongroom_vault::content::{Allocate, Content};
+use strongroom_vault::namespace::{Changes, Creation, Entry, Opening, ROOT};
+use strongroom_vault::{Options, Rules, Vault};
+
+use super::bytes::Bytes;
+use super::found::{Depth, Found};
+use super::tree::{Body, Id, Inode, Place, TOP, Tree};
+use crate::support::{self, CREATION, Rng, options, write};
+
+/// Operations of one history.
+const STEPS: usize = 220;
+/// Files that a history has before anything else is done.
+const FILES: usize = 8;
+/// Inodes with names that a history keeps to.
+const INODES: usize = 22;
+/// Directories below the top one.
+const DIRECTORIES: usize = 5;
+/// Names in each directory; the last two are too long to be stored as such.
+const NAMES: u64 = 7;
+
+/// A content at some position of the store's log.
+pub(crate) struct Version {
+    pub(crate) from: usize,
+    pub(crate) bytes: Bytes,
+}
+
+/// Everything a file has been.
+#[derive(Default)]
+pub(crate) struct FileHistory {
+    pub(crate) versions: Vec<Version>,
+    /// Positions from which on the version of that index is promised.
+    pub(crate) synced: Vec<(usize, usize)>,
+}
+
+/// A state of the names: possible once `begun`, certain to have been reached
+/// by `from`.
+pub(crate) struct Names {
+    pub(crate) begun: usize,
+    pub(crate) from: usize,
+    pub(crate) tree: Tree,
+}
+
+/// One history, played on a recording store.
+pub(crate) struct Trial {
+    pub(crate) store: Arc<FaultyStore>,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) size: u64,
+    vault: Option<Vault>,
+    rng: Rng,
+    pub(crate) files: BTreeMap<Id, FileHistory>,
+    /// By file: the state with its creation, and with its last change of
+    /// mode or attributes.
+    needs: BTreeMap<Id, usize>,
+    open: BTreeMap<Id, (u64, Arc<Content>)>,
+    tree: Tree,
+    next: Id,
+    pub(crate) states: Vec<Names>,
+    /// Positions from which on the state of that index is promised.
+    pub(crate) durable: Vec<(usize, usize)>,
+    pub(crate) options: Options,
+    /// What was done, each with the position it began at: for failures.
+    log: Vec<(usize, String)>,
+}
+
+/// Whether a history runs on the engine that is late, busy and loses work.
+pub(crate) fn is_unruly(seed: u64) -> bool {
+    seed % 16 == 11
+}
+
+impl Trial {
+    pub(crate) fn new(seed: u64, rules: Rules) -> Trial {
+        let suite = Suite::ALL[(seed % 3) as usize];
+        let block_size = BlockSize::from_shift([12, 13, 16][(seed / 3 % 3) as usize]).unwrap();
+        let memory = MemoryStore::new();
+        support::create(&memory, suite, block_size);
+        let store = Arc::new(FaultyStore::new(memory));
+        let options = Options { journal_len: 48 * block_size.bytes().max(16 << 10), rules, ..options() };
+        let engine = if is_unruly(seed) { support::unruly() } else { support::engine() };
+        let vault =
+            support::open_with(Arc::clone(&store) as Arc<dyn Store>, Arc::clone(&engine), &options).unwrap();
+        let start = store.position();
+        Trial {
+            store,
+            engine,
+            size: block_size.bytes(),
+            vault: Some(vault),
+            rng: Rng(seed ^ 0x5eed),
+            files: BTreeMap::new(),
+            needs: BTreeMap::new(),
+            open: BTreeMap::new(),
+            tree: Tree::new(),
+            next: TOP + 1,
+            states: vec![Names { begun: 0, from: 0, tree: Tree::new() }],
+            durable: vec![(start, 0)],
+            options,
+            log: Vec::new(),
+        }
+    }
+
+    fn note(&mut self, what: String) {
+        self.log.push((self.store.position(), what));
+    }
+
+    /// The operations before a cut, and what they did to the store.
+    pub(crate) fn history_before(&self, cut: usize) -> String {
+        use std::fmt::Write as _;
+        let mut text = String::new();
+        let from = self.log.iter().rposition(|&(at, _)| at <= cut).unwrap_or(0).saturating_sub(30);
+        for (index, (at, what)) in self.log.iter().enumerate().skip(from).take(34) {
+            let end = self.log.get(index + 1).map_or(self.store.position(), |next| next.0);
+            let _ = writeln!(text, "{at}: {what}");
+            for event in self.store.events(*at..end) {
+                let _ = writeln!(text, "      {event:?}");
+            }
+        }
+        text
+    }
+
+    fn vault(&self) -> &Vault {
+        self.vault.as_ref().expect("the vault is open")
+    }
+
+    /// Plays the history, and leaves the vault as a crash would.
+    pub(crate) fn play(&mut self) {
+        self.make_directory();
+        self.make_directory();
+        while self.tree.places().iter().filter(|(_, id)| self.tree.is_file(*id)).count() < FILES {
+            self.write();
+        }
+        for _ in 0..STEPS {
+            self.step();
+        }
+    }
+
+    pub(crate) fn abandon(&mut self) {
+        if let Some(vault) = &self.vault {
+            vault.abandon();
+        }
+    }
+
+    fn step(&mut self) {
+        match self.rng.below(64) {
+            0..=11 => self.write(),
+            12..=17 => self.overwrite(),
+            18..=23 => self.sync(),
+            24..=27 => self.append_and_sync(),
+            28..=29 => self.set_len(),
+            30 => self.punch(),
+            31..=33 => self.close(),
+            34..=37 => self.rename(RenameMode::Replace),
+            38 => self.rename(RenameMode::Exchange),
+            39..=40 => self.replace_aside(),
+            41..=42 => self.remove(),
+            43..=45 => self.make_directory(),
+            46..=47 => self.remove_directory(),
+            48..=49 => self.link(),
+            50..=51 => self.make_symlink(),
+            52..=53 => self.unnamed(),
+            54..=55 => self.change_xattr(),
+            56..=57 => self.change_mode(),
+            58..=60 => self.sync_directory(),
+            61 => self.sync_all(),
+            62 => self.reopen(),
+            _ => self.replace_empty_directory(),
+        }
+    }
+
+    /// What was done to the names since `begun` is one operation of the store.
+    fn note_names(&mut self, begun: usize) {
+        self.states.push(Names { begun, from: self.store.position(), tree: self.tree.clone() });
+    }
+
+    fn current(&self) -> usize {
+        self.states.len() - 1
+    }
+}
+
+/// Choosing places and inodes, and getting at them.
+impl Trial {
+    fn name(&mut self) -> String {
+        match self.rng.below(NAMES) {
+            number @ 0..5 => format!("name {number}"),
+            number => format!("{number}{}", "-long".repeat(40)),
+        }
+    }
+
+    fn directory(&mut self) -> Id {
+        let directories = self.tree.directories();
+        directories[self.rng.below(directories.len() as u64) as usize]
+    }
+
+    /// A place where nothing stands.
+    fn free_place(&mut self) -> Option<Place> {
+        let places = [(self.directory(), self.name()), (self.directory(), self.name())];
+        places.into_iter().find(|place| self.tree.at(place).is_none())
+    }
+
+    fn pick(&mut self, wanted: impl Fn(&Tree, Id) -> bool) -> Option<(Place, Id)> {
+        let mut places = self.tree.places();
+        places.retain(|&(_, id)| wanted(&self.tree, id));
+        (!places.is_empty()).then(|| places.swap_remove(self.rng.below(places.len() as u64) as usize))
+    }
+
+    fn pick_file(&mut self) -> Option<(Place, Id)> {
+        self.pick(Tree::is_file)
+    }
+
+    fn is_full(&self) -> bool {
+        self.tree.places().len() >= INODES
+    }
+
+    /// Runs `work` with the node number of a directory.
+    fn within<T>(&self, directory: Id, work: impl FnOnce(&Trial, u64) -> T) -> T {
+        let names = self.vault().namespace();
+        let mut numbers = vec![ROOT];
+        for name in self.tree.path(directory) {
+            let above = *numbers.last().expect("the top one");
+            numbers.push(names.lookup(above, name.as_bytes()).unwrap().number);
+        }
+        let done = work(self, *numbers.last().expect("the top one"));
+        numbers[1..].iter().for_each(|&number| names.forget(number, 1));
+        done
+    }
+
+    /// Runs `work` with the node number of what stands at a place.
+    fn with_number<T>(&self, place: &Place, work: impl FnOnce(&Trial, u64) -> T) -> T {
+        self.within(place.0, |trial, parent| {
+            let names = trial.vault().namespace();
+            let number = names.lookup(parent, place.1.as_bytes()).unwrap().number;
+            let done = work(trial, number);
+            names.forget(number, 1);
+            done
+        })
+    }
+
+    fn opened(&mut self, place: &Place, id: Id) -> Arc<Content> {
+        if let Some((_, content)) = self.open.get(&id) {
+            return Arc::clone(content);
+        }
+        let opened = self.within(place.0, |trial, parent| {
+            let names = trial.vault().namespace();
+            let entry = names.lookup(parent, place.1.as_bytes()).unwrap();
+            let opening = Opening { write: true, ..Opening::default() };
+            (entry.number, names.open(entry.number, opening).unwrap())
+        });
+        let content = Arc::clone(&opened.1);
+        self.open.insert(id, opened);
+        content
+    }
+
+    fn close_file(&mut self, id: Id) {
+        if let Some((number, content)) = self.open.remove(&id) {
+            drop(content);
+            self.vault().namespace().release(number);
+            self.vault().namespace().forget(number, 1);
+        }
+    }
+
+    fn new_inode(&mut self, body: Body, mode: Option<u32>) -> Id {
+        let id = self.next;
+        self.next += 1;
+        self.tree.inodes.insert(id, Arc::new(Inode { body, mode, xattrs: BTreeMap::new() }));
+        id
+    }
+
+    fn create(&mut self, place: &Place) -> (Id, Arc<Content>) {
+        let mode = [0o644, 0o600, 0o755, 0o440][self.rng.below(4) as usize];
+        self.note(format!("create {place:?}"));
+        let begun = self.store.position();
+        let (entry, content) = self.within(place.0, |trial, parent| {
+            let creation = Creation { mode, ..CREATION };
+            let opening = Opening { write: true, exclusive: true, ..Opening::default() };
+            trial.vault().namespace().create(parent, place.1.as_bytes(), &creation, opening).unwrap()
+        });
+        let id = self.adopt(&entry, &content, mode);
+        self.tree.put(place, id);
+        self.note_names(begun);
+        self.needs.insert(id, self.current());
+        (id, content)
+    }
+
+    fn adopt(&mut self, entry: &Entry, content: &Arc<Content>, mode: u32) -> Id {
+        let id = self.new_inode(Body::File, Some(mode));
+        self.open.insert(id, (entry.number, Arc::clone(content)));
+        self.files.insert(id, FileHistory::default());
+        let empty = Bytes::empty(self.size);
+        self.note_version(id, empty);
+        id
+    }
+}
+
+/// Contents.
+impl Trial {
+    fn note_version(&mut self, id: Id, bytes: Bytes) {
+        let from = self.store.position();
+        self.files.get_mut(&id).expect("a file").versions.push(Version { from, bytes });
+    }
+
+    fn latest(&self, id: Id) -> &Bytes {
+        &self.files[&id].versions.last().expect("a file has a version").bytes
+    }
+
+    fn change(&mut self, id: Id, content: &Content, offset: u64, data: &[u8]) {
+        self.note(format!("  write {} at {offset} to #{id}", data.len()));
+        let mut bytes = self.latest(id).clone();
+        bytes.write(offset, data);
+        self.note_version(id, bytes);
+        write(content, offset, data).unwrap();
+    }
+
+    fn data(&mut self, len: u64) -> Vec<u8> {
+        (0..len.div_ceil(8)).flat_map(|_| self.rng.next().to_le_bytes()).take(len as usize).collect()
+    }
+
+    fn write(&mut self) {
+        let place = (self.directory(), self.name());
+        let (id, content) = match self.tree.at(&place) {
+            Some(id) if self.tree.is_file(id) => (id, self.opened(&place, id)),
+            None if !self.is_full() => self.create(&place),
+            _ => return,
+        };
+        let span = self.size * if self.rng.below(8) == 0 { 300 } else { 6 };
+        let offset = self.rng.below(span);
+        let len = 1 + self.rng.below(self.size.min(16 << 10) * 2);
+        let data = self.data(len);
+        self.change(id, &content, offset, &data);
+    }
+
+    fn overwrite(&mut self) {
+        let Some((place, id)) = self.pick_file() else { return };
+        let len = self.latest(id).len;
+        if len > 0 {
+            let content = self.opened(&place, id);
+            let offset = self.rng.below(len);
+            let part = (1 + self.rng.below(self.size.min(16 << 10))).min(len - offset);
+            let data = self.data(part);
+            self.change(id, &content, offset, &data);
+        }
+    }
+
+    fn append_and_sync(&mut self) {
+        let Some((place, id)) = self.pick_file() else { return };
+        let content = self.opened(&place, id);
+        for _ in 0..1 + self.rng.below(3) {
+            let len = 1 + self.rng.below(600);
+            let data = self.data(len);
+            let end = self.latest(id).len;
+            self.change(id, &content, end, &data);
+            self.sync_file(id, &content);
+        }
+    }
+
+    fn set_len(&mut self) {
+        let Some((place, id)) = self.pick_file() else { return };
+        let content = self.opened(&place, id);
+        let mut bytes = self.latest(id).clone();
+        let len = match self.rng.below(3) {
+            0 => 0,
+            1 => self.rng.below(bytes.len + 1),
+            _ => self.rng.below(self.size * 8),
+        };
+        self.note(format!("set length {len} of #{id}"));
+        bytes.set_len(len);
+        self.note_version(id, bytes);
+        content.set_len(len).unwrap();
+    }
+
+    fn punch(&mut self) {
+        let Some((place, id)) = self.pick_file() else { return };
+        let content = self.opened(&place, id);
+        let mut bytes = self.latest(id).clone();
+        let offset = self.rng.below(bytes.len + 1);
+        let len = 1 + self.rng.below(self.size * 4);
+        self.note(format!("punch {len} at {offset} of #{id}"));
+        bytes.clear(offset, len);
+        self.note_version(id, bytes);
+        content.allocate(Allocate::Punch, offset, len).unwrap();
+    }
+
+    fn sync(&mut self) {
+        if let Some((place, id)) = self.pick_file() {
+            let content = self.opened(&place, id);
+            self.sync_file(id, &content);
+        }
+    }
+
+    /// What `fsync` promises: the content, and the file's creation, mode and
+    /// attributes with what was done before them.
+    fn sync_file(&mut self, id: Id, content: &Content) {
+        self.note(format!("sync #{id}"));
+        content.sync().unwrap();
+        let position = self.store.position();
+        self.promise_file(id, position);
+        if let Some(&state) = self.needs.get(&id) {
+            self.durable.push((position, state));
+        }
+    }
+
+    fn promise_file(&mut self, id: Id, position: usize) {
+        let file = self.files.get_mut(&id).expect("a file");
+        file.synced.push((position, file.versions.len() - 1));
+    }
+
+    fn sync_directory(&mut self) {
+        let directory = self.directory();
+        self.note(format!("sync directory #{directory}"));
+        self.within(directory, |trial, number| trial.vault().namespace().sync_directory(number).unwrap());
+        self.durable.push((self.store.position(), self.current()));
+    }
+
+    fn sync_all(&mut self) {
+        self.note("sync all".into());
+        self.vault().sync().unwrap();
+        self.promise_all();
+    }
+
+    fn promise_all(&mut self) {
+        let position = self.store.position();
+        self.durable.push((position, self.current()));
+        for (_, id) in self.tree.places() {
+            if self.files.contains_key(&id) {
+                self.promise_file(id, position);
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        let open: Vec<Id> = self.open.keys().copied().collect();
+        if !open.is_empty() {
+            let id = open[self.rng.below(open.len() as u64) as usize];
+            self.note(format!("close #{id}"));
+            self.close_file(id);
+        }
+    }
+
+    fn reopen(&mut self) {
+        self.note("close and open the vault".into());
+        for id in self.open.keys().copied().collect::<Vec<_>>() {
+            self.close_file(id);
+        }
+        self.vault.take().expect("the vault is open").close().unwrap();
+        self.promise_all();
+        let store = Arc::clone(&self.store) as Arc<dyn Store>;
+        self.vault = Some(support::open_with(store, Arc::clone(&self.engine), &self.options).unwrap());
+    }
+}
+
+/// Names.
+impl Trial {
+    fn stored_rename(&self, from: &Place, to: &Place, mode: RenameMode) {
+        self.within(from.0, |trial, parent| {
+            trial.within(to.0, |trial, to_parent| {
+                let names = trial.vault().namespace();
+                names.rename(parent, from.1.as_bytes(), to_parent, to.1.as_bytes(), mode).unwrap();
+            });
+        });
+    }
+
+    fn rename(&mut self, mode: RenameMode) {
+        let Some((from, id)) = self.pick(|_, _| true) else { return };
+        let to = match self.rng.below(2) {
+            0 => self.pick(|_, _| true).map(|(place, _)| place),
+            _ => Some((self.directory(), self.name())),
+        };
+        let Some(to) = to else { return };
+        let target = self.tree.at(&to);
+        let moves_directory = self.tree.is_directory(id);
+        let onto_directory = target.is_some_and(|target| self.tree.is_directory(target));
+        let into_itself = moves_directory && self.tree.is_below(to.0, id);
+        let out_of_target = target.is_some_and(|target| onto_directory && self.tree.is_below(from.0, target));
+        let exchange = mode == RenameMode::Exchange;
+        if target == Some(id) || into_itself || out_of_target || (exchange && target.is_none()) {
+            return;
+        }
+        if !exchange && target.is_some() && (moves_directory || onto_directory) {
+            return;
+        }
+        for id in [Some(id), target].into_iter().flatten() {
+            if self.rng.below(2) == 0 {
+                self.close_file(id);
+            }
+        }
+        self.note(format!("rename {mode:?} {from:?} to {to:?} (#{id} over {target:?})"));
+        let begun = self.store.position();
+        self.stored_rename(&from, &to, mode);
+        self.tree.take(&from);
+        self.tree.put(&to, id);
+        if exchange {
+            self.tree.put(&from, target.expect("checked"));
+        }
+        self.note_names(begun);
+        // Rule 6: whoever sees the name replaced sees the source whole.
+        let whole = if exchange { vec![Some(id), target] } else { vec![target.map(|_| id)] };
+        let position = self.store.position();
+        for id in whole.into_iter().flatten() {
+            if self.files.contains_key(&id) {
+                self.promise_file(id, position);
+            }
+        }
+        if let Some(target) = target {
+            self.drop_if_nameless(target);
+        }
+    }
+
+    /// Half of the removed files stay open for a while.
+    fn drop_if_nameless(&mut self, id: Id) {
+        if self.tree.place_of(id).is_none() {
+            self.tree.inodes.remove(&id);
+            if self.rng.below(2) == 0 {
+                if let Some((_, content)) = self.open.get(&id) {
+                    let content = Arc::clone(content);
+                    let data = self.data(100);
+                    self.change(id, &content, 0, &data);
+                }
+            }
+            self.close_file(id);
+        }
+    }
+
+    /// What editors do: write aside, sync, rename over.
+    fn replace_aside(&mut self) {
+        let Some((to, target)) = self.pick_file() else { return };
+        let aside = (to.0, "aside".to_owned());
+        if self.tree.at(&aside).is_some() {
+            return;
+        }
+        let (id, content) = self.create(&aside);
+        let len = 1 + self.rng.below(self.size.min(16 << 10) * 3);
+        let data = self.data(len);
+        self.change(id, &content, 0, &data);
+        if self.rng.below(2) == 0 {
+            self.sync_file(id, &content);
+        }
+        drop(content);
+        if self.rng.below(2) == 0 {
+            self.close_file(id);
+        }
+        self.note(format!("rename #{id} over #{target} at {to:?}"));
+        let begun = self.store.position();
+        self.stored_rename(&aside, &to, RenameMode::Replace);
+        self.tree.take(&aside);
+        self.tree.put(&to, id);
+        self.note_names(begun);
+        let position = self.store.position();
+        self.promise_file(id, position);
+        self.drop_if_nameless(target);
+    }
+
+    fn remove(&mut self) {
+        let Some((place, id)) = self.pick(|tree, id| !tree.is_directory(id)) else { return };
+        if self.rng.below(2) == 0 {
+            self.close_file(id);
+        }
+        self.note(format!("remove #{id} at {place:?}"));
+        let begun = self.store.position();
+        self.within(place.0, |trial, parent| {
+            trial.vault().namespace().remove(parent, place.1.as_bytes()).unwrap();
+        });
+        self.tree.take(&place);
+        self.note_names(begun);
+        self.drop_if_nameless(id);
+    }
+
+    fn make_directory(&mut self) {
+        let Some(place) = self.free_place() else { return };
+        if self.is_full() || self.tree.directories().len() > DIRECTORIES {
+            return;
+        }
+        // A directory that its owner may not write gets its mode in a step of its own.
+        let (mode, passing) =
+            [(0o755, None), (0o700, None), (0o555, Some(0o755))][self.rng.below(3) as usize];
+        self.note(format!("mkdir {place:?} {mode:o}"));
+        let begun = self.store.position();
+        self.within(place.0, |trial, parent| {
+            let names = trial.vault().namespace();
+            let creation = Creation { mode, ..CREATION };
+            let entry = names.make_directory(parent, place.1.as_bytes(), &creation).unwrap();
+            names.forget(entry.number, 1);
+        });
+        let id = self.new_inode(Body::Directory(BTreeMap::new()), Some(passing.unwrap_or(mode)));
+        self.tree.put(&place, id);
+        if passing.is_some() {
+            self.note_names(begun);
+            self.tree.inode_mut(id).mode = Some(mode);
+        }
+        self.note_names(begun);
+    }
+
+    fn empty_directory(&mut self) -> Option<(Place, Id)> {
+        self.pick(|tree, id| tree.is_directory(id) && tree.entries(id).is_empty())
+    }
+
+    fn remove_directory(&mut self) {
+        let Some((place, id)) = self.empty_directory() else { return };
+        self.note(format!("rmdir #{id} at {place:?}"));
+        let begun = self.store.position();
+        self.within(place.0, |trial, parent| {
+            trial.vault().namespace().remove_directory(parent, place.1.as_bytes()).unwrap();
+        });
+        self.tree.take(&place);
+        self.tree.inodes.remove(&id);
+        self.note_names(begun);
+    }
+
+    /// A directory over an empty one: in between the empty one stands in the
+    /// source's place.
+    fn replace_empty_directory(&mut self) {
+        let Some((to, target)) = self.empty_directory() else { return };
+        let Some((from, id)) = self.pick(Tree::is_directory) else { return };
+        if id == target || from.0 == target || self.tree.is_below(to.0, id) {
+            return;
+        }
+        self.note(format!("rename #{id} at {from:?} over the empty #{target} at {to:?}"));
+        let begun = self.store.position();
+        self.stored_rename(&from, &to, RenameMode::Replace);
+        self.tree.put(&to, id);
+        self.tree.put(&from, target);
+        self.note_names(begun);
+        self.tree.take(&from);
+        self.tree.inodes.remove(&target);
+        self.note_names(begun);
+    }
+
+    fn link(&mut self) {
+        let Some((from, id)) = self.pick_file() else { return };
+        let Some(to) = self.free_place() else { return };
+        if self.is_full() {
+            return;
+        }
+        self.note(format!("link #{id} to {to:?}"));
+        let begun = self.store.position();
+        self.with_number(&from, |trial, number| trial.link_number(number, &to));
+        self.tree.put(&to, id);
+        self.note_names(begun);
+    }
+
+    fn link_number(&self, number: u64, to: &Place) {
+        self.within(to.0, |trial, parent| {
+            let names = trial.vault().namespace();
+            let entry = names.link(number, parent, to.1.as_bytes()).unwrap();
+            names.forget(entry.number, 1);
+        });
+    }
+
+    /// A file made without a name, and given one.
+    fn unnamed(&mut self) {
+        let Some(to) = self.free_place() else { return };
+        if self.is_full() {
+            return;
+        }
+        self.note(format!("unnamed for {to:?}"));
+        let (entry, content) = self.within(to.0, |trial, parent| {
+            trial.vault().namespace().create_unnamed(parent, &CREATION).unwrap()
+        });
+        let id = self.adopt(&entry, &content, CREATION.mode);
+        let len = self.rng.below(self.size.min(16 << 10) * 2);
+        if len > 0 {
+            let data = self.data(len);
+            self.change(id, &content, 0, &data);
+        }
+        let begun = self.store.position();
+        self.link_number(entry.number, &to);
+        self.tree.put(&to, id);
+        self.note_names(begun);
+        // Rule 6: whoever sees the name sees what had been written.
+        let position = self.store.position();
+        self.promise_file(id, position);
+        self.needs.insert(id, 0);
+    }
+
+    fn make_symlink(&mut self) {
+        let Some(place) = self.free_place() else { return };
+        if self.is_full() {
+            return;
+        }
+        let len = [20, 200, 3900][self.rng.below(3) as usize];
+        let target: Vec<u8> = (0..len).map(|_| b'a' + self.rng.below(26) as u8).collect();
+        self.note(format!("symlink of {len} at {place:?}"));
+        let begun = self.store.position();
+        self.within(place.0, |trial, parent| {
+            let names = trial.vault().namespace();
+            let entry = names.make_symlink(parent, place.1.as_bytes(), &target, &CREATION).unwrap();
+            names.forget(entry.number, 1);
+        });
+        let id = self.new_inode(Body::Symlink(target.into()), None);
+        self.tree.put(&place, id);
+        self.note_names(begun);
+    }
+
+    fn change_xattr(&mut self) {
+        let Some((place, id)) = self.pick(|tree, id| tree.is_file(id) || tree.is_directory(id)) else {
+            return;
+        };
+        let name = format!("user.{}", self.rng.below(3)).into_bytes();
+        let begun = self.store.position();
+        let known = self.tree.inodes[&id].xattrs.contains_key(&name);
+        self.note(format!("attribute of #{id}"));
+        if known && self.rng.below(2) == 0 {
+            self.with_number(&place, |trial, number| {
+                trial.vault().namespace().remove_xattr(number, &name).unwrap();
+            });
+            self.tree.inode_mut(id).xattrs.remove(&name);
+        } else {
+            let len = self.rng.below(300);
+            let value = self.data(len);
+            self.with_number(&place, |trial, number| {
+                let names = trial.vault().namespace();
+                names.set_xattr(number, &name, &value, XattrMode::Any, false).unwrap();
+            });
+            self.tree.inode_mut(id).xattrs.insert(name, value);
+        }
+        self.note_names(begun);
+        self.note_need(id);
+    }
+
+    fn change_mode(&mut self) {
+        let Some((place, id)) = self.pick(|tree, id| tree.is_file(id) || tree.is_directory(id)) else {
+            return;
+        };
+        let mode = 0o400 | self.rng.below(0o400) as u32;
+        self.note(format!("chmod #{id} {mode:o}"));
+        let begun = self.store.position();
+        self.with_number(&place, |trial, number| {
+            let changes = Changes { mode: Some(mode), ..Changes::NONE };
+            trial.vault().namespace().set_attributes(number, &changes).unwrap();
+        });
+        self.tree.inode_mut(id).mode = Some(mode);
+        self.note_names(begun);
+        self.note_need(id);
+    }
+
+    fn note_need(&mut self, id: Id) {
+        if self.files.contains_key(&id) {
+            self.needs.insert(id, self.current());
+        }
+    }
+
+    /// Without a cut everything is there.
+    pub(crate) fn check_end(mut self) -> Result<(), String> {
+        self.reopen();
+        let vault = self.vault.take().expect("the vault is open");
+        let found = Found::read(&vault, self.size, Depth::Verify)?;
+        vault.close().map_err(|error| error.to_string())?;
+        super::explain::matches_exactly(&self, &found, &self.tree)
+    }
+}
