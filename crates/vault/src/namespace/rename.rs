@@ -14,6 +14,7 @@ use super::names::StoredName;
 use super::remove::is_empty;
 use super::{Namespace, sidefile};
 use crate::error::{Error, Result, errno};
+use crate::rules::Rule;
 
 /// One end of a rename.
 struct End<'a> {
@@ -270,7 +271,12 @@ impl Namespace {
     /// Makes sure of the side file of an entry that exists.
     fn ensure_side(&self, end: &End<'_>) -> Result<()> {
         match &end.stored.side {
-            Some(side) => sidefile::write(&self.contents, &*end.parent.node, &side.name, &side.sealed),
+            Some(side) => sidefile::write(
+                &*end.parent.node,
+                &side.name,
+                &side.sealed,
+                self.contents.keeps(Rule::SideBeforeEntry),
+            ),
             None => Ok(()),
         }
     }

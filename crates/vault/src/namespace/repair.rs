@@ -171,7 +171,7 @@ impl Repairer {
 
     fn write_side(&self, directory: &NodeRef, stored: &StoredName) -> Result<()> {
         match &stored.side {
-            Some(side) => sidefile::write(&**directory, &side.name, &side.sealed),
+            Some(side) => sidefile::write(&**directory, &side.name, &side.sealed, true),
             None => Ok(()),
         }
     }

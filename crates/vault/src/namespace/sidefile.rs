@@ -10,7 +10,6 @@ use strongroom_store::{Access, FileRef, Node};
 use super::Namespace;
 use super::inode::Inode;
 use super::names::StoredName;
-use crate::content::Contents;
 use crate::error::{Damage, Error, Result};
 use crate::reading::read_at;
 use crate::rules::Rule;
@@ -18,9 +17,9 @@ use crate::rules::Rule;
 /// No side file is longer: a sealed symlink target of `PATH_MAX`.
 const LEN_MAX: usize = 8192;
 
-/// Writes a side file that may exist, and makes it durable as the rules say:
-/// what refers to it must not be there without it.
-pub(super) fn write(contents: &Contents, directory: &dyn Node, name: &[u8], bytes: &[u8]) -> Result<()> {
+/// Writes a side file that may exist, and makes it durable: what refers to it
+/// must not be there without it. Tests plant the fault of leaving that out.
+pub(super) fn write(directory: &dyn Node, name: &[u8], bytes: &[u8], durable: bool) -> Result<()> {
     let file: FileRef = match directory.create(name, 0o600) {
         Ok((_, file)) => file,
         Err(error) if error.is_exists() => {
@@ -34,7 +33,7 @@ pub(super) fn write(contents: &Contents, directory: &dyn Node, name: &[u8], byte
         Err(error) => return Err(error.into()),
     };
     file.write_at(bytes, 0)?;
-    if contents.keeps(Rule::SideBeforeEntry) { Ok(file.sync_data()?) } else { Ok(()) }
+    if durable { Ok(file.sync_data()?) } else { Ok(()) }
 }
 
 /// Reads a side file whole.
@@ -60,7 +59,7 @@ impl Namespace {
         make: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         if let Some(side) = &stored.side {
-            write(&self.contents, &*parent.node, &side.name, &side.sealed)?;
+            write(&*parent.node, &side.name, &side.sealed, self.contents.keeps(Rule::SideBeforeEntry))?;
         }
         let made = make();
         if made.is_err() {

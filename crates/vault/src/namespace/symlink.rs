@@ -9,6 +9,7 @@ use super::inode::Inode;
 use super::names::StoredTarget;
 use super::{Namespace, sidefile};
 use crate::error::{Error, Result, errno};
+use crate::rules::Rule;
 
 /// Longest plain target in bytes: `PATH_MAX` of Linux, less the zero byte.
 const TARGET_MAX: usize = 4095;
@@ -69,7 +70,7 @@ impl Namespace {
             return Ok(parent.node.make_symlink(name, &inline)?);
         }
         let (file, stored) = self.names.new_long_target()?;
-        sidefile::write(&self.contents, &**self.links()?, &file, &sealed)?;
+        sidefile::write(&**self.links()?, &file, &sealed, self.contents.keeps(Rule::SideBeforeEntry))?;
         let made = parent.node.make_symlink(name, &stored);
         if made.is_err() {
             self.remove_long_target(&file);
