@@ -66,10 +66,13 @@ impl Arguments {
     }
 }
 
+/// A test: true when it passed.
+type Test = Box<dyn Fn() -> bool>;
+
 fn main() -> ExitCode {
     let arguments = Arguments::read();
     let everything = arguments.images.is_none() && arguments.seed.is_none() && !arguments.rules;
-    let mut tests: Vec<(&str, Box<dyn Fn() -> bool>)> = Vec::new();
+    let mut tests: Vec<(&str, Test)> = Vec::new();
     if let Some(seed) = arguments.seed {
         let image = arguments.image;
         tests.push(("the_images_of_one_history_are_whole", Box::new(move || replay(seed, image))));

@@ -517,12 +517,10 @@ impl Trial {
     fn drop_if_nameless(&mut self, id: Id) {
         if self.tree.place_of(id).is_none() {
             self.tree.inodes.remove(&id);
-            if self.rng.below(2) == 0 {
-                if let Some((_, content)) = self.open.get(&id) {
-                    let content = Arc::clone(content);
-                    let data = self.data(100);
-                    self.change(id, &content, 0, &data);
-                }
+            let open = self.open.get(&id).map(|(_, content)| Arc::clone(content));
+            if let Some(content) = open.filter(|_| self.rng.below(2) == 0) {
+                let data = self.data(100);
+                self.change(id, &content, 0, &data);
             }
             self.close_file(id);
         }
