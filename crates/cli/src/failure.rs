@@ -238,6 +238,11 @@ impl From<vault::Error> for Failure {
     fn from(error: vault::Error) -> Failure {
         match error {
             vault::Error::Store(error) => error.into(),
+            vault::Error::TakenOver => Failure::new(Exit::InUse, error.to_string())
+                .hint("What was synced before is safe. Unmount, and mount again where it is to be used."),
+            vault::Error::Freshness(error) => {
+                Failure { message: format!("the freshness file: {error}"), ..error.into() }
+            }
             vault::Error::Damaged(_) => Failure::new(Exit::Damage, error.to_string())
                 .hint("`strongroom check` names everything that is damaged."),
             vault::Error::Entropy => EntropyError.into(),

@@ -12,6 +12,7 @@ mod compose;
 mod control;
 mod daemon;
 mod failure;
+mod freshness;
 mod lock;
 mod mount;
 mod progress;
@@ -69,6 +70,7 @@ fn run(command: Command, output: Output) -> Result<Exit> {
         Command::Info(args) => commands::info::run(&args, output),
         Command::Key(command) => commands::key::run(&command, output),
         Command::Header(command) => commands::header::run(&command, output),
+        Command::Freshness(command) => commands::freshness::run(&command, output),
         Command::Check(args) => commands::check::run(&args, output),
         Command::Salvage(args) => commands::salvage::run(&args, output),
         Command::Doctor => commands::doctor::run(output),

@@ -13,7 +13,7 @@ use crate::control::mounts;
 use crate::daemon::launch::{self, absolute};
 use crate::daemon::{self, Plan};
 use crate::failure::{Exit, Failure, Result};
-use crate::lock::{LockError, VaultLock};
+use crate::lock::{Holder, LockError, Standing, Takeover, VaultLock};
 use crate::report::Output;
 use crate::secrets::Source;
 use crate::unlock::LockedVault;
@@ -37,7 +37,15 @@ fn run_with(args: &MountArgs, strictness: options::Strictness, output: Output) -
     // Before a secret is asked for: names of engines are for people to mistype.
     check_mount_point(&plan)?;
     let locked = LockedVault::open(&plan.vault, plan.store_mode())?;
-    if let Some(holder) = VaultLock::holder(&plan.vault).filter(|_| !plan.is_read_only()) {
+    let may_take = |holder: &Holder| args.takeover && holder.standing() == Standing::Elsewhere;
+    let holder = VaultLock::holder(&plan.vault).filter(|_| !plan.is_read_only());
+    if let Some(holder) = holder.as_ref().filter(|holder| may_take(holder)) {
+        output.warn(&format!(
+            "taking the vault over from {holder}: what was not synced there is lost, and if it still writes, files \
+             that both change are damaged"
+        ));
+    }
+    if let Some(holder) = holder.filter(|holder| !may_take(holder)) {
         return Err(Failure::from(LockError::Held(Some(holder))).at(&plan.vault));
     }
     locked.check_slots(&plan.source).map_err(|failure| failure.at(&plan.vault))?;
@@ -68,6 +76,8 @@ fn plan(args: &MountArgs, strictness: options::Strictness) -> Result<Plan> {
         log: None,
         relaxed: args.durability == Durability::Relaxed,
         journal_len: args.journal_size,
+        freshness: None,
+        takeover: if args.takeover { Takeover::Elsewhere } else { Takeover::Refuse },
         source: args.secret.source(),
     };
     options::apply(&mut plan, &args.options, strictness)?;
@@ -85,6 +95,16 @@ fn plan(args: &MountArgs, strictness: options::Strictness) -> Result<Plan> {
     }
     if let Source::KeyFile(path) = &mut plan.source {
         *path = absolute(path)?;
+    }
+    plan.freshness = args.freshness.clone().or(plan.freshness);
+    if let Some(path) = &mut plan.freshness {
+        *path = absolute(path)?;
+    }
+    if plan.freshness.is_some() && plan.relaxed {
+        return Err(Failure::usage(
+            "a freshness file cannot record what relaxed durability makes of a vault",
+        )
+        .hint("Leave out --freshness, or --durability relaxed."));
     }
     if plan.journal_len < strongroom_vault::Options::JOURNAL_LEN_MIN {
         return Err(Failure::usage("the journal has at least 16MiB").hint("Use a larger --journal-size."));

@@ -86,7 +86,7 @@ pub(crate) fn shown(path: &[u8]) -> String {
 
 /// A stable name for what kind of error something in a vault is.
 pub(crate) fn damage_kind(error: &VaultError) -> &'static str {
-    use strongroom_vault::Damage;
+    use strongroom_vault::{Damage, Staleness};
     match error {
         VaultError::Damaged(Damage::Length { .. }) => "length",
         VaultError::Damaged(Damage::Page(_)) => "page",
@@ -94,8 +94,14 @@ pub(crate) fn damage_kind(error: &VaultError) -> &'static str {
         VaultError::Damaged(Damage::Home) => "home",
         VaultError::Damaged(Damage::Name(_)) => "name",
         VaultError::Damaged(Damage::Journal(_)) => "journal",
-        VaultError::Store(_) | VaultError::Refused(_) => "store",
-        VaultError::Entropy | VaultError::Engine(_) => "engine",
+        VaultError::Damaged(Damage::Stale(Staleness::Vault)) => "vault",
+        VaultError::Damaged(Damage::Stale(Staleness::RolledBack)) => "rolled-back",
+        VaultError::Damaged(Damage::Stale(Staleness::Missing)) => "missing",
+        VaultError::Damaged(Damage::Stale(Staleness::Unrecorded)) => "unrecorded",
+        VaultError::Damaged(Damage::Stale(Staleness::Exchanged)) => "exchanged",
+        VaultError::Damaged(Damage::Record(_)) => "freshness",
+        VaultError::Store(_) | VaultError::Freshness(_) | VaultError::Refused(_) => "store",
+        VaultError::Entropy | VaultError::Engine(_) | VaultError::TakenOver => "engine",
     }
 }
 

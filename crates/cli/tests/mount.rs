@@ -264,6 +264,68 @@ fn a_second_writer_is_refused_and_a_reader_is_not() {
 }
 
 #[test]
+fn a_vault_that_another_machine_took_over_is_written_to_no_more() {
+    let place = Place::new();
+    place.mount(&[]);
+    let mut file = File::create(place.at("f")).expect("made");
+    file.write_all(b"synced").expect("written");
+    file.sync_all().expect("synced");
+    // What the other machine leaves, where locks are not shared.
+    let record = place.vault().join(".strongroom/lock");
+    let mut left: Value = serde_json::from_slice(&fs::read(&record).expect("a record")).expect("JSON");
+    left["host"] = "faraway".into();
+    left["machine"] = "00".repeat(16).into();
+    left["boot_id"] = "another".into();
+    left["token"] = "other".into();
+    fs::write(&record, left.to_string()).expect("written");
+    file.write_all(b", and not synced").expect("cached");
+    assert_eq!(file.sync_all().expect_err("taken over").raw_os_error(), Some(5));
+    drop(file);
+    soon("the daemon tells", || {
+        place.status()["errors"]["last"].as_str().is_some_and(|said| said.contains("taken"))
+    });
+    assert_fails_with(&place.ask(&["umount"]), 5, "another machine has taken the vault over");
+    soon("it is unmounted", || !is_mounted(&place.mount_point()));
+
+    assert_fails_with(&place.try_mount(&[]), 5, "of faraway");
+    let taken = place.try_mount(&["--takeover"]);
+    assert_success(&taken);
+    assert!(String::from_utf8_lossy(&taken.stderr).contains("taking the vault over"));
+    assert_eq!(fs::read(place.at("f")).expect("read"), b"synced");
+    place.umount();
+    place.mount(&[]);
+    place.umount();
+}
+
+#[test]
+fn a_freshness_file_tells_what_was_put_back() {
+    let place = Place::new();
+    let fresh = place.directory.path().join("fresh");
+    let options = ["--freshness", fresh.to_str().expect("text")];
+    let made = place.try_mount(&options);
+    assert_success(&made);
+    assert!(String::from_utf8_lossy(&made.stderr).contains("is new"));
+    fs::write(place.at("f"), noise(9000, 1)).expect("written");
+    place.umount();
+    let stored =
+        walk(&place.vault()).into_iter().find(|path| !path.starts_with(place.vault().join(".strongroom")));
+    let stored = stored.expect("a stored file");
+    let old = fs::read(&stored).expect("read");
+    place.mount(&options);
+    fs::write(place.at("f"), noise(9000, 2)).expect("written");
+    fs::write(place.at("g"), b"g").expect("written");
+    place.umount();
+    fs::write(&stored, &old).expect("put back");
+    place.mount(&options);
+    assert_eq!(fs::read(place.at("f")).expect_err("rolled back").raw_os_error(), Some(5));
+    assert_eq!(fs::read(place.at("g")).expect("sound"), b"g");
+    let damaged = &place.status()["errors"]["damaged"][0];
+    assert_eq!(damaged["path"], "f");
+    assert!(damaged["what"].as_str().expect("text").contains("older than the freshness file"));
+    place.umount();
+}
+
+#[test]
 fn a_mount_point_that_will_not_do_is_refused() {
     let place = Place::new();
     let missing = place.directory.path().join("missing");

@@ -15,6 +15,7 @@ mod algorithm;
 mod batch;
 mod buffer;
 pub mod limits;
+mod machine;
 mod nonce;
 mod ticket;
 mod validate;

@@ -11,3 +11,8 @@ pub const SESSION_CIPHER_BLOCKS_MAX: u64 = 1 << 36;
 
 /// Nonces that one batch may take: the counter has five bytes, far above it.
 pub const BATCH_NONCES_MAX: u64 = 1 << 32;
+
+/// A machine that has been suspended for this long, in nanoseconds, since a
+/// write session was opened opens another. Far above what the two clocks that
+/// tell it are apart when they are read.
+pub const SUSPENSION_MIN_NS: u64 = 100_000_000;

@@ -9,13 +9,19 @@
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::limits;
+use crate::machine::{Here, Machine};
 
 /// A write session's id: the first 12 bytes of every nonce drawn in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub [u8; 12]);
+
+impl SessionId {
+    /// Bytes at the beginning that a session which renews another shares with
+    /// it, so that the two are known to be of one source.
+    pub const KIN_LEN: usize = 4;
+}
 
 /// A nonce that has never been used. Neither `Clone` nor `Copy`: sealing
 /// consumes it, so the compiler refuses its second use.
@@ -127,11 +133,14 @@ fn stream_nonce(chunk: u64, last: bool) -> [u8; 24] {
 /// Draws nonces. One per mounted vault, made after the last fork.
 pub struct NonceSource {
     state: Mutex<State>,
+    machine: Box<dyn Machine>,
 }
 
 struct State {
     session: SessionId,
     owner: u32,
+    /// How long the machine had been suspended when the session was opened.
+    suspended_ns: u64,
     cipher_blocks: u64,
 }
 
@@ -153,28 +162,35 @@ impl NonceSource {
     /// # Errors
     /// [`EntropyError`] when the kernel gives no random bytes.
     pub fn new() -> Result<NonceSource, EntropyError> {
-        let state = State { session: SessionId(random()?), owner: std::process::id(), cipher_blocks: 0 };
-        Ok(NonceSource { state: Mutex::new(state) })
+        Self::on(Box::new(Here))
     }
 
-    /// The session that the next batch will use.
+    fn on(machine: Box<dyn Machine>) -> Result<NonceSource, EntropyError> {
+        let state = State::open(&*machine)?;
+        Ok(NonceSource { state: Mutex::new(state), machine })
+    }
+
+    /// The session that the next batch will use, unless it has to be renewed.
     #[must_use]
     pub fn session(&self) -> SessionId {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).session
     }
 
-    /// Closes the session and opens another: after a resume, or when the
-    /// kernel announces that the machine was copied.
+    /// Closes the session and opens another: when the kernel announces that
+    /// the machine was copied.
     ///
     /// # Errors
     /// [`EntropyError`]; the old session must not be used then.
     pub fn renew(&self) -> Result<(), EntropyError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.renew()
+        *state = state.renewed(&*self.machine)?;
+        Ok(())
     }
 
-    /// Nonces for one batch that seals `bytes` in all. A process that finds
-    /// itself forked, or a session near its limit, renews first.
+    /// Nonces for one batch that seals `bytes` in all. In a process that finds
+    /// itself forked, on a machine that has been suspended since, and near its
+    /// limit, the session is renewed first: what was copied while the machine
+    /// slept may go on elsewhere.
     ///
     /// # Errors
     /// [`EntropyError`]; nothing may be sealed then.
@@ -183,26 +199,40 @@ impl NonceSource {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let cipher_blocks = bytes as u64 / 16 + 1;
             let spent = state.cipher_blocks.saturating_add(cipher_blocks);
-            if spent > limits::SESSION_CIPHER_BLOCKS_MAX || state.owner != std::process::id() {
-                state.renew()?;
+            if spent > limits::SESSION_CIPHER_BLOCKS_MAX || state.is_stale(&*self.machine) {
+                *state = state.renewed(&*self.machine)?;
             }
             state.cipher_blocks += cipher_blocks;
             state.session
         };
-        let mut drawn: [u8; 7] = random()?;
-        for (byte, mix) in drawn.iter_mut().zip(clock()) {
-            *byte ^= mix;
-        }
+        let drawn: [u8; 7] = random(&*self.machine)?;
         Ok(BatchNonces { session, drawn, next: 0 })
     }
 }
 
 impl State {
-    fn renew(&mut self) -> Result<(), EntropyError> {
-        self.session = SessionId(random()?);
-        self.owner = std::process::id();
-        self.cipher_blocks = 0;
-        Ok(())
+    fn open(machine: &dyn Machine) -> Result<State, EntropyError> {
+        Ok(State {
+            session: SessionId(random(machine)?),
+            owner: machine.process(),
+            suspended_ns: machine.suspended_ns(),
+            cipher_blocks: 0,
+        })
+    }
+
+    /// The session that follows this one.
+    fn renewed(&self, machine: &dyn Machine) -> Result<State, EntropyError> {
+        let mut next = State::open(machine)?;
+        let kept = SessionId::KIN_LEN;
+        next.session.0[..kept].copy_from_slice(&self.session.0[..kept]);
+        Ok(next)
+    }
+
+    /// The process was forked, or the machine suspended, since the session was
+    /// opened.
+    fn is_stale(&self, machine: &dyn Machine) -> bool {
+        let slept = machine.suspended_ns().saturating_sub(self.suspended_ns);
+        self.owner != machine.process() || slept >= limits::SUSPENSION_MIN_NS
     }
 }
 
@@ -237,24 +267,25 @@ impl BatchNonces {
     }
 }
 
-fn random<const N: usize>() -> Result<[u8; N], EntropyError> {
+/// Random bytes of which the last seven are mixed with the fast-moving bytes of
+/// the clock. They separate two copies of one machine that go on with the same
+/// generator state at different moments.
+fn random<const N: usize>(machine: &dyn Machine) -> Result<[u8; N], EntropyError> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|_| EntropyError)?;
+    machine.random(&mut bytes)?;
+    let mixed = machine.clock_ns().wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    for (byte, mix) in bytes[N - 7..].iter_mut().zip(&mixed[1..]) {
+        *byte ^= mix;
+    }
     Ok(bytes)
-}
-
-/// The fast-moving bytes of the clock. They separate two copies of one machine
-/// that resume with the same generator state at different moments.
-fn clock() -> [u8; 7] {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let nanos = now.as_nanos() as u64;
-    nanos.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()[1..].try_into().expect("seven bytes")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::HashSet;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
     fn nonces_differ_within_and_between_batches() {
@@ -294,5 +325,119 @@ mod tests {
         source.state.lock().unwrap().owner = 0;
         let _ = source.batch(1).unwrap();
         assert_ne!(source.session(), first);
+    }
+
+    /// A machine that can be copied while it runs: the copy's generator goes
+    /// on from the same state.
+    #[derive(Clone)]
+    struct Copied {
+        generator: Arc<AtomicU64>,
+        clock_ns: Arc<AtomicU64>,
+        suspended_ns: Arc<AtomicU64>,
+    }
+
+    impl Copied {
+        fn new() -> Copied {
+            let new = |value| Arc::new(AtomicU64::new(value));
+            Copied { generator: new(1), clock_ns: new(1_000_000), suspended_ns: new(5) }
+        }
+
+        /// savevm and loadvm: state and source as they are, and apart from now on.
+        fn copy(&self, source: &NonceSource) -> (Copied, NonceSource) {
+            let apart = |value: &AtomicU64| Arc::new(AtomicU64::new(value.load(Ordering::Relaxed)));
+            let copy = Copied {
+                generator: apart(&self.generator),
+                clock_ns: apart(&self.clock_ns),
+                suspended_ns: apart(&self.suspended_ns),
+            };
+            let state = source.state.lock().unwrap();
+            let state = State { session: state.session, ..*state };
+            let source = NonceSource { state: Mutex::new(state), machine: Box::new(copy.clone()) };
+            (copy, source)
+        }
+    }
+
+    impl Machine for Copied {
+        fn random(&self, bytes: &mut [u8]) -> Result<(), EntropyError> {
+            for byte in bytes {
+                let state = self.generator.load(Ordering::Relaxed);
+                let next = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                self.generator.store(next, Ordering::Relaxed);
+                *byte = (next >> 33) as u8;
+            }
+            Ok(())
+        }
+
+        fn clock_ns(&self) -> u64 {
+            self.clock_ns.fetch_add(1000, Ordering::Relaxed)
+        }
+
+        fn suspended_ns(&self) -> u64 {
+            self.suspended_ns.load(Ordering::Relaxed)
+        }
+
+        fn process(&self) -> u32 {
+            7
+        }
+    }
+
+    fn draw(source: &NonceSource) -> HashSet<[u8; 24]> {
+        let batches = (0..200).map(|_| source.batch(4096).unwrap());
+        batches.flat_map(|mut batch| [batch.draw().bytes(), batch.draw().bytes()]).collect()
+    }
+
+    fn copied() -> (Copied, NonceSource) {
+        let machine = Copied::new();
+        let source = NonceSource::on(Box::new(machine.clone())).unwrap();
+        draw(&source);
+        (machine, source)
+    }
+
+    #[test]
+    fn copies_of_a_machine_that_go_on_at_different_moments_share_no_nonce() {
+        let (machine, source) = copied();
+        let (copy, other) = machine.copy(&source);
+        copy.clock_ns.fetch_add(1_000_000_007, Ordering::Relaxed);
+        assert!(draw(&source).is_disjoint(&draw(&other)));
+        // Nor do their next sessions agree, though the generator repeats itself.
+        source.renew().unwrap();
+        other.renew().unwrap();
+        assert_ne!(source.session(), other.session());
+    }
+
+    #[test]
+    fn copies_that_were_told_share_no_nonce_even_at_the_same_moment() {
+        let (machine, source) = copied();
+        let (copy, other) = machine.copy(&source);
+        // The kernel has a new generation: its generator is seeded again.
+        copy.generator.fetch_xor(0xdead_beef, Ordering::Relaxed);
+        other.renew().unwrap();
+        assert_ne!(source.session(), other.session());
+        assert!(draw(&source).is_disjoint(&draw(&other)));
+    }
+
+    /// The window that remains: nobody was told, and generator and clock agree
+    /// to the nanosecond. The threat model says so.
+    #[test]
+    fn copies_alike_in_everything_are_not_told_apart() {
+        let (machine, source) = copied();
+        let (_, other) = machine.copy(&source);
+        assert_eq!(draw(&source), draw(&other));
+    }
+
+    #[test]
+    fn a_resume_opens_a_session_and_jitter_of_the_clocks_does_not() {
+        let (machine, source) = copied();
+        let first = source.session();
+        machine.suspended_ns.fetch_add(limits::SUSPENSION_MIN_NS - 1, Ordering::Relaxed);
+        draw(&source);
+        assert_eq!(source.session(), first);
+        machine.suspended_ns.fetch_add(1, Ordering::Relaxed);
+        let _ = source.batch(1).unwrap();
+        let second = source.session();
+        assert_ne!(second, first);
+        assert_eq!(second.0[..SessionId::KIN_LEN], first.0[..SessionId::KIN_LEN]);
+        draw(&source);
+        assert_eq!(source.session(), second, "once for each");
     }
 }

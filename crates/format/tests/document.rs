@@ -1,10 +1,12 @@
 //! Holds the code's offsets, lengths and numbers against the tables of
-//! `docs/format/vault.md`, in both directions.
+//! `docs/format/vault.md` and `docs/format/freshness.md`, in both directions.
 
+use strongroom_format::freshness;
 use strongroom_format::layout::Field;
 use strongroom_format::vault::{Suite, block, header, journal, map, node, page, record, slot};
 
 const DOCUMENT: &str = include_str!("../../../docs/format/vault.md");
+const FRESHNESS: &str = include_str!("../../../docs/format/freshness.md");
 
 /// A structure: its magic, its fields, and whether a part of variable length
 /// stands behind them.
@@ -43,8 +45,12 @@ fn structures() -> Vec<Structure> {
 
 /// The rows of each table of the document whose header is `head`.
 fn tables(head: &str) -> Vec<Vec<Vec<String>>> {
+    tables_of(DOCUMENT, head)
+}
+
+fn tables_of(document: &str, head: &str) -> Vec<Vec<Vec<String>>> {
     let mut tables = Vec::new();
-    let mut lines = DOCUMENT.lines();
+    let mut lines = document.lines();
     while let Some(line) = lines.next() {
         if line.trim() == head {
             let rows = lines.by_ref().skip(1).take_while(|line| line.starts_with('|'));
@@ -89,6 +95,31 @@ fn check(table: &[Vec<String>], structure: &Structure) {
         assert!(table[0][2].contains(&spelled), "{name}: magic {spelled}");
         assert_eq!(structure.fields[0].len, magic.len(), "{name}: length of the magic");
     }
+}
+
+#[test]
+fn the_freshness_file_is_as_its_document_says() {
+    let tables = tables_of(FRESHNESS, "| offset | length | field |");
+    let structures = [
+        fixed("header of the file", freshness::file::FIELDS, Some(&freshness::MAGIC)),
+        Structure { open_ended: true, ..fixed("frame", freshness::frame::FIELDS, None) },
+    ];
+    assert_eq!(tables.len(), structures.len());
+    for (table, structure) in tables.iter().zip(&structures) {
+        check(table, structure);
+    }
+    let tables = tables_of(FRESHNESS, "| kind | operation | fields |");
+    let [table] = &tables[..] else { panic!("one table of operations") };
+    let listed: Vec<(u8, &str)> =
+        table.iter().map(|row| (row[0].parse().expect("a number"), row[1].as_str())).collect();
+    assert_eq!(listed, freshness::OPERATIONS);
+    for (number, name) in freshness::OBJECTS {
+        assert!(FRESHNESS.contains(&format!("{number} {name}")), "{number} {name}");
+    }
+    let bounds = format!("length of the sealed part, 1 to {}", freshness::SEALED_MAX);
+    assert!(FRESHNESS.contains(&bounds), "{bounds}");
+    assert!(FRESHNESS.contains(&format!("Names are 1 to {} bytes long", freshness::NAME_MAX)));
+    assert!(FRESHNESS.contains(&format!("format version: {}", freshness::VERSION)));
 }
 
 #[test]

@@ -23,9 +23,10 @@ const NAMES: Derivation = Derivation { label: "strongroom names", len: 64 };
 const XATTRS: Derivation = Derivation { label: "strongroom xattrs", len: 64 };
 const RECORDS: Derivation = Derivation { label: "strongroom records", len: 32 };
 const HEADER: Derivation = Derivation { label: "strongroom header", len: 32 };
+const FRESHNESS: Derivation = Derivation { label: "strongroom freshness", len: 32 };
 
 /// Every key that comes from the root key, in the format document's order.
-pub const DERIVATIONS: [Derivation; 7] = [BLOCKS, PAGES, JOURNAL, NAMES, XATTRS, RECORDS, HEADER];
+pub const DERIVATIONS: [Derivation; 8] = [BLOCKS, PAGES, JOURNAL, NAMES, XATTRS, RECORDS, HEADER, FRESHNESS];
 
 /// The 32 bytes from which all keys of a vault come.
 pub struct RootKey(Secret<32>);
@@ -70,7 +71,7 @@ impl RootKey {
 /// The keys of one generation of a vault.
 pub struct VaultKeys {
     generation: u32,
-    short: Secret<{ 4 * 32 }>,
+    short: Secret<{ 5 * 32 }>,
     long: Secret<{ 2 * 64 }>,
 }
 
@@ -85,7 +86,7 @@ impl VaultKeys {
         };
         VaultKeys {
             generation,
-            short: Secret::build(|keys| all(keys, &[BLOCKS, PAGES, JOURNAL, RECORDS])),
+            short: Secret::build(|keys| all(keys, &[BLOCKS, PAGES, JOURNAL, RECORDS, FRESHNESS])),
             long: Secret::build(|keys| all(keys, &[NAMES, XATTRS])),
         }
     }
@@ -118,6 +119,12 @@ impl VaultKeys {
     #[must_use]
     pub fn records(&self) -> &[u8; 32] {
         self.short(3)
+    }
+
+    /// Seals the frames of a freshness file.
+    #[must_use]
+    pub fn freshness(&self) -> &[u8; 32] {
+        self.short(4)
     }
 
     /// AES-SIV of names and symlink targets.
@@ -186,6 +193,7 @@ mod tests {
         for (vault, generation) in [(9, 1), (9, 2), (8, 1)] {
             let keys = VaultKeys::derive(&root(), VaultId([vault; 16]), generation);
             all.extend([keys.blocks(), keys.pages(), keys.journal(), keys.records()].map(|key| hex(key)));
+            all.push(hex(keys.freshness()));
             all.extend([keys.names(), keys.xattrs()].map(|key| hex(&key[..32])));
             all.push(hex(root().header_key(VaultId([vault; 16]), generation).expose()));
         }

@@ -14,6 +14,7 @@ pub mod hierarchy;
 pub mod kdf;
 mod low;
 pub mod luks;
+pub mod machine;
 pub mod names;
 pub mod process;
 pub mod random;
@@ -26,6 +27,7 @@ pub mod unlock;
 
 pub use hierarchy::{RootKey, VaultKeys};
 pub use kdf::fit_cost;
+pub use machine::machine_mark;
 pub use names::{NameCipher, XattrCipher};
 pub use process::protect_process;
 pub use record::RecordMac;

@@ -46,6 +46,13 @@ impl RecordMac {
         self.first_16(&[b"home", &directory.0, name])
     }
 
+    /// What stands for a symlink in a freshness file: `stored` is its stored
+    /// target.
+    #[must_use]
+    pub fn symlink(&self, stored: &[u8]) -> [u8; 16] {
+        self.first_16(&[b"symlink", stored])
+    }
+
     /// A page's term of its file's page digest, which is the XOR of all.
     #[must_use]
     pub fn page_term(

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use crate::content::{Content, checkpoint_all, commit_all};
 use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::freshness::Freshness;
 use crate::rules::Rule;
 
 /// What has reached the vault is durable after at most this long.
@@ -65,14 +66,20 @@ fn run(context: &Context, stopping: &AtomicBool) {
 /// Commits what is pending, and empties a journal segment when it is time.
 pub(crate) fn round(context: &Context) -> Result<()> {
     let full = context.journal.as_ref().is_some_and(|journal| journal.wants_rotation());
-    if full { rotate(context) } else { commit_pending(context) }
+    let outcome = if full { rotate(context) } else { commit_pending(context) };
+    // That the freshness file cannot be written to stops no commit: what it
+    // says is older then.
+    if let Some(Err(error)) = context.freshness.as_ref().map(Freshness::flush) {
+        context.note_error("recording in the freshness file", &error);
+    }
+    outcome
 }
 
 /// Commits everything that is pending.
 pub(crate) fn commit_pending(context: &Context) -> Result<()> {
     let unsynced = context.table.unsynced();
     if !unsynced.is_empty() && context.rules.keeps(Rule::NewFileBeforeReply) {
-        context.store.sync_all()?;
+        context.sync_store()?;
     }
     context.table.synced(&unsynced);
     let pending = context.table.pending();
@@ -132,6 +139,7 @@ fn empty(context: &Context, segment: u8) -> Result<()> {
             context.note_error("commit", &error);
         }
         context.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        context.fenced.check()?;
         journal.reuse(segment, through, &context.sealer)?;
         retire(context, &live);
         return Ok(());
@@ -144,10 +152,10 @@ fn make_removals_durable(context: &Context) -> Result<()> {
     let going: Vec<_> = context.table.live().into_iter().filter(|content| content.is_going()).collect();
     if context.table.take_removed()
         && context.rules.keeps(Rule::RemovalBeforeReuse)
-        && let Err(error) = context.store.sync_all()
+        && let Err(error) = context.sync_store()
     {
         context.table.note_removed();
-        return Err(error.into());
+        return Err(error);
     }
     going.iter().for_each(|content| content.set_gone());
     Ok(())
@@ -164,7 +172,7 @@ pub(crate) fn settle_all(context: &Context) -> Result<()> {
     let live = context.table.live();
     checkpoint_all(context, &live, Rule::HomeBeforeDelisting)?;
     if context.rules.keeps(Rule::HomeBeforeDelisting) {
-        context.store.sync_all().map_err(Error::from)?;
+        context.sync_store()?;
     }
     retire(context, &live);
     Ok(())

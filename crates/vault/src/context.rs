@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use strongroom_engine::Buffer;
+use strongroom_engine::{Buffer, SessionId};
 use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
 use strongroom_format::vault::{FileId, Geometry, Suite, WriteSession};
 use strongroom_keys::RecordMac;
@@ -14,6 +14,8 @@ use strongroom_store::{InodeId, Store};
 use crate::content::table::Table;
 use crate::content::{Content, Image, PageAddress, PageReader, Promise, Replayed};
 use crate::error::{Error, Result, errno};
+use crate::fence::Fenced;
+use crate::freshness::{Freshness, Version};
 use crate::journal::Journal;
 use crate::rules::Rules;
 use crate::sealer::Sealer;
@@ -58,6 +60,8 @@ pub(crate) struct Context {
     pub(crate) sealer: Sealer,
     pub(crate) records: RecordMac,
     pub(crate) journal: Option<Journal>,
+    pub(crate) freshness: Option<Freshness>,
+    pub(crate) fenced: Fenced,
     pub(crate) rules: Rules,
     pub(crate) writable: bool,
     /// A thread commits; otherwise whoever needs room does.
@@ -106,6 +110,8 @@ pub(crate) struct Parts {
     pub(crate) sealer: Sealer,
     pub(crate) records: RecordMac,
     pub(crate) journal: Option<Journal>,
+    pub(crate) freshness: Option<Freshness>,
+    pub(crate) fenced: Fenced,
     pub(crate) rules: Rules,
     pub(crate) writable: bool,
     pub(crate) background: bool,
@@ -125,6 +131,8 @@ impl Context {
             writable: parts.writable,
             background: parts.background,
             journal: parts.journal,
+            freshness: parts.freshness,
+            fenced: parts.fenced,
             rules: parts.rules,
             table: Table::default(),
             counters: Counters::default(),
@@ -138,8 +146,9 @@ impl Context {
     }
 
     /// # Errors
-    /// `EROFS` on a read-only mount.
+    /// `EROFS` on a read-only mount; that another machine has the vault.
     pub(crate) fn check_writable(&self) -> Result<()> {
+        self.fenced.check_known()?;
         if self.writable { Ok(()) } else { Err(Error::Refused(errno::EROFS)) }
     }
 
@@ -180,6 +189,28 @@ impl Context {
         Ok(Promise::new(Some(journal), slots))
     }
 
+    /// A barrier of the whole store.
+    ///
+    /// # Errors
+    /// What the store reports; nothing may be assumed durable then.
+    pub(crate) fn sync_store(&self) -> Result<()> {
+        let moment = self.freshness.as_ref().map(Freshness::now);
+        self.store.sync_all()?;
+        if let (Some(freshness), Some(moment)) = (&self.freshness, moment) {
+            freshness.barrier_passed(moment);
+        }
+        Ok(())
+    }
+
+    /// Compares a file's header page, as it was read, with the freshness file.
+    ///
+    /// # Errors
+    /// Damage when the page is older.
+    pub(crate) fn check_version(&self, file: FileId, header: &Image) -> Result<()> {
+        let found = Version { sequence: header.sequence, tag: header.tag };
+        self.freshness.as_ref().map_or(Ok(()), |freshness| freshness.check_version(file, found))
+    }
+
     /// Gives promised slots back.
     pub(crate) fn release(&self, slots: u32) {
         if let Some(journal) = &self.journal {
@@ -213,9 +244,22 @@ impl Context {
         self.crashed_any.load(Ordering::Acquire)
     }
 
+    /// The session that the vault header lists, by which a later mount knows
+    /// what a crash of this one explains. Nonces may be of a later one.
+    pub(crate) fn listed_session(&self) -> WriteSession {
+        let own = || WriteSession(self.sealer.nonces().session().0);
+        self.journal.as_ref().map_or_else(own, Journal::session)
+    }
+
     /// Whether `session` did not end cleanly and is not settled yet.
     pub(crate) fn is_crashed(&self, session: WriteSession) -> bool {
         self.has_crashed() && self.crashed().contains(&session)
+    }
+
+    /// The same of a session or one that renewed it (section 3 of the format).
+    pub(crate) fn is_kin_of_crashed(&self, session: WriteSession) -> bool {
+        let kin = |id: &WriteSession| id.0[..SessionId::KIN_LEN] == session.0[..SessionId::KIN_LEN];
+        self.has_crashed() && self.crashed().iter().any(kin)
     }
 
     pub(crate) fn crashed(&self) -> Vec<WriteSession> {

@@ -31,6 +31,41 @@ pub enum Damage {
     Name(&'static str),
     /// The journal has been changed behind a durable record.
     Journal(&'static str),
+    /// Authentic, and not what the freshness file records.
+    Stale(Staleness),
+    /// The freshness file itself is missing, of another vault, or damaged.
+    Record(&'static str),
+}
+
+/// How something authentic differs from what the freshness file records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Staleness {
+    /// The vault as a whole is older.
+    Vault,
+    /// A file is older.
+    RolledBack,
+    /// An entry is recorded and not there.
+    Missing,
+    /// An entry is there and not recorded.
+    Unrecorded,
+    /// Another file, directory or symlink stands in an entry's place.
+    Exchanged,
+}
+
+impl std::fmt::Display for Staleness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Staleness::Vault => "the vault as a whole is older than its freshness file records",
+            Staleness::RolledBack => "it is older than the freshness file records",
+            Staleness::Missing => "it was deleted from the store: the freshness file records it",
+            Staleness::Unrecorded => {
+                "the freshness file does not record it: it was put back, or made without that file"
+            }
+            Staleness::Exchanged => {
+                "the freshness file records another in its place: it was exchanged, or made without that file"
+            }
+        })
+    }
 }
 
 /// An error of the vault.
@@ -44,6 +79,10 @@ pub enum Error {
     Entropy,
     /// The engine failed and nothing could take its place.
     Engine(&'static str),
+    /// Another machine has taken the vault over: nothing more is written.
+    TakenOver,
+    /// The store of the freshness file failed.
+    Freshness(store::Error),
     /// The request itself is refused with this error number (`EEXIST`…).
     Refused(i32),
 }
@@ -53,9 +92,9 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
-            Error::Store(error) => error.errno(),
+            Error::Store(error) | Error::Freshness(error) => error.errno(),
             Error::Refused(errno) => *errno,
-            Error::Damaged(_) | Error::Entropy | Error::Engine(_) => errno::EIO,
+            Error::Damaged(_) | Error::Entropy | Error::Engine(_) | Error::TakenOver => errno::EIO,
         }
     }
 
@@ -70,6 +109,11 @@ impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Error::Store(error) => write!(f, "the store failed: {error}"),
+            Error::TakenOver => {
+                f.write_str("another machine has taken the vault over: nothing more is written")
+            }
+            Error::Freshness(error) => write!(f, "the freshness file: {error}"),
+            Error::Damaged(damage @ (Damage::Stale(_) | Damage::Record(_))) => write!(f, "{damage}"),
             Error::Damaged(damage) => write!(f, "damaged or forged: {damage}"),
             Error::Entropy => f.write_str("the kernel's random generator failed"),
             Error::Engine(what) => write!(f, "the engine failed: {what}"),
@@ -82,7 +126,10 @@ impl std::fmt::Display for Damage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Damage::Length { stored } => write!(f, "the stored length of {stored} bytes is not its header's"),
-            Damage::Page(what) | Damage::Name(what) | Damage::Journal(what) => f.write_str(what),
+            Damage::Page(what) | Damage::Name(what) | Damage::Journal(what) | Damage::Record(what) => {
+                f.write_str(what)
+            }
+            Damage::Stale(what) => write!(f, "{what}"),
             Damage::Blocks { blocks, offset, .. } => {
                 write!(f, "{blocks} block(s) from byte {offset} on do not open")
             }

@@ -3,7 +3,8 @@
 //!
 //! [`Vault`] opens and closes; [`namespace`] is everything with a name,
 //! [`content`] what files hold. The journal, the committer and recovery carry
-//! out section 7 of `docs/format/vault.md`.
+//! out section 7 of `docs/format/vault.md`, and `freshness` what
+//! `docs/format/freshness.md` says.
 //!
 //! What this crate does not do: speak to the kernel, choose an engine, or ask
 //! for secrets.
@@ -13,6 +14,8 @@ mod committer;
 pub mod content;
 mod context;
 pub mod error;
+mod fence;
+mod freshness;
 mod header_file;
 mod journal;
 pub mod namespace;
@@ -23,11 +26,13 @@ mod sealer;
 mod vault;
 
 pub use context::{Counters, Recovered};
-pub use error::{Damage, Error, Result};
+pub use error::{Damage, Error, Result, Staleness};
+pub use fence::Fence;
+pub use freshness::{Trust, Trusted};
 pub use header_file::{read_header_copies, write_header};
 pub use rules::{Rule, Rules};
 pub use sealer::algorithm;
-pub use vault::{Options, Vault, create};
+pub use vault::{Guards, Options, Recording, Vault, create};
 
 /// What the tests outside share serves those inside, too.
 #[cfg(test)]

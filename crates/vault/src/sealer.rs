@@ -35,6 +35,7 @@ pub(crate) struct Sealer {
     blocks: Session,
     pages: Session,
     journal: Session,
+    freshness: Session,
     nonces: NonceSource,
 }
 
@@ -44,6 +45,7 @@ pub(crate) enum Purpose {
     Blocks,
     Pages,
     Journal,
+    Freshness,
 }
 
 impl Sealer {
@@ -57,6 +59,7 @@ impl Sealer {
             blocks: open(keys.blocks())?,
             pages: open(keys.pages())?,
             journal: open(keys.journal())?,
+            freshness: open(keys.freshness())?,
             nonces: NonceSource::new().map_err(|_| Error::Entropy)?,
             engine,
         })
@@ -65,6 +68,11 @@ impl Sealer {
     /// The write session, the first part of every nonce drawn from here.
     pub(crate) fn nonces(&self) -> &NonceSource {
         &self.nonces
+    }
+
+    /// Opens another write session.
+    pub(crate) fn renew(&self) -> Result<()> {
+        self.nonces.renew().map_err(|_| Error::Entropy)
     }
 
     /// Nonces for a batch of `bytes`.
@@ -78,6 +86,7 @@ impl Sealer {
             Purpose::Blocks => &self.blocks,
             Purpose::Pages => &self.pages,
             Purpose::Journal => &self.journal,
+            Purpose::Freshness => &self.freshness,
         };
         let mut batch = batch;
         let mut pause = Duration::from_micros(20);

@@ -16,7 +16,9 @@ use strongroom_store::{InodeId, Kind, NodeRef, Store};
 use crate::committer::{self, Committer};
 use crate::content::{Contents, PageReader, Replayed};
 use crate::context::{Context, Counters, Parts, Recovered};
-use crate::error::{Damage, Error, Result, errno};
+use crate::error::{Damage, Error, Result, Staleness, errno};
+use crate::fence::{Fence, Fenced};
+use crate::freshness::{Deed, Freshness, Trusted, Walk};
 use crate::header_file::{PRIVATE, write_header};
 use crate::journal::replay::Reader;
 use crate::journal::{Journal, Segments};
@@ -52,6 +54,26 @@ impl Options {
     pub const JOURNAL_LEN: u64 = 64 << 20;
     /// Shortest journal that takes any request of 1 MiB, at any block size.
     pub const JOURNAL_LEN_MIN: u64 = 16 << 20;
+}
+
+/// What guards a vault from the outside.
+#[derive(Clone, Default)]
+pub struct Guards {
+    /// The freshness file in which it is recorded.
+    pub trusted: Option<Trusted>,
+    /// What tells that another machine has taken it over.
+    pub fence: Option<Arc<dyn Fence>>,
+}
+
+/// What a freshness file was found to be when the vault was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recording {
+    /// There was none; it records the vault as it was found.
+    New,
+    /// The vault has been opened for writing, or its keys changed, without it.
+    Bypassed,
+    /// It was written to last when the vault was.
+    Current,
 }
 
 /// An open vault.
@@ -95,7 +117,27 @@ impl Vault {
         options: &Options,
         observer: Arc<dyn Observer>,
     ) -> Result<Vault> {
-        Self::open_as(store, engine, header, root, options, observer, false).map(|(vault, _)| vault)
+        Self::open_guarded(store, engine, header, root, options, observer, &Guards::default())
+    }
+
+    /// As [`Vault::open`], guarded. A freshness file is made where there is
+    /// none and the vault is opened for writing, and then records the vault as
+    /// it is; the rules have to be strict.
+    ///
+    /// # Errors
+    /// As [`Vault::open`]; damage when the vault as a whole is older than it
+    /// was, or the freshness file is not its own; `EINVAL` without all rules;
+    /// [`Error::TakenOver`].
+    pub fn open_guarded(
+        store: Arc<dyn Store>,
+        engine: Arc<dyn Engine>,
+        header: Header,
+        root: RootKey,
+        options: &Options,
+        observer: Arc<dyn Observer>,
+        guards: &Guards,
+    ) -> Result<Vault> {
+        Self::open_as(store, engine, header, root, options, observer, (false, guards)).map(|(vault, _)| vault)
     }
 
     /// As [`Vault::open`], but a damaged journal is no error: its records
@@ -112,7 +154,23 @@ impl Vault {
         options: &Options,
         observer: Arc<dyn Observer>,
     ) -> Result<(Vault, Vec<Damage>)> {
-        Self::open_as(store, engine, header, root, options, observer, true)
+        Self::open_damaged_guarded(store, engine, header, root, options, observer, &Guards::default())
+    }
+
+    /// As [`Vault::open_damaged`], guarded.
+    ///
+    /// # Errors
+    /// As [`Vault::open_guarded`], but for damaged journals.
+    pub fn open_damaged_guarded(
+        store: Arc<dyn Store>,
+        engine: Arc<dyn Engine>,
+        header: Header,
+        root: RootKey,
+        options: &Options,
+        observer: Arc<dyn Observer>,
+        guards: &Guards,
+    ) -> Result<(Vault, Vec<Damage>)> {
+        Self::open_as(store, engine, header, root, options, observer, (true, guards))
     }
 
     fn open_as(
@@ -122,10 +180,15 @@ impl Vault {
         root: RootKey,
         options: &Options,
         observer: Arc<dyn Observer>,
-        tolerant: bool,
+        (tolerant, guards): (bool, &Guards),
     ) -> Result<(Vault, Vec<Damage>)> {
         let keys = VaultKeys::derive(&root, header.vault, header.generation);
-        let mut opening = Unopened { store, engine, header, root, keys, options, damaged: Vec::new() };
+        let fence = guards.fence.clone();
+        let damaged = Vec::new();
+        let mut opening =
+            Unopened { store, engine, header, root, keys, options, damaged, fence, freshness: None };
+        let trusted = guards.trusted.as_ref();
+        opening.freshness = trusted.map(|trusted| opening.read_record(trusted)).transpose()?;
         let replayed = opening.read_journals()?;
         if let Some((_, damage)) = opening.damaged.first()
             && !tolerant
@@ -152,6 +215,7 @@ impl Vault {
         let namespace = Namespace::new(Arc::clone(&context.store), contents, &opening.keys, names, observer);
         if options.writable {
             namespace.sweep()?;
+            begin_recording(&context, &namespace, opening.header.sequence)?;
         }
         let vault = Vault {
             committer: Mutex::new(
@@ -195,6 +259,15 @@ impl Vault {
         self.context.last_error()
     }
 
+    /// Opens new write sessions for all nonces to come: the machine was copied.
+    ///
+    /// # Errors
+    /// When the kernel gives no random bytes; the next batch asks again.
+    pub fn renew_sessions(&self) -> Result<()> {
+        self.context.sealer.renew()?;
+        self.context.freshness.as_ref().map_or(Ok(()), Freshness::renew)
+    }
+
     /// What recovery has settled, by stored inode.
     #[must_use]
     pub fn recovered(&self) -> BTreeMap<InodeId, Recovered> {
@@ -214,11 +287,59 @@ impl Vault {
     pub fn sync(&self) -> Result<()> {
         committer::commit_pending(&self.context)?;
         let attributed = self.context.table.attributed().take_all();
-        if let Err(error) = self.context.store.sync_all() {
+        if let Err(error) = self.context.sync_store() {
             self.context.table.attributed().put_back(attributed);
-            return Err(error.into());
+            return Err(error);
         }
-        Ok(())
+        self.context.freshness.as_ref().map_or(Ok(()), Freshness::flush)
+    }
+
+    /// What the freshness file was found to be, where there is one.
+    #[must_use]
+    pub fn recording(&self) -> Option<Recording> {
+        self.context.freshness.as_ref().map(|freshness| match freshness.is_new {
+            true => Recording::New,
+            false if freshness.was_bypassed => Recording::Bypassed,
+            false => Recording::Current,
+        })
+    }
+
+    /// Compares every entry and every file's version with the freshness file,
+    /// and tells `report` the plain path of what differs. Without one nothing
+    /// does.
+    ///
+    /// # Errors
+    /// What a store reported.
+    pub fn audit(&self, report: &mut dyn FnMut(&[u8], Staleness)) -> Result<()> {
+        match &self.context.freshness {
+            Some(freshness) => Walk::new(&self.namespace, freshness).run(Deed::Report(report)),
+            None => Ok(()),
+        }
+    }
+
+    /// Records the vault as it is: what the plain path leads to, with all that
+    /// is below it, or everything. The vault was opened to be believed
+    /// ([`crate::Trust::Vault`]). Gives how many records differed.
+    ///
+    /// # Errors
+    /// `ENOENT` for a path that neither the vault nor the record has; what the
+    /// store or that of the freshness file reported.
+    pub fn accept(&self, path: Option<&[u8]>) -> Result<u64> {
+        let Some(freshness) = &self.context.freshness else { return Ok(0) };
+        if self.context.has_crashed() {
+            self.settle()?;
+        }
+        self.sync()?;
+        let mut walk = Walk::new(&self.namespace, freshness);
+        match path {
+            None => walk.run(Deed::AcceptAll)?,
+            Some(path) => {
+                let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+                walk.run(Deed::Accept(names.map(<[u8]>::to_vec).collect()))?;
+            }
+        }
+        freshness.flush()?;
+        Ok(walk.taken)
     }
 
     /// Brings everything home and delists the session. Requests must have
@@ -237,6 +358,7 @@ impl Vault {
         }
         let Some(session) = self.session else { return Ok(()) };
         committer::settle_all(&self.context)?;
+        self.context.fenced.check()?;
         let mut header = lock(&self.header);
         header
             .sessions
@@ -245,7 +367,14 @@ impl Vault {
             .for_each(|listed| *listed = None);
         write_header(&*self.context.store, &mut header, &self.root_key)?;
         let private = self.context.store.root().lookup(PRIVATE)?;
-        Segments::remove(&*private, session)
+        Segments::remove(&*private, session)?;
+        match &self.context.freshness {
+            Some(freshness) => {
+                freshness.note_header(header.sequence);
+                freshness.flush()
+            }
+            None => Ok(()),
+        }
     }
 
     /// Ends the threads without bringing anything home, as a crash would: for
@@ -304,6 +433,7 @@ fn settle(
     }
     committer::commit_pending(context)?;
     context.store.sync_all()?;
+    context.fenced.check()?;
     let mut header = lock(header);
     for listed in &mut header.sessions {
         if listed.as_ref().is_some_and(|listed| listed.state == SessionState::Crashed) {
@@ -311,8 +441,32 @@ fn settle(
         }
     }
     write_header(&*context.store, &mut header, root)?;
+    if let Some(freshness) = &context.freshness {
+        freshness.note_header(header.sequence);
+    }
     context.all_settled();
     Ok(())
+}
+
+/// The vault is open for writing: its header is recorded, and where a crash
+/// left directories unsettled, or there was no record, what is there is taken.
+fn begin_recording(context: &Context, namespace: &Namespace, header: u64) -> Result<()> {
+    let Some(freshness) = &context.freshness else { return Ok(()) };
+    freshness.note_header(header);
+    let deed = match freshness.is_new {
+        true => Deed::AcceptAll,
+        false if freshness.has_lenient() => Deed::Settle,
+        false => return freshness.flush(),
+    };
+    let enforced = freshness.enforce(false);
+    let moment = freshness.now();
+    // What is recorded as found must not be undone by another crash.
+    context.store.sync_all()?;
+    Walk::new(namespace, freshness).run(deed)?;
+    freshness.end_lenience();
+    freshness.barrier_passed(moment);
+    freshness.enforce(enforced || freshness.is_new);
+    freshness.flush()
 }
 
 /// Opens every file below a directory, which settles it. False when stopped.
@@ -369,11 +523,20 @@ struct Unopened<'a> {
     options: &'a Options,
     /// Sessions whose journals are damaged.
     damaged: Vec<(WriteSession, Damage)>,
+    fence: Option<Arc<dyn Fence>>,
+    freshness: Option<Freshness>,
 }
 
 impl Unopened<'_> {
     fn sealer(&self) -> Result<Sealer> {
         Sealer::new(Arc::clone(&self.engine), self.header.suite, &self.keys)
+    }
+
+    fn read_record(&self, trusted: &Trusted) -> Result<Freshness> {
+        if self.options.writable && self.options.rules != Rules::STRICT {
+            return Err(Error::Refused(errno::EINVAL));
+        }
+        Freshness::open(trusted, self.sealer()?, &self.keys, &self.header, self.options.writable)
     }
 
     fn private(&self) -> Result<NodeRef> {
@@ -394,6 +557,8 @@ impl Unopened<'_> {
             sealer,
             records: RecordMac::new(&self.keys),
             journal: None,
+            freshness: None,
+            fenced: Fenced::new(self.fence.clone()),
             rules: self.options.rules,
             writable: self.options.writable,
             background: self.options.background,
@@ -481,18 +646,21 @@ impl Unopened<'_> {
             host: strongroom_format::vault::slot::Label::new(&self.options.host).unwrap_or_default(),
         });
         if self.options.rules.keeps(Rule::SessionBeforeWrite) {
+            Fenced::new(self.fence.clone()).check()?;
             write_header(&*self.store, &mut self.header, &self.root)?;
         }
         let mut parts = self.parts(sealer);
         parts.crashed = self.sessions(SessionState::Crashed);
         parts.journal = Some(journal);
+        parts.freshness = self.freshness.take();
         Ok((Context::new(parts), session))
     }
 
     /// Keeps what the journals say in memory: nothing is written.
-    fn read_only(&self, replayed: HashMap<FileId, Replayed>) -> Result<Context> {
+    fn read_only(&mut self, replayed: HashMap<FileId, Replayed>) -> Result<Context> {
         let mut parts = self.parts(self.sealer()?);
         parts.crashed = self.header.sessions.iter().flatten().map(|session| session.id).collect();
+        parts.freshness = self.freshness.take();
         parts.replayed = replayed.into_iter().map(|(id, file)| (id, Arc::new(file))).collect();
         Ok(Context::new(parts))
     }

@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, with its help texts. Nothing is
 //! done here, and no value is looked at beyond its spelling.
 
+pub(crate) mod freshness;
 pub(crate) mod mount;
 pub(crate) mod secret;
 pub(crate) mod values;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use freshness::FreshnessCommand;
 pub(crate) use mount::{MountArgs, StatusArgs, SyncArgs, UmountArgs};
 pub(crate) use vault::{CheckArgs, HeaderCommand, InfoArgs, InitArgs, KeyCommand, SalvageArgs};
 
@@ -62,6 +64,9 @@ pub(crate) enum Command {
     /// Back up and restore the vault header
     #[command(subcommand)]
     Header(HeaderCommand),
+    /// Say what a freshness file shall take as it is
+    #[command(subcommand)]
+    Freshness(FreshnessCommand),
     /// Read and verify everything in a vault
     Check(CheckArgs),
     /// Copy everything that can be read out of a vault

@@ -57,6 +57,15 @@ pub(crate) struct MountArgs {
     /// Space for the journal, at least 16MiB
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64MiB")]
     pub(crate) journal_size: u64,
+    /// Record in FILE, kept outside of the vault, what is durable, and refuse what was rolled back, deleted or
+    /// exchanged in the store; FILE is made where there is none
+    #[arg(long, value_name = "FILE")]
+    pub(crate) freshness: Option<PathBuf>,
+    /// Take the vault over from another machine that has it mounted for writing. Only when that machine is gone for
+    /// certain: its last changes that were not synced are lost, and if it writes on, files that both change are
+    /// damaged. A daemon that still runs there notices at its next commit, and writes nothing more
+    #[arg(long)]
+    pub(crate) takeover: bool,
     #[command(flatten)]
     pub(crate) secret: SecretArgs,
 }

@@ -49,6 +49,9 @@ pub(crate) struct InitArgs {
     /// What `key list` shall call the secret, at most 64 bytes
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) label: String,
+    /// Make FILE, to be kept outside of the vault, to tell when the store is rolled back (see `mount --help`)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) freshness: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) cost: CostArgs,
     #[command(flatten)]
@@ -213,6 +216,9 @@ pub(crate) struct CheckArgs {
     /// Threads that verify [default: two per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
+    /// Compare with this freshness file too, and name what was rolled back, deleted, put back or exchanged
+    #[arg(long, value_name = "FILE")]
+    pub(crate) freshness: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) secret: SecretArgs,
 }

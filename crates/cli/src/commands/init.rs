@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 use strongroom_engine::{Engine, Operation};
@@ -17,12 +18,16 @@ use strongroom_keys::slots::{NewVault, SlotOptions, add_slot, create_header};
 use strongroom_keys::{Credential, RecoveryKey, RootKey};
 use strongroom_store::local::{LocalStore, OpenMode};
 use strongroom_units::BlockSize;
+use strongroom_vault::namespace::Unobserved;
+use strongroom_vault::{Guards, Options, Rules, Trust, Vault};
 
 use super::cost::slot_options;
 use super::slots::{self, SlotReport};
 use crate::args::InitArgs;
 use crate::args::values::RecoveryOut;
 use crate::failure::{Exit, Failure, Result};
+use crate::freshness;
+use crate::lock::host_name;
 use crate::report::{self, Output};
 use crate::secrets::RecoveryTarget;
 
@@ -58,6 +63,7 @@ pub(crate) fn run(args: &InitArgs, output: Output) -> Result<Exit> {
     let block_size = block_size(args.block_size)?;
     check_place(&args.vault)?;
     check_recovery_place(args)?;
+    check_freshness_place(args)?;
     RecoveryTarget::check(args.recovery_out.as_ref())?;
     let credential = args.secret.source().read_new(&format!("New password of {}", args.vault.display()))?;
     let options = slot_options(&credential, &args.cost, &args.label)?;
@@ -80,6 +86,9 @@ pub(crate) fn run(args: &InitArgs, output: Output) -> Result<Exit> {
     }
     sync_parent(&args.vault)?;
     undo.keep();
+    if let Some(file) = &args.freshness {
+        record(args, file, header.clone(), root)?;
+    }
 
     let document = Document {
         schema: "strongroom.init/1",
@@ -159,6 +168,38 @@ fn check_recovery_place(args: &InitArgs) -> Result<()> {
             .hint("Write it elsewhere, best to removable media."));
     }
     Ok(())
+}
+
+/// A freshness file that is there already is another vault's.
+fn check_freshness_place(args: &InitArgs) -> Result<()> {
+    match &args.freshness {
+        Some(path) if path.symlink_metadata().is_ok() => {
+            Err(Failure::usage("the freshness file exists already").at(path).hint("Name a new one."))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the freshness file, in a session that does nothing else.
+fn record(args: &InitArgs, file: &Path, header: Header, root: RootKey) -> Result<()> {
+    let trusted = freshness::trusted(file, &args.vault, Trust::Record, true)?;
+    let store = LocalStore::open(&args.vault, OpenMode::Writable).map_err(|error| at(&args.vault, error))?;
+    let options = Options {
+        writable: true,
+        rules: Rules::STRICT,
+        journal_len: Options::JOURNAL_LEN_MIN,
+        host: host_name(),
+        now: report::now(),
+        acl: true,
+        owners: false,
+        background: false,
+    };
+    let engine = crate::compose::compose(None)?;
+    let observer = Arc::new(Unobserved);
+    let guards = Guards { trusted: Some(trusted), fence: None };
+    Vault::open_guarded(Arc::new(store), engine, header, root, &options, observer, &guards)
+        .and_then(|vault| vault.close())
+        .map_err(|error| freshness::explain(error, &args.vault, Some(file)))
 }
 
 fn at(vault: &Path, error: strongroom_store::Error) -> Failure {

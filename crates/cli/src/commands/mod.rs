@@ -3,6 +3,7 @@
 pub(crate) mod check;
 mod cost;
 pub(crate) mod doctor;
+pub(crate) mod freshness;
 pub(crate) mod generate;
 pub(crate) mod header;
 pub(crate) mod info;

@@ -4,10 +4,12 @@
 //! before it mounts; it is ready when the kernel has been answered; it ends
 //! when the mount is gone, with the vault closed before the lock. Threads:
 //! those of the session, of the vault and its engines, one for signals, one
+//! that hears whether the machine was copied, one
 //! that looks after the log and idleness, one that has the kernel forget
 //! inodes, and one per control connection.
 
 mod ending;
+mod generation;
 pub(crate) mod launch;
 mod log;
 mod pruning;
@@ -31,7 +33,7 @@ use strongroom_fuse::{
 };
 use strongroom_sched::Fixed;
 use strongroom_store::local::OpenMode;
-use strongroom_vault::{Options, Rules, Vault};
+use strongroom_vault::{Guards, Options, Rules, Trust, Vault};
 
 use self::ending::Ending;
 use self::log::{Log, Severity};
@@ -40,7 +42,8 @@ use crate::args::values::LogTarget;
 use crate::compose::compose;
 use crate::control::mounts::{self, DeviceNumber};
 use crate::failure::{Exit, Failure, Result};
-use crate::lock::{LockError, LockMode, VaultLock, host_name};
+use crate::freshness;
+use crate::lock::{LockError, LockMode, Takeover, VaultLock, host_name};
 use crate::report::{self, Output};
 use crate::secrets::Source;
 use crate::unlock::{LockedVault, Unlocked};
@@ -72,6 +75,10 @@ pub(crate) struct Plan {
     pub(crate) relaxed: bool,
     /// Bytes of the journal.
     pub(crate) journal_len: u64,
+    /// The freshness file.
+    pub(crate) freshness: Option<PathBuf>,
+    /// From whom the lock may be taken.
+    pub(crate) takeover: Takeover,
     /// Where the secret is to be had.
     pub(crate) source: Source,
 }
@@ -141,7 +148,7 @@ pub(crate) fn run_launched(plan: &Plan, output: Output) -> Exit {
         let locked = LockedVault::open(&plan.vault, plan.store_mode())?;
         let unlocked = locked.unlock_for_use(&plan.vault, &credential, output)?;
         drop(credential);
-        let served = serve(plan, unlocked, &log, Box::new(ready));
+        let served = serve(plan, unlocked, &log, Box::new(ready), output);
         if let Err(failure) = &served {
             log.write(Severity::Error, failure.message());
         }
@@ -167,18 +174,25 @@ pub(crate) fn run_foreground(plan: &Plan, locked: LockedVault, output: Output) -
     let credential = plan.source.read(&plan.prompt())?;
     let unlocked = locked.unlock_for_use(&plan.vault, &credential, output)?;
     drop(credential);
-    serve(plan, unlocked, &log, Box::new(|| ()))
+    serve(plan, unlocked, &log, Box::new(|| ()), output)
 }
 
 /// Serves an unlocked vault. `ready` is called once, when the mount is.
-fn serve(plan: &Plan, unlocked: Unlocked, log: &Arc<Log>, ready: Box<dyn Fn() + Send + Sync>) -> Result<()> {
+fn serve(
+    plan: &Plan,
+    unlocked: Unlocked,
+    log: &Arc<Log>,
+    ready: Box<dyn Fn() + Send + Sync>,
+    output: Output,
+) -> Result<()> {
     let file_limit = prepare_process();
     // Before anything is mounted, so that none can leave a mount behind.
     let signals = unmounting::signals()?;
     let lock = match plan.is_read_only() {
         true => None,
         false => {
-            let taken = VaultLock::acquire(&plan.vault, LockMode::Exclusive, "mount", Some(&plan.directory));
+            let (vault, at) = (&plan.vault, Some(&*plan.directory));
+            let taken = VaultLock::acquire_from(vault, LockMode::Exclusive, "mount", at, plan.takeover);
             taken.map_err(|error| not_locked(plan, error))?
         }
     };
@@ -189,8 +203,17 @@ fn serve(plan: &Plan, unlocked: Unlocked, log: &Arc<Log>, ready: Box<dyn Fn() + 
     let Unlocked { store, root, .. } = unlocked;
     let engine = Arc::clone(&engines) as Arc<dyn Engine>;
     let observer = Arc::clone(&damage) as Arc<_>;
-    let vault = Vault::open(store, engine, header, root, &plan.vault_options(), observer)
-        .map_err(|error| Failure::from(error).at(&plan.vault))?;
+    let file = plan.freshness.as_deref();
+    let writable = !plan.is_read_only();
+    let trusted =
+        file.map(|file| freshness::trusted(file, &plan.vault, Trust::Record, writable)).transpose()?;
+    let options = plan.vault_options();
+    let guards = Guards { trusted, fence: lock.as_ref().and_then(VaultLock::fence) };
+    let vault = Vault::open_guarded(store, engine, header, root, &options, observer, &guards)
+        .map_err(|error| freshness::explain(error, &plan.vault, file))?;
+    if let Some(file) = file {
+        freshness::tell(&vault, file, output);
+    }
     let opened = Opened { vault: Arc::new(vault), engines, damage, file_limit };
     let (daemon, outcome) = match mounted(plan, &opened, log, ready, signals) {
         Ok(ended) => ended,
@@ -261,6 +284,7 @@ fn mounted(
     server.start(&daemon)?;
     unmounting::on_signals(&daemon, signals)?;
     unmounting::look_after(&daemon)?;
+    generation::listen(&daemon)?;
     pruning::start(&daemon, *file_limit)?;
     let (from, to) = (plan.vault.display(), plan.directory.display());
     log.write(

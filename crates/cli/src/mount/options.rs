@@ -95,6 +95,7 @@ fn with_value(plan: &mut Plan, name: &str, value: &str) -> Result<bool> {
         "idle" => plan.idle = Some(duration(value).map_err(wrong)?),
         "engine" => plan.engine = Some(value.to_owned()),
         "log" => plan.log = Some(LogTarget::from(OsString::from(value))),
+        "freshness" => plan.freshness = Some(path()),
         "journal_size" => plan.journal_len = size(value).map_err(wrong)?,
         "durability" => {
             plan.relaxed = match value {
@@ -133,6 +134,8 @@ mod tests {
             log: None,
             relaxed: false,
             journal_len: 64 << 20,
+            freshness: None,
+            takeover: crate::lock::Takeover::Refuse,
             source: Source::Prompt,
         };
         let words: Vec<String> = words.split(',').map(str::to_owned).collect();

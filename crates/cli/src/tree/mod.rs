@@ -7,4 +7,4 @@ mod vault;
 
 pub(crate) use interrupt::Interrupt;
 pub(crate) use pool::{Parts, Pool, default_threads, groups_of, parts_of};
-pub(crate) use vault::{at_least_open_files, open_read_only, options, stored_bytes};
+pub(crate) use vault::{at_least_open_files, open_read_only, open_recorded, options, stored_bytes};

@@ -1,5 +1,6 @@
 //! A vault opened for a look at all that is stored.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use strongroom_format::vault::header::Header;
@@ -7,9 +8,10 @@ use strongroom_format::vault::names::VAULT_DIRECTORY;
 use strongroom_keys::RootKey;
 use strongroom_store::{Kind, NodeRef, Store};
 use strongroom_vault::namespace::Unobserved;
-use strongroom_vault::{Damage, Options, Rules, Vault};
+use strongroom_vault::{Damage, Guards, Options, Rules, Trust, Vault};
 
 use crate::failure::Result;
+use crate::freshness;
 use crate::progress::Progress;
 use crate::report;
 
@@ -38,6 +40,25 @@ pub(crate) fn open_read_only(
 ) -> Result<(Vault, Vec<Damage>)> {
     let engine = crate::compose::compose(None)?;
     Ok(Vault::open_damaged(store, engine, header.clone(), root, &options(false), Arc::new(Unobserved))?)
+}
+
+/// The same with the freshness file at `file`, if there is one, compared.
+///
+/// # Errors
+/// As [`open_read_only`]; what the freshness file says against the vault.
+pub(crate) fn open_recorded(
+    store: Arc<dyn Store>,
+    header: &Header,
+    root: RootKey,
+    vault: &Path,
+    file: Option<&Path>,
+) -> Result<(Vault, Vec<Damage>)> {
+    let engine = crate::compose::compose(None)?;
+    let trusted = file.map(|file| freshness::trusted(file, vault, Trust::Record, false)).transpose()?;
+    let guards = Guards { trusted, fence: None };
+    let observer = Arc::new(Unobserved);
+    Vault::open_damaged_guarded(store, engine, header.clone(), root, &options(false), observer, &guards)
+        .map_err(|error| freshness::explain(error, vault, file))
 }
 
 /// Raises the limit of open files. Without it work is done on fewer files at

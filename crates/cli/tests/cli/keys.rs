@@ -96,7 +96,11 @@ fn the_thirteenth_slot_and_an_existing_recovery_file_are_refused() {
 fn keys_are_not_changed_while_the_vault_is_in_use() {
     let place = Place::new().vault();
     let lock = place.path("v/.strongroom/lock");
-    let holder = r#"{"host":"h","boot_id":"b","pid":42,"mount_point":"/mnt/p","purpose":"mount","since":"2026-01-01T00:00:00Z"}"#;
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("an id");
+    let holder = format!(
+        r#"{{"host":"h","boot_id":"{}","pid":42,"mount_point":"/mnt/p","purpose":"mount","since":"2026-01-01T00:00:00Z"}}"#,
+        boot_id.trim()
+    );
     std::fs::write(&lock, holder).expect("written");
     let file = std::fs::File::options().read(true).write(true).open(&lock).expect("there");
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("locked");

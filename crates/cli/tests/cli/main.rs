@@ -1,6 +1,7 @@
 //! The command without mounts, as a user or a program drives it.
 
 mod check;
+mod freshness;
 mod generated;
 mod header;
 mod init;

@@ -30,6 +30,7 @@ pub(crate) struct Landing {
 /// # Errors
 /// What the store reported; the journal still holds everything then.
 pub(crate) fn checkpoint_all(context: &Context, contents: &[Arc<Content>], rule: Rule) -> Result<()> {
+    context.fenced.check()?;
     let mut landings = Vec::new();
     for content in contents {
         content.rehome_unlinked()?;

@@ -93,6 +93,9 @@ struct Committing<'a> {
 /// Commits several files, ordered by [`Content::order`]. Without `durable`,
 /// new files are written out whole and nothing else is done.
 pub(crate) fn commit_all(context: &Context, contents: &[&Content], durable: bool) -> Result<()> {
+    if !contents.is_empty() {
+        context.fenced.check()?;
+    }
     let _locks: Vec<_> = contents.iter().map(|content| content.lock_commit()).collect();
     let mut under_way = Vec::with_capacity(contents.len());
     let mut failed = Ok(());
@@ -171,7 +174,7 @@ fn needs_barrier(context: &Context, one: &Committing<'_>) -> bool {
 /// Makes the homes of these files durable, with as few barriers as possible.
 pub(crate) fn sync_homes(context: &Context, homes: &[&Content]) -> Result<()> {
     if homes.len() > BARRIERS_EACH {
-        return Ok(context.store.sync_all()?);
+        return context.sync_store();
     }
     for content in homes {
         content.file.sync_data()?;
@@ -202,6 +205,9 @@ impl Content {
     fn committed(&self, state: &mut State, committing: &Committing<'_>) -> Result<()> {
         let emission = &committing.emission;
         self.land(state, emission);
+        if let (Some(freshness), Some(version)) = (&self.context.freshness, emission.version) {
+            freshness.note_version(self.id, version);
+        }
         state.settled |= self.context.rules.keeps(Rule::DataBeforeRecord);
         state.committed_len = emission.plain_len;
         self.void_images(state, emission);
@@ -232,6 +238,9 @@ impl Content {
     /// The new file has been written out, and no barrier was waited for.
     fn written_out(&self, state: &mut State, emission: &Emission) {
         self.land(state, emission);
+        if let (Some(freshness), Some(version)) = (&self.context.freshness, emission.version) {
+            freshness.await_version(self.id, version);
+        }
         state.unsynced |= emission.barrier;
         state.committed_len = emission.plain_len;
     }

@@ -10,6 +10,7 @@ use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex, PAGE_LEN};
 use super::Content;
 use super::state::{Image, PageAddress, State, presence};
 use crate::error::Result;
+use crate::freshness::Version;
 use crate::journal::Promise;
 use crate::rules::Rule;
 use crate::sealer::{Purpose, Sealer};
@@ -27,6 +28,8 @@ pub(crate) struct Emission {
     pub(crate) record: Option<Images>,
     /// Pages that are in flight.
     pub(crate) pages: Vec<PageAddress>,
+    /// The header page's image, which stands for the file in a freshness file.
+    pub(crate) version: Option<Version>,
     /// Plain length that is being committed.
     pub(crate) plain_len: u64,
     /// Node entries that are being committed.
@@ -79,6 +82,7 @@ impl Content {
             emission.record = was_born.then_some(images);
             state.dirty_since = None;
         }
+        emission.version = state.version();
         emission.barrier = std::mem::take(&mut state.unsynced);
         state.fresh_bytes = 0;
         Ok(emission)

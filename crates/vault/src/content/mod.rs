@@ -37,6 +37,7 @@ use strongroom_units::PAGE_LEN;
 
 use crate::context::Context;
 use crate::error::{Error, Result, errno};
+use crate::freshness::Version;
 pub(crate) use crate::journal::Promise;
 use crate::journal::Segments;
 pub(crate) use checkpoint::checkpoint_all;
@@ -209,6 +210,13 @@ impl Content {
             self.context.table.note_removed();
         }
         self.context.release(std::mem::take(&mut state.promised));
+    }
+
+    /// The header page that is durable, if nothing newer is on its way.
+    pub(crate) fn durable_version(&self) -> Option<Version> {
+        let state = self.read_state();
+        let is_durable = state.born && !state.is_dirty() && !state.unsynced;
+        state.version().filter(|_| is_durable)
     }
 
     /// Where recovery looks for the file first: its stored path from the vault.

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use strongroom_engine::Buffer;
+use strongroom_format::vault::FileId;
 use strongroom_format::vault::block::BlockContext;
 use strongroom_format::vault::names::parse_xattr_name;
 use strongroom_format::vault::node::{Entry, HeaderFields, Node};
-use strongroom_format::vault::{FileId, WriteSession};
 use strongroom_store::{NodeRef, SetTime, Timestamp};
 use strongroom_units::{BlockIndex, PAGE_LEN, PlainLen, StoredLen};
 
@@ -45,9 +45,9 @@ fn is_torn(page: &[u8]) -> bool {
 }
 
 /// A header page is written in place once, in the session that creates its
-/// file: one that names another session was not torn by a crash.
+/// file, or one that renewed that: what names another was not torn by a crash.
 fn may_be_new(context: &Context, page: &[u8]) -> bool {
-    aside::sealed_in(page).is_none_or(|session| context.is_crashed(session))
+    aside::sealed_in(page).is_none_or(|session| context.is_kin_of_crashed(session))
 }
 
 /// Removes the extended attributes of a file whose id is lost: their values
@@ -79,7 +79,7 @@ impl Content {
             groups: 1,
             home: home.mac,
             directory: home.directory,
-            birth: WriteSession(context.sealer.nonces().session().0),
+            birth: context.listed_session(),
             ..HeaderFields::default()
         };
         let mut state = State::new(context.geometry, header);
@@ -172,6 +172,7 @@ impl Content {
         let node = Node::decode(page.header.kind, page.sealed()).map_err(|_| malformed())?;
         let header = node.header().ok_or_else(malformed)?;
         let image = Image { sequence: node.sequence(), tag: page.header.tag };
+        context.check_version(page.header.file, &image)?;
         let mut state = State::new(context.geometry, header);
         state.nodes.insert(0, NodeSlot::read(node, image));
         state.born = true;

@@ -14,6 +14,7 @@ use strongroom_format::vault::{Geometry, PageKind};
 use strongroom_units::{BlockIndex, GroupIndex, PlainLen};
 
 use super::freshness::Watch;
+use crate::freshness::Version;
 use crate::journal::Place;
 
 /// Which page of a file.
@@ -199,6 +200,12 @@ impl State {
     /// Something is to be written by the next commit.
     pub(crate) fn is_dirty(&self) -> bool {
         !self.unlinked && self.dirty_since.is_some()
+    }
+
+    /// The last image of the header page, written or on its way.
+    pub(crate) fn version(&self) -> Option<Version> {
+        let image = self.nodes.get(&0)?.slot.image?;
+        Some(Version { sequence: image.sequence, tag: image.tag })
     }
 
     /// Something durable still stands in the journal alone.

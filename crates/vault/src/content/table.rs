@@ -13,6 +13,7 @@ use super::attributed::Attributed;
 use super::{Content, Home, Opened};
 use crate::context::Context;
 use crate::error::{Damage, Error, Result};
+use crate::freshness::Freshness;
 use crate::rules::Rule;
 
 /// Live contents and what is pending among them; part of the context.
@@ -151,6 +152,11 @@ pub struct Contents {
 impl Contents {
     pub(crate) fn new(context: Arc<Context>) -> Contents {
         Contents { context }
+    }
+
+    /// What is recorded outside of the vault, if anything is.
+    pub(crate) fn freshness(&self) -> Option<&Freshness> {
+        self.context.freshness.as_ref()
     }
 
     /// Takes on a stored file that has just been created, empty. It counts as

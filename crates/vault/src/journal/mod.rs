@@ -125,6 +125,11 @@ impl Journal {
         SegmentHeader { epoch, session: self.session, slots: self.slots, nonce: [0; 24], tag: [0; 16] }
     }
 
+    /// The session that the vault header lists.
+    pub(crate) fn session(&self) -> WriteSession {
+        self.session
+    }
+
     /// For reading images.
     pub(crate) fn segments(&self) -> &Arc<Segments> {
         &self.segments

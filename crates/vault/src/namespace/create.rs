@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use strongroom_format::freshness::Object;
 use strongroom_store::{Attributes, FileRef, Kind, NodeRef, RenameMode};
 
 use super::access::DIRECTORY_BITS;
@@ -61,7 +62,9 @@ impl Namespace {
         }
         let inheritance = self.inheritance(&parent, creation, Kind::File)?;
         let home = self.names.home(place.directory, name);
-        self.with_side(&parent, &stored, || {
+        let directory = place.directory;
+        let _change = self.change(directory)?;
+        let created = self.with_side(&parent, &stored, || {
             let (node, file) = parent.node.create(&stored.main, inheritance.mode)?;
             let created = self.created(node, file, home, &inheritance, Some(place));
             if created.is_err() {
@@ -69,7 +72,9 @@ impl Namespace {
                 let _ = parent.node.remove(&stored.main);
             }
             created
-        })
+        })?;
+        self.record(directory, name, || Ok(Object::File(created.1.id())));
+        Ok(created)
     }
 
     fn open_existing(&self, mut entry: Entry, opening: Opening) -> Result<(Entry, Arc<Content>)> {
@@ -235,7 +240,9 @@ impl Namespace {
             Err(error) if error.is_not_found() => (),
             Err(error) => return Err(error.into()),
         }
+        let _change = self.change(place.directory)?;
         let node = self.with_side(&parent, &stored, || store(&parent, &stored.main))?;
+        self.record(place.directory, name, || self.object_of(&node));
         self.entered(node, place)
     }
 

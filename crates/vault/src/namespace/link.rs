@@ -39,7 +39,9 @@ impl Namespace {
         if inode.kind == Kind::File {
             self.bind_link(&inode, self.names.home(place.directory, name))?;
         }
+        let _change = self.change(place.directory)?;
         self.with_side(&parent, &stored, || Ok(parent.node.link(&*inode.node, &stored.main)?))?;
+        self.record(place.directory, name, || self.object_of(&inode.node));
         let entry = self.entered(inode.node.clone(), place)?;
         if let Some(content) = inode.live(&self.contents) {
             self.hint_path(&inode, &content);

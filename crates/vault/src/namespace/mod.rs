@@ -31,6 +31,7 @@ mod inode;
 mod link;
 mod names;
 mod opening;
+mod recorded;
 mod remove;
 mod rename;
 pub mod repair;
@@ -218,7 +219,13 @@ impl Namespace {
         let parent = self.directory(parent)?;
         let stored = self.stored_name(&parent, name)?;
         let _gate = read(&parent.gate);
-        let node = self.granted(&parent, DIRECTORY_BITS, || Ok(parent.node.lookup(&stored.main)?))?;
+        let node = match self.granted(&parent, DIRECTORY_BITS, || Ok(parent.node.lookup(&stored.main)?)) {
+            Err(error) if error.is_not_found() => {
+                self.check_absent(&parent, name)?;
+                return Err(error);
+            }
+            found => found?,
+        };
         self.entered(node, self.place(&parent, name, &stored)?)
     }
 
@@ -309,6 +316,7 @@ impl Namespace {
     /// Counts a lookup of `node`, found at `place`. On an error none is counted.
     fn entered(&self, node: NodeRef, place: Place) -> Result<Entry> {
         let pin = self.table.pin(node);
+        self.check_directory(&pin, &place)?;
         pin.placed(place);
         let attributes = self.plain_attributes(&pin)?;
         let inode = self.table.looked_up(Arc::clone(&pin.node));

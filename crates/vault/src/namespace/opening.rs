@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use strongroom_format::freshness::Object;
 use strongroom_store::{Kind, SetTime};
 
 use super::access::FILE_BITS;
@@ -76,6 +77,10 @@ impl Namespace {
             Err(Error::Damaged(Damage::Home)) => self.open_settled(inode)?,
             other => other?,
         };
+        if let Err(error) = self.check_recorded(inode, Object::File(content.id())) {
+            inode.close();
+            return Err(error);
+        }
         self.hint_path(inode, &content);
         Ok(content)
     }

@@ -43,7 +43,10 @@ impl Namespace {
         if !self.contents.keeps(Rule::EntryGoneBeforeSide) {
             self.remove_side(&parent, &stored);
         }
+        let directory = self.directory_id(&parent)?;
+        let _change = self.change(directory)?;
         parent.node.remove(&stored.main)?;
+        self.unrecord(directory, name);
         self.remove_side(&parent, &stored);
         self.unnamed(&node, target, parent.number, name);
         Ok(())
@@ -66,7 +69,10 @@ impl Namespace {
         }
         let inode = self.table.known(node.id());
         let mut gate = inode.as_ref().map(|inode| write(&inode.gate));
+        let directory = self.directory_id(&parent)?;
+        let _change = self.change(directory)?;
         self.take_out(&node, &*parent.node, &stored.main)?;
+        self.unrecord(directory, name);
         if let (Some(inode), Some(gate)) = (&inode, &mut gate) {
             gate.removed = true;
             inode.displaced(parent.number, name);

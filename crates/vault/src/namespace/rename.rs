@@ -113,7 +113,12 @@ impl Namespace {
         if found.id() != source.node.id() || target.as_ref().map(|node| node.id()) != prepared.target {
             return None;
         }
-        Some(match (mode, target) {
+        let _changes = match (self.change(from.place.directory), self.change(to.place.directory)) {
+            (Ok(one), Ok(other)) => (one, other),
+            (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
+        };
+        let is_same = target.as_ref().is_some_and(|target| target.id() == source.node.id());
+        let renamed = match (mode, target) {
             (RenameMode::NoReplace, Some(_)) => Err(Error::Refused(errno::EEXIST)),
             (RenameMode::Exchange, None) => Err(Error::Refused(errno::ENOENT)),
             // Two names of one inode: nothing happens to either.
@@ -129,7 +134,17 @@ impl Namespace {
                 (_, Kind::Directory) => Err(Error::Refused(errno::EISDIR)),
                 _ => self.replace(from, to, source, &target),
             },
-        })
+        };
+        if !is_same {
+            let places = ((from.place.directory, from.name), (to.place.directory, to.name));
+            match renamed {
+                Ok(()) => self.record_renamed(places.0, places.1, mode),
+                // An empty directory may have been taken out of the way.
+                Err(_) if matches!(entry(to), Ok(None)) => self.unrecord(places.1.0, places.1.1),
+                Err(_) => {}
+            }
+        }
+        Some(renamed)
     }
 
     /// Moves to a name that does not exist.

@@ -24,7 +24,15 @@ impl Namespace {
         if inode.kind != Kind::Symlink {
             return Err(Error::Refused(errno::EINVAL));
         }
+        if let Some(freshness) = self.contents.freshness() {
+            self.check_recorded(&inode, freshness.symlink(&inode.node.read_link()?))?;
+        }
         Ok(self.target(&inode)?.to_vec())
+    }
+
+    /// The stored target of a symlink.
+    pub(crate) fn stored_target(&self, number: u64) -> Result<Vec<u8>> {
+        Ok(self.table.inode(number)?.node.read_link()?)
     }
 
     fn target<'a>(&self, inode: &'a Inode) -> Result<&'a [u8]> {

@@ -21,6 +21,7 @@ use strongroom_keys::RootKey;
 use strongroom_store::Store;
 use strongroom_store::local::OpenMode;
 use strongroom_vault::namespace::survey::{Folder, Item, Survey};
+use strongroom_vault::{Damage, Error};
 
 use self::findings::{Document, Finding, Findings};
 use self::verify::{Verifier, Wanted};
@@ -30,7 +31,7 @@ use crate::failure::{Exit, Failure, Result};
 use crate::lock::{LockError, LockMode, VaultLock};
 use crate::progress::Progress;
 use crate::report::{self, Output};
-use crate::tree::{Interrupt, Pool, at_least_open_files, default_threads, open_read_only, stored_bytes};
+use crate::tree::{Interrupt, Pool, at_least_open_files, default_threads, open_recorded, stored_bytes};
 use crate::unlock::{HeaderCopy, LockedVault, Unlocked, reread, unlock};
 
 /// Verifies a vault.
@@ -133,8 +134,8 @@ fn check(
 ) -> Result<Document> {
     let Subject { store, header, root, copies } = subject;
     at_least_open_files();
-    let (vault, journals) = open_read_only(Arc::clone(store), header, root.duplicate())
-        .map_err(|failure| failure.at(&args.vault))?;
+    let file = args.freshness.as_deref();
+    let (vault, journals) = open_recorded(Arc::clone(store), header, root.duplicate(), &args.vault, file)?;
     journals.iter().for_each(|damage| findings.add(Finding::journal(damage)));
     let survey = vault.namespace().survey();
     let targets = targets(survey, &args.paths)?;
@@ -166,6 +167,9 @@ fn check(
     });
     if args.paths.is_empty() && !interrupt.is_asked() {
         walk.leftovers(&store.root(), header);
+        let stale =
+            |path: &[u8], what| findings.add(Finding::new(path, &Error::Damaged(Damage::Stale(what))));
+        vault.audit(&mut { stale }).map_err(|error| Failure::from(error).at(&args.vault))?;
     }
     progress.finish();
     let recovered = verifier.recovered(&vault.recovered());

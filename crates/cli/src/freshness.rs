@@ -1,0 +1,84 @@
+//! Freshness files as the user names them, and what is said of them.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use strongroom_store::Store;
+use strongroom_store::local::{LocalStore, OpenMode};
+use strongroom_vault::{Damage, Error, Recording, Staleness, Trust, Trusted, Vault};
+
+use crate::failure::{Exit, Failure, Result};
+use crate::report::{Output, shown};
+
+/// The freshness file at `path`, for the vault at `vault`; `writable` when it
+/// is going to be written to.
+///
+/// # Errors
+/// Usage for a file inside of the vault, or no file; or what the system
+/// reports of its directory.
+pub(crate) fn trusted(path: &Path, vault: &Path, trust: Trust, writable: bool) -> Result<Trusted> {
+    let path = resolved(path)?;
+    if path.starts_with(vault.canonicalize().unwrap_or_else(|_| vault.to_owned())) {
+        return Err(Failure::usage("a freshness file in the vault is rolled back with it")
+            .at(&path)
+            .hint("Keep it elsewhere: on another disk, or on a USB stick."));
+    }
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Failure::usage("this is not the name of a file").at(&path));
+    };
+    let mode = if writable { OpenMode::Writable } else { OpenMode::ReadOnly };
+    let store = LocalStore::open(parent, mode)
+        .map_err(|error| Failure::system(parent, &std::io::Error::from_raw_os_error(error.errno())))?;
+    Ok(Trusted { directory: store.root(), name: name.as_bytes().to_vec(), trust })
+}
+
+/// The path without symlinks, also of a file that does not exist yet.
+fn resolved(path: &Path) -> Result<PathBuf> {
+    if let Ok(found) = path.canonicalize() {
+        return Ok(found);
+    }
+    let absolute = crate::daemon::launch::absolute(path)?;
+    match (absolute.parent().map(Path::canonicalize), absolute.file_name()) {
+        (Some(Ok(parent)), Some(name)) => Ok(parent.join(name)),
+        (Some(Err(error)), Some(_)) => Err(Failure::system(path, &error)
+            .hint("The directory of the freshness file has to be there: is its disk mounted?")),
+        _ => Err(Failure::usage("this is not the name of a file").at(path)),
+    }
+}
+
+/// Tells what the user should know of the freshness file of an open vault.
+pub(crate) fn tell(vault: &Vault, file: &Path, output: Output) {
+    let file = shown(file.as_os_str().as_bytes());
+    match vault.recording() {
+        Some(Recording::New) => {
+            output.warn(&format!("{file} is new: it records the vault as it was found, and vouches for nothing before"));
+        }
+        Some(Recording::Bypassed) => output.warn(&format!(
+            "the vault has been mounted for writing, or its keys changed, without {file}: what was made, removed \
+             or replaced meanwhile is an error until it is accepted (strongroom check --freshness tells what)"
+        )),
+        Some(Recording::Current) | None => {}
+    }
+}
+
+/// An error of opening a vault with a freshness file, with what to do.
+pub(crate) fn explain(error: Error, vault: &Path, file: Option<&Path>) -> Failure {
+    let Some(file) = file else { return Failure::from(error).at(vault) };
+    let file_name = shown(file.as_os_str().as_bytes());
+    match &error {
+        Error::Damaged(Damage::Stale(Staleness::Vault)) => {
+            Failure::new(Exit::Damage, error.to_string()).at(vault).hint(format!(
+                "Somebody has put an older state in its place: compare with a backup. If it was you: strongroom \
+                 freshness accept {} {file_name}",
+                vault.display()
+            ))
+        }
+        Error::Damaged(Damage::Record(_)) => Failure::new(Exit::Damage, error.to_string())
+            .at(file)
+            .hint("Name this vault's own freshness file, or move the file away to have a new one made."),
+        Error::Freshness(_) => Failure::from(error)
+            .at(file)
+            .hint("To mount for writing it has to be writable: see that its disk is there, and has room."),
+        _ => Failure::from(error).at(vault),
+    }
+}

@@ -1,0 +1,195 @@
+//! Who holds a vault, as the lock's file tells it, and whether that keeps
+//! others out (section 9 of `docs/format/vault.md`).
+//!
+//! A record that cannot be read keeps nobody out: it was cut short by a crash,
+//! or is none.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::report;
+
+/// How long a process that ends may still be seen after its locks are gone.
+const ENDING: Duration = Duration::from_secs(1);
+const ENDING_STEP: Duration = Duration::from_millis(20);
+
+/// Who holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Holder {
+    /// Name of its machine.
+    pub(crate) host: String,
+    /// Id of that machine, the same after each start; empty where it has none.
+    #[serde(default)]
+    pub(crate) machine: String,
+    /// Id of that machine's start, which tells a process from a later one of
+    /// the same number.
+    pub(crate) boot_id: String,
+    /// Its process.
+    pub(crate) pid: u32,
+    /// When that process started, in the kernel's ticks since the machine's
+    /// start.
+    #[serde(default)]
+    pub(crate) started: u64,
+    /// Tells this holder from all others.
+    #[serde(default)]
+    pub(crate) token: String,
+    /// Where it has the vault mounted, if it has.
+    pub(crate) mount_point: Option<PathBuf>,
+    /// What it does: `mount`, `check`, `key change`…
+    pub(crate) purpose: String,
+    /// When it began, in RFC 3339.
+    pub(crate) since: String,
+}
+
+/// What is known of a holder whose record was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It ended, or its machine was started anew: the lock is free.
+    Gone,
+    /// Its process runs on this machine.
+    Alive,
+    /// It is on another machine, of which nothing can be known from here.
+    Elsewhere,
+}
+
+impl Holder {
+    /// This process.
+    pub(crate) fn this_process(purpose: &str, mount_point: Option<&Path>) -> Holder {
+        let pid = std::process::id();
+        let mut token = [0; 16];
+        // Only ever compared with itself: if it cannot be drawn, process and
+        // start tell holders apart.
+        let _ = getrandom::fill(&mut token);
+        Holder {
+            host: host_name(),
+            machine: strongroom_keys::machine_mark().map(hex).unwrap_or_default(),
+            boot_id: boot_id(),
+            pid,
+            started: started(pid).unwrap_or(0),
+            token: hex(token),
+            mount_point: mount_point.map(Path::to_owned),
+            purpose: purpose.to_owned(),
+            since: report::rfc3339(report::now()),
+        }
+    }
+
+    /// One that left no word.
+    pub(crate) fn unknown() -> Holder {
+        Holder {
+            host: String::new(),
+            machine: String::new(),
+            boot_id: String::new(),
+            pid: 0,
+            started: 0,
+            token: String::new(),
+            mount_point: None,
+            purpose: String::new(),
+            since: String::new(),
+        }
+    }
+
+    /// What becomes of a record by `self`, whose lock was found free. A
+    /// process that is just ending, whose locks go first, is waited for.
+    pub(crate) fn standing_unlocked(&self) -> Standing {
+        for _ in 0..ENDING.as_millis() / ENDING_STEP.as_millis() {
+            if self.standing() != Standing::Alive {
+                break;
+            }
+            std::thread::sleep(ENDING_STEP);
+        }
+        self.standing()
+    }
+
+    /// What is known of the holder now.
+    pub(crate) fn standing(&self) -> Standing {
+        let here = Holder::this_process("", None);
+        if self.boot_id == here.boot_id {
+            let runs = self.started != 0 && started(self.pid) == Some(self.started);
+            return if runs { Standing::Alive } else { Standing::Gone };
+        }
+        // A machine without an id is known by its name alone, which others may
+        // have too.
+        match !self.machine.is_empty() && self.machine == here.machine {
+            true => Standing::Gone,
+            false => Standing::Elsewhere,
+        }
+    }
+
+    /// Whether it is of this start of this machine.
+    pub(crate) fn is_here(&self) -> bool {
+        self.boot_id == boot_id()
+    }
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} by process {}", self.purpose, self.pid)?;
+        if !self.is_here() {
+            write!(f, " of {}", report::shown(self.host.as_bytes()))?;
+        }
+        if let Some(mount_point) = &self.mount_point {
+            write!(f, " at {}", report::shown(mount_point.as_os_str().as_encoded_bytes()))?;
+        }
+        write!(f, ", since {}", self.since)
+    }
+}
+
+/// When a process of this machine started, if there runs one of that number
+/// (proc_pid_stat(5), field 22).
+fn started(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field may hold anything, parentheses included.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    // One that nobody has waited for yet is a process no more.
+    let runs = !matches!(fields.next()?, "Z" | "X");
+    fields.nth(22 - 4)?.parse().ok().filter(|_| runs)
+}
+
+fn hex(bytes: [u8; 16]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// This machine's name.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+fn boot_id() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_number_and_start() {
+        let here = Holder::this_process("mount", None);
+        assert_eq!(here.standing(), Standing::Alive);
+        let reused = Holder { started: here.started + 1, ..here.clone() };
+        assert_eq!(reused.standing(), Standing::Gone);
+        let mut child = std::process::Command::new("true").spawn().expect("a process");
+        let began = Holder { pid: child.id(), started: started(child.id()).unwrap_or(1), ..here.clone() };
+        // Not waited for, it is still listed.
+        assert_eq!(began.standing_unlocked(), Standing::Gone);
+        child.wait().expect("it ends");
+        let ended = Holder { pid: child.id(), ..here };
+        assert_eq!(ended.standing(), Standing::Gone);
+    }
+
+    #[test]
+    fn another_start_of_this_machine_is_over_and_another_machine_is_not() {
+        let here = Holder { machine: "aa".repeat(16), ..Holder::this_process("mount", None) };
+        let elsewhere = Holder { boot_id: "another".into(), ..here.clone() };
+        assert_eq!(elsewhere.standing(), Standing::Elsewhere);
+        let nameless = Holder { machine: String::new(), ..elsewhere.clone() };
+        assert_eq!(nameless.standing(), Standing::Elsewhere);
+        if let Some(machine) = strongroom_keys::machine_mark() {
+            let rebooted = Holder { machine: hex(machine), ..elsewhere };
+            assert_eq!(rebooted.standing(), Standing::Gone);
+        }
+    }
+}

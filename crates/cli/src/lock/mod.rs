@@ -1,0 +1,356 @@
+//! Who uses a vault: a lock on `.strongroom/lock`, and a record in it of who
+//! holds it (section 9 of `docs/format/vault.md`).
+//!
+//! The lock is `flock(2)`'s: it belongs to the open file description, so that
+//! it ends with the process however that ends. Where stores do not share such
+//! locks between machines, the record keeps others out: that of a process
+//! which runs on this machine, and that of another machine, which only the
+//! user can say is gone. Writers lock exclusively and leave a record; readers
+//! that must not meet one share the lock and leave none.
+
+mod holder;
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use strongroom_vault::Fence;
+
+pub(crate) use self::holder::{Holder, Standing, host_name};
+use crate::failure::{Exit, Failure};
+use crate::report;
+
+/// The lock's place in a vault.
+const NAME: &str = ".strongroom/lock";
+/// No holder describes itself at more length.
+const LEN_MAX: u64 = 16 << 10;
+
+/// Whether others may use the vault too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockMode {
+    /// Nobody else: for writing.
+    Exclusive,
+    /// Others that share it: for reading what must not change meanwhile.
+    Shared,
+}
+
+/// From whom a lock may be taken that is not free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takeover {
+    /// From nobody.
+    Refuse,
+    /// From a holder on another machine.
+    Elsewhere,
+}
+
+/// Why a lock was not taken.
+#[derive(Debug)]
+pub(crate) enum LockError {
+    /// Somebody has it; who, as far as the file says.
+    Held(Option<Box<Holder>>),
+    /// The system's error.
+    System(PathBuf, Errno),
+}
+
+/// A lock that is held for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct VaultLock {
+    /// Locked, unless that was taken over.
+    _file: File,
+    /// What was left to be found by others; none by readers.
+    record: Option<Arc<Record>>,
+}
+
+/// The record of this process.
+#[derive(Debug)]
+pub(crate) struct Record {
+    path: PathBuf,
+    holder: Holder,
+}
+
+impl VaultLock {
+    /// Locks the vault at `vault` without waiting. `purpose` and `mount_point`
+    /// tell others who has it. On a store that cannot be written to, a shared
+    /// lock is taken, and none at all where there is no file to lock: no
+    /// writer can come there either.
+    ///
+    /// # Errors
+    /// [`LockError`].
+    pub(crate) fn acquire(
+        vault: &Path,
+        mode: LockMode,
+        purpose: &str,
+        mount_point: Option<&Path>,
+    ) -> Result<Option<VaultLock>, LockError> {
+        Self::acquire_from(vault, mode, purpose, mount_point, Takeover::Refuse)
+    }
+
+    /// The same; with [`Takeover::Elsewhere`] also from a holder on another
+    /// machine, who finds his record replaced.
+    ///
+    /// # Errors
+    /// [`LockError`].
+    pub(crate) fn acquire_from(
+        vault: &Path,
+        mode: LockMode,
+        purpose: &str,
+        mount_point: Option<&Path>,
+        takeover: Takeover,
+    ) -> Result<Option<VaultLock>, LockError> {
+        let path = vault.join(NAME);
+        let Some(mut file) = open(&path, mode)? else { return Ok(None) };
+        let operation = match mode {
+            LockMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
+            LockMode::Shared => FlockOperation::NonBlockingLockShared,
+        };
+        let locked = rustix::io::retry_on_intr(|| rustix::fs::flock(&file, operation));
+        let left = read(&mut file).map(Box::new);
+        let may_take =
+            |left: &Holder| takeover == Takeover::Elsewhere && left.standing() == Standing::Elsewhere;
+        match (locked, left) {
+            (Ok(()), None) => {}
+            (Ok(()), Some(left)) if left.standing_unlocked() == Standing::Gone || may_take(&left) => {}
+            // Its machine may have gone without the server of the store
+            // having noticed.
+            (Err(Errno::WOULDBLOCK), Some(left)) if may_take(&left) => {}
+            (Ok(()) | Err(Errno::WOULDBLOCK), left) => return Err(LockError::Held(left)),
+            // A store without such locks has the record alone.
+            (Err(Errno::OPNOTSUPP | Errno::NOLCK | Errno::NOSYS), None) => {}
+            (Err(Errno::OPNOTSUPP | Errno::NOLCK | Errno::NOSYS), Some(left)) => {
+                if left.standing_unlocked() != Standing::Gone && !may_take(&left) {
+                    return Err(LockError::Held(Some(left)));
+                }
+            }
+            (Err(errno), _) => return Err(LockError::System(path, errno)),
+        }
+        if mode == LockMode::Shared {
+            return Ok(Some(VaultLock { _file: file, record: None }));
+        }
+        let record = Record { holder: Holder::this_process(purpose, mount_point), path };
+        record.leave(&mut file).map_err(|errno| LockError::System(record.path.clone(), errno))?;
+        // Of two that came at once, the one that wrote last has it.
+        if !record.stands() {
+            return Err(LockError::Held(read(&mut file).map(Box::new)));
+        }
+        Ok(Some(VaultLock { _file: file, record: Some(Arc::new(record)) }))
+    }
+
+    /// What tells the vault when the lock has been lost to another machine.
+    pub(crate) fn fence(&self) -> Option<Arc<dyn Fence>> {
+        self.record.clone().map(|record| record as Arc<dyn Fence>)
+    }
+
+    /// Who keeps writers out now, if anybody does. A holder that left no word
+    /// has empty fields.
+    pub(crate) fn holder(vault: &Path) -> Option<Box<Holder>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::open(vault.join(NAME), flags, Mode::empty()).ok()?);
+        let left = read(&mut file).map(Box::new);
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => Some(left.unwrap_or_else(|| Box::new(Holder::unknown()))),
+            _ => left.filter(|left| left.standing_unlocked() != Standing::Gone),
+        }
+    }
+}
+
+impl Drop for VaultLock {
+    fn drop(&mut self) {
+        // One that another machine has taken over is its own now.
+        if let Some(record) = &self.record
+            && record.stands()
+        {
+            let _ = self._file.set_len(0);
+        }
+    }
+}
+
+impl Record {
+    /// Writes the record, durably: whoever comes after a crash shall find it.
+    fn leave(&self, file: &mut File) -> Result<(), Errno> {
+        let text = serde_json::to_vec(&self.holder).unwrap_or_default();
+        let left = file
+            .set_len(0)
+            .and_then(|()| file.seek(SeekFrom::Start(0)))
+            .and_then(|_| file.write_all(&text))
+            .and_then(|()| file.sync_data());
+        left.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    /// Whether the file, opened anew, still holds this record.
+    fn stands(&self) -> bool {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(&self.path, flags, Mode::empty());
+        opened.is_ok_and(|fd| read(&mut File::from(fd)).as_ref() == Some(&self.holder))
+    }
+}
+
+impl Fence for Record {
+    fn holds(&self) -> bool {
+        self.stands()
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Failure {
+        match error {
+            LockError::Held(None) => Failure::new(Exit::InUse, "the vault is in use by another process")
+                .hint("Wait until that is done, and try again."),
+            LockError::Held(Some(holder)) => {
+                let failure = Failure::new(Exit::InUse, format!("the vault is in use ({holder})"));
+                match (&holder.mount_point, holder.is_here()) {
+                    (Some(at), true) => {
+                        let at = report::shown(at.as_os_str().as_encoded_bytes());
+                        failure.hint(format!("Unmount it first: strongroom umount {at}"))
+                    }
+                    (None, true) => failure.hint("Wait until that is done, and try again."),
+                    (_, false) => failure.hint(
+                        "End it there. If that machine is gone for certain, mount with --takeover: should it write \
+                         once more, files that both change are damaged.",
+                    ),
+                }
+            }
+            LockError::System(path, errno) => Failure::system(&path, &errno.into()),
+        }
+    }
+}
+
+/// The lock's file; none where it is not there and cannot be made.
+fn open(path: &Path, mode: LockMode) -> Result<Option<File>, LockError> {
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let failed = |errno| LockError::System(path.to_owned(), errno);
+    match rustix::fs::open(path, flags | OFlags::RDWR | OFlags::CREATE, Mode::RUSR | Mode::WUSR) {
+        Ok(fd) => Ok(Some(File::from(fd))),
+        Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) if mode == LockMode::Shared => {
+            match rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty()) {
+                Ok(fd) => Ok(Some(File::from(fd))),
+                Err(Errno::NOENT) => Ok(None),
+                Err(errno) => Err(failed(errno)),
+            }
+        }
+        Err(errno) => Err(failed(errno)),
+    }
+}
+
+fn read(file: &mut File) -> Option<Holder> {
+    let mut text = Vec::new();
+    file.seek(SeekFrom::Start(0)).ok()?;
+    file.take(LEN_MAX).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vault() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(directory.path().join(".strongroom")).expect("a directory");
+        directory
+    }
+
+    #[test]
+    fn the_second_writer_learns_of_the_first() {
+        let vault = vault();
+        let mount_point = Path::new("/mnt/plain");
+        let first = VaultLock::acquire(vault.path(), LockMode::Exclusive, "mount", Some(mount_point));
+        let first = first.expect("free");
+        let Err(LockError::Held(Some(holder))) =
+            VaultLock::acquire(vault.path(), LockMode::Exclusive, "key add", None)
+        else {
+            panic!("locked twice");
+        };
+        assert_eq!(holder.pid, std::process::id());
+        assert_eq!(holder.mount_point.as_deref(), Some(mount_point));
+        assert_eq!(VaultLock::holder(vault.path()), Some(holder.clone()));
+        let failure = Failure::from(LockError::Held(Some(holder)));
+        assert_eq!(failure.exit(), Exit::InUse);
+        assert!(failure.to_string().contains("umount /mnt/plain"), "{failure}");
+        drop(first);
+        assert_eq!(VaultLock::holder(vault.path()), None);
+        assert!(VaultLock::acquire(vault.path(), LockMode::Exclusive, "key add", None).is_ok());
+    }
+
+    #[test]
+    fn readers_share_and_keep_writers_out() {
+        let vault = vault();
+        let acquire = |mode| VaultLock::acquire(vault.path(), mode, "check", None);
+        let readers = [acquire(LockMode::Shared).expect("free"), acquire(LockMode::Shared).expect("shared")];
+        assert!(matches!(acquire(LockMode::Exclusive), Err(LockError::Held(_))));
+        drop(readers);
+        assert!(acquire(LockMode::Exclusive).is_ok());
+    }
+
+    /// A machine that is not this one.
+    fn elsewhere(vault: &tempfile::TempDir) -> Holder {
+        let holder = Holder {
+            host: "faraway".into(),
+            machine: "00".repeat(16),
+            boot_id: "another".into(),
+            mount_point: Some("/mnt/there".into()),
+            ..Holder::this_process("mount", None)
+        };
+        std::fs::write(vault.path().join(NAME), serde_json::to_vec(&holder).expect("text")).expect("written");
+        holder
+    }
+
+    fn acquire(vault: &tempfile::TempDir, takeover: Takeover) -> Result<Option<VaultLock>, LockError> {
+        VaultLock::acquire_from(vault.path(), LockMode::Exclusive, "mount", None, takeover)
+    }
+
+    #[test]
+    fn another_machine_keeps_writers_and_checks_out_without_any_lock() {
+        let vault = vault();
+        let holder = elsewhere(&vault);
+        for mode in [LockMode::Exclusive, LockMode::Shared] {
+            let held = VaultLock::acquire(vault.path(), mode, "check", None);
+            let Err(LockError::Held(Some(found))) = held else { panic!("{held:?}") };
+            assert_eq!(*found, holder);
+        }
+        assert_eq!(VaultLock::holder(vault.path()), Some(Box::new(holder.clone())));
+        let said = Failure::from(LockError::Held(Some(Box::new(holder)))).to_string();
+        assert!(said.contains("of faraway at /mnt/there, since") && said.contains("--takeover"), "{said}");
+    }
+
+    #[test]
+    fn what_is_taken_over_is_lost_to_the_other_who_notices_and_leaves_it_alone() {
+        let vault = vault();
+        let first = acquire(&vault, Takeover::Refuse).expect("free").expect("a file");
+        let fence = first.fence().expect("a writer");
+        assert!(fence.holds());
+        // On another machine, where flock is not shared, it is taken over.
+        let path = vault.path().join(NAME);
+        let other = elsewhere(&vault);
+        assert!(!fence.holds());
+        drop(first);
+        assert_eq!(read(&mut File::open(&path).expect("there")), Some(other), "not the first one's any more");
+        let taken = acquire(&vault, Takeover::Elsewhere).expect("taken over").expect("a file");
+        assert!(taken.fence().expect("a writer").holds());
+        drop(taken);
+        assert!(acquire(&vault, Takeover::Refuse).is_ok());
+    }
+
+    #[test]
+    fn nothing_is_taken_over_from_a_process_of_this_machine_that_runs() {
+        let vault = vault();
+        let here = Holder::this_process("mount", None);
+        std::fs::write(vault.path().join(NAME), serde_json::to_vec(&here).expect("text")).expect("written");
+        for takeover in [Takeover::Refuse, Takeover::Elsewhere] {
+            assert!(matches!(acquire(&vault, takeover), Err(LockError::Held(Some(_)))));
+        }
+        let ended = Holder { started: here.started + 1, ..here };
+        std::fs::write(vault.path().join(NAME), serde_json::to_vec(&ended).expect("text")).expect("written");
+        assert!(acquire(&vault, Takeover::Refuse).is_ok(), "a dead process's");
+    }
+
+    #[test]
+    fn a_file_left_behind_blocks_nobody_and_may_hold_anything() {
+        let vault = vault();
+        std::fs::write(vault.path().join(NAME), b"\xff{").expect("written");
+        let held = VaultLock::acquire(vault.path(), LockMode::Exclusive, "mount", None).expect("free");
+        drop(held);
+        assert_eq!(VaultLock::holder(vault.path()), None);
+    }
+}

@@ -1,0 +1,88 @@
+//! A writer whose vault another machine has taken over: it notices at its next
+//! commit, and writes nothing more that the other could take for the vault's
+//! state.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use strongroom_format::vault::Suite;
+use strongroom_store::Store;
+use strongroom_store::faulty::{Call, FaultyStore};
+use strongroom_store::memory::MemoryStore;
+use strongroom_units::BlockSize;
+use strongroom_vault::namespace::{Opening, ROOT, Unobserved};
+use strongroom_vault::{Error, Fence, Guards, Vault};
+use support::{create_file, options, read_all, write};
+
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Fence for Flag {
+    fn holds(&self) -> bool {
+        !self.0.load(Ordering::Acquire)
+    }
+}
+
+fn open(store: &Arc<FaultyStore>, flag: &Arc<Flag>) -> strongroom_vault::Result<Vault> {
+    let (header, root) = support::unlock(&**store);
+    let guards = Guards { fence: Some(Arc::clone(flag) as Arc<dyn Fence>), ..Guards::default() };
+    let store = Arc::clone(store) as Arc<dyn Store>;
+    Vault::open_guarded(store, support::engine(), header, root, &options(), Arc::new(Unobserved), &guards)
+}
+
+#[test]
+fn a_writer_that_lost_the_vault_writes_nothing_more_and_harms_nothing() {
+    let memory = MemoryStore::new();
+    support::create(&memory, Suite::Xaes256Gcm, BlockSize::MIN);
+    let store = Arc::new(FaultyStore::injecting(memory));
+    let flag = Arc::new(Flag::default());
+    let old = open(&store, &flag).unwrap();
+    let (_, content) = create_file(old.namespace(), "f");
+    write(&content, 0, &[1; 9000]).unwrap();
+    content.sync().unwrap();
+    write(&content, 0, b"never synced").unwrap();
+
+    // The other machine recovers, and goes on with the file.
+    flag.0.store(true, Ordering::Release);
+    let new = open(&store, &Arc::new(Flag::default())).unwrap();
+    let entry = new.namespace().lookup(ROOT, b"f").unwrap();
+    let opening = Opening { write: true, ..Opening::default() };
+    let taken = new.namespace().open(entry.number, opening).unwrap();
+    assert!(read_all(&taken).unwrap() == [1; 9000]);
+    write(&taken, 100, b"the other's").unwrap();
+    taken.sync().unwrap();
+
+    let writes = store.calls(Some(Call::Write));
+    assert_eq!(content.sync(), Err(Error::TakenOver));
+    assert_eq!(write(&content, 0, b"more"), Err(Error::TakenOver), "known by now");
+    assert_eq!(content.set_len(0), Err(Error::TakenOver));
+    assert_eq!(old.sync(), Err(Error::TakenOver));
+    assert_eq!(old.close(), Err(Error::TakenOver));
+    assert_eq!(store.calls(Some(Call::Write)), writes, "nothing was written");
+    old.abandon();
+
+    assert_eq!(taken.verify(&mut |_| {}).unwrap().damage, []);
+    drop(taken);
+    new.namespace().release(entry.number);
+    new.settle().unwrap();
+    new.close().unwrap();
+    let again = support::open(Arc::clone(&store) as Arc<dyn Store>);
+    assert!(!again.is_settling(), "the old session left nothing behind");
+    let entry = again.namespace().lookup(ROOT, b"f").unwrap();
+    let content = again.namespace().open(entry.number, Opening::default()).unwrap();
+    assert_eq!(read_all(&content).unwrap()[100..111], *b"the other's");
+}
+
+#[test]
+fn a_vault_that_is_lost_already_is_not_begun() {
+    let memory = MemoryStore::new();
+    support::create(&memory, Suite::Xaes256Gcm, BlockSize::MIN);
+    let store = Arc::new(FaultyStore::injecting(memory));
+    let flag = Arc::new(Flag::default());
+    flag.0.store(true, Ordering::Release);
+    assert_eq!(open(&store, &flag).map(drop), Err(Error::TakenOver));
+    let (header, _) = support::unlock(&*store);
+    assert_eq!(header.sessions.iter().flatten().count(), 0, "no session is listed");
+}
