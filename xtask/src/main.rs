@@ -16,6 +16,7 @@ mod git;
 mod kill;
 mod layers;
 mod ledger;
+mod luks;
 mod packages;
 mod posix;
 mod postgres;
@@ -75,6 +76,8 @@ enum Task {
     Sparse(sparse::SparseArgs),
     /// Cut the power of recorded histories: every image has to be whole, every planted fault caught
     Crash(crash::CrashArgs),
+    /// Exchange encrypted disks with cryptsetup, QEMU, nbdkit, libnbd and fio, and put ext4 on them
+    Luks(luks::LuksArgs),
     /// Measure
     Bench(bench::BenchArgs),
     /// Run every test: the workspace's own and all suites on a mount
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         Task::Git(arguments) => concluded(git::run(&arguments)),
         Task::Sparse(arguments) => concluded(sparse::run(&arguments)),
         Task::Crash(arguments) => concluded(crash::run(&arguments)),
+        Task::Luks(arguments) => concluded(luks::run(&arguments)),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
         Task::Dist(arguments) => dist::run(&arguments),

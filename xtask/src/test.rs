@@ -10,7 +10,8 @@ use crate::failure::{Failure, Result, ensure};
 use crate::subject::{Kind, Settings, SubjectArgs};
 use crate::tally::Tally;
 use crate::{
-    crash, demo, fsx, git, kill, packages, posix, postgres, powercut, soak, sparse, sqlite, stress, workspace,
+    crash, demo, fsx, git, kill, luks, packages, posix, postgres, powercut, soak, sparse, sqlite, stress,
+    workspace,
 };
 
 /// Compiling for the tests from nothing, on two slow cores, and running them.
@@ -27,7 +28,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
     /// Only these suites (cargo, unruly, crash, demo, posix, fsx, stress, sqlite, postgres, kill, powercut,
-    /// soak, git, sparse)
+    /// soak, git, sparse, luks)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }
@@ -38,7 +39,7 @@ struct Suite {
     run: fn(&SubjectArgs, bool) -> Result<Tally>,
 }
 
-const SUITES: [Suite; 14] = [
+const SUITES: [Suite; 15] = [
     Suite { name: "cargo", needs_root: false, run: |_, _| cargo_test() },
     Suite { name: "unruly", needs_root: false, run: |_, _| unruly_test() },
     Suite { name: "crash", needs_root: false, run: |_, long| crash::run(&crash::CrashArgs::on(long)) },
@@ -80,6 +81,13 @@ const SUITES: [Suite; 14] = [
         name: "sparse",
         needs_root: false,
         run: |subject, _| sparse::run(&sparse::SparseArgs::on(subject)),
+    },
+    Suite {
+        name: "luks",
+        needs_root: true,
+        run: |subject, long| {
+            luks::run(&luks::LuksArgs::on(subject.binary.clone(), subject.work.clone(), long))
+        },
     },
 ];
 

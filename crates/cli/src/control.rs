@@ -149,7 +149,7 @@ pub(crate) fn socket_name(device: DeviceNumber) -> String {
 
 /// The sockets in a directory whose names begin with `prefix`, the newest
 /// first.
-fn sockets(directory: &Path, prefix: &str) -> Vec<PathBuf> {
+pub(crate) fn sockets(directory: &Path, prefix: &str) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let mut found: Vec<_> = entries
         .flatten()

@@ -73,6 +73,7 @@ fn run(command: Command, output: Output) -> Result<Exit> {
         Command::Freshness(command) => commands::freshness::run(&command, output),
         Command::Check(args) => commands::check::run(&args, output),
         Command::Salvage(args) => commands::salvage::run(&args, output),
+        Command::Disk(command) => commands::disk::run(&command, output),
         Command::Doctor => commands::doctor::run(output),
         Command::MountHelper(args) => mount::helper(args.args),
         Command::GenerateMan(args) => commands::generate::manual(&args.directory),

@@ -4,7 +4,7 @@
 //! the environment, and none is ever printed, but a new recovery key, once.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,6 +19,8 @@ use crate::failure::{Exit, Failure, Result};
 const PASSWORD_LEN_MAX: usize = 4096;
 /// Most bytes of a key file.
 const KEY_FILE_LEN_MAX: usize = 1 << 20;
+/// Most bytes of a disk's key file, as cryptsetup has it.
+const DISK_KEY_FILE_LEN_MAX: u64 = 8 << 20;
 /// How often two passwords may differ before it is given up.
 const ATTEMPTS: usize = 3;
 
@@ -66,6 +68,29 @@ impl Source {
         }
     }
 
+    /// Gets the passphrase of a disk: of a key file the bytes as they are.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    pub(crate) fn read_bytes(&self, what: &str, range: KeyFileRange) -> Result<SecretBytes> {
+        match self {
+            Source::KeyFile(path) => raw_key_file(path, range),
+            Source::Prompt => prompt(&format!("{what}: ")),
+            other => other.read_given().map(passphrase),
+        }
+    }
+
+    /// As [`Source::read_bytes`]; on the terminal it is asked for twice.
+    ///
+    /// # Errors
+    /// As [`Source::read_new`].
+    pub(crate) fn read_new_bytes(&self, what: &str, range: KeyFileRange) -> Result<SecretBytes> {
+        match self {
+            Source::Prompt => prompt_twice(what),
+            other => other.read_bytes(what, range),
+        }
+    }
+
     fn read_given(&self) -> Result<Credential> {
         match self {
             Source::Prompt => unreachable!("its callers have taken it out"),
@@ -76,6 +101,49 @@ impl Source {
             Source::RecoveryFile(path) => recovery_key(path),
         }
     }
+}
+
+/// The part of a key file that is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeyFileRange {
+    /// Bytes that are skipped.
+    pub(crate) offset: u64,
+    /// Bytes that are taken; none for all that follow.
+    pub(crate) len: Option<u64>,
+}
+
+/// The bytes of a password, which every source but key files gives.
+fn passphrase(credential: Credential) -> SecretBytes {
+    match credential {
+        Credential::Password(password) => password,
+        Credential::KeyFile(_) | Credential::Recovery(_) => {
+            unreachable!("disks have neither a vault's key files nor recovery keys")
+        }
+    }
+}
+
+/// A key file of a disk, or a part of it, as it is.
+fn raw_key_file(path: &Path, range: KeyFileRange) -> Result<SecretBytes> {
+    let mut file = open(path)?;
+    let failed = |error: std::io::Error| Failure::system(path, &error);
+    let whole = file.metadata().map_err(failed)?;
+    if range.offset > 0 {
+        file.seek(SeekFrom::Start(range.offset)).map_err(failed)?;
+    }
+    // A device such as /dev/random has no end.
+    let there = if whole.is_file() { whole.len().saturating_sub(range.offset) } else { u64::MAX };
+    let wanted = range.len.unwrap_or(there).min(there);
+    if wanted == 0 || range.len.is_some_and(|len| len > there) {
+        return Err(Failure::usage("the key file is not so long").at(path));
+    }
+    if wanted > DISK_KEY_FILE_LEN_MAX {
+        return Err(Failure::usage("a key file has at most 8 MiB")
+            .at(path)
+            .hint("Name a part: --keyfile-size."));
+    }
+    let mut secret = SecretBytes::zeroed(wanted as usize);
+    file.read_exact(secret.expose_mut()).map_err(failed)?;
+    Ok(secret)
 }
 
 fn open(path: &Path) -> Result<File> {

@@ -11,6 +11,9 @@
 //! Architecture invariant: no thread of this crate opens, stats or otherwise
 //! touches a path inside a mount it serves; that would wait on itself.
 //!
+//! Two file systems are served: a vault ([`adapter`]) and an open disk as one
+//! file ([`raw`]).
+//!
 //! What this crate does not do: encrypt, store, or keep caches. Linux only.
 #![deny(unsafe_code)]
 
@@ -23,6 +26,7 @@ pub mod mount;
 mod negotiation;
 mod node;
 mod notify;
+pub mod raw;
 mod session;
 mod statistics;
 mod sys;

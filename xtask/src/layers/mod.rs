@@ -41,10 +41,10 @@ const LAYERS: &[Layer] = &[
     layer("sched", &["units", "engine"], &["engine-cpu"]),
     layer("vault", &["units", "format", "keys", "engine", "store"], &["engine-cpu", "sched"]),
     layer("disk", &["format", "keys", "engine"], &["engine-cpu", "sched"]),
-    layer("fuse", &["units", "engine", "store", "vault"], &["format", "keys", "engine-cpu", "sched"]),
+    layer("fuse", &["units", "engine", "store", "vault", "disk"], &["format", "keys", "engine-cpu", "sched"]),
     layer(
         "strongroom",
-        &["units", "format", "keys", "engine", "engine-cpu", "sched", "store", "vault", "fuse"],
+        &["units", "format", "keys", "engine", "engine-cpu", "sched", "store", "vault", "disk", "fuse"],
         &[],
     ),
     layer("forgetful", &["engine", "store", "fuse"], &[]),

@@ -2,6 +2,7 @@
 //! done here, and no value is looked at beyond its spelling.
 
 pub(crate) mod freshness;
+pub(crate) mod disk;
 pub(crate) mod mount;
 pub(crate) mod secret;
 pub(crate) mod values;
@@ -16,7 +17,7 @@ pub(crate) use freshness::FreshnessCommand;
 pub(crate) use mount::{MountArgs, StatusArgs, SyncArgs, UmountArgs};
 pub(crate) use vault::{CheckArgs, HeaderCommand, InfoArgs, InitArgs, KeyCommand, SalvageArgs};
 
-/// Encrypted folders.
+/// Encrypted folders and disks.
 ///
 /// A vault is a directory with encrypted files. Mounted, its files are seen in
 /// plain and used like any others:
@@ -71,6 +72,9 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Copy everything that can be read out of a vault
     Salvage(SalvageArgs),
+    /// Encrypted disks in LUKS: make, open, close and look after them
+    #[command(subcommand)]
+    Disk(disk::DiskCommand),
     /// Tell what this machine offers, and what to switch on
     Doctor,
     /// Mount as mount(8) asks for it: SOURCE DIR [-sfnv] [-o OPTIONS]

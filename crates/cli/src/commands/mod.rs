@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 mod cost;
+pub(crate) mod disk;
 pub(crate) mod doctor;
 pub(crate) mod freshness;
 pub(crate) mod generate;

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 
 /// The outcome, once there is one, and who still has to pass it on.
 #[derive(Debug, Default)]
-pub(super) struct Ending {
+pub(crate) struct Ending {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -20,13 +20,13 @@ struct State {
 
 impl Ending {
     /// The vault is closed, or could not be.
-    pub(super) fn set(&self, outcome: Result<(), Failure>) {
+    pub(crate) fn set(&self, outcome: Result<(), Failure>) {
         self.lock().outcome = Some(outcome);
         self.changed.notify_all();
     }
 
     /// The process is not to end before the witness has gone, or told.
-    pub(super) fn witness(&self) -> Witness<'_> {
+    pub(crate) fn witness(&self) -> Witness<'_> {
         self.lock().waiting += 1;
         Witness(self)
     }
@@ -36,25 +36,25 @@ impl Ending {
     }
 
     /// Waits until there is an outcome, or for `limit`; true when there is.
-    pub(super) fn wait_within(&self, limit: Duration) -> bool {
+    pub(crate) fn wait_within(&self, limit: Duration) -> bool {
         let state = self.lock();
         let waited = self.changed.wait_timeout_while(state, limit, |state| state.outcome.is_none());
         waited.unwrap_or_else(PoisonError::into_inner).0.outcome.is_some()
     }
 
     /// Waits until everybody who waited has been told, but no longer than `limit`.
-    pub(super) fn drain(&self, limit: Duration) {
+    pub(crate) fn drain(&self, limit: Duration) {
         let state = self.lock();
         let _ = self.changed.wait_timeout_while(state, limit, |state| state.waiting > 0);
     }
 }
 
 /// Somebody who is to be told of the end.
-pub(super) struct Witness<'a>(&'a Ending);
+pub(crate) struct Witness<'a>(&'a Ending);
 
 impl Witness<'_> {
     /// Waits for the outcome.
-    pub(super) fn wait(&self) -> Result<(), Failure> {
+    pub(crate) fn wait(&self) -> Result<(), Failure> {
         let waited = self.0.changed.wait_while(self.0.lock(), |state| state.outcome.is_none());
         waited.unwrap_or_else(PoisonError::into_inner).outcome.clone().expect("waited for")
     }

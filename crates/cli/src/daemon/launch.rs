@@ -43,11 +43,26 @@ pub(crate) fn start(source: &Source, what: &str) -> Result<()> {
         Source::KeyFile(_) => None,
         source => Some(source.read(what)?),
     };
+    begin(|input| send(input, credential.as_ref()))
+}
+
+/// Starts the daemon of a disk and waits until it is ready. Without a secret
+/// it has to read a key file, or needs none.
+///
+/// # Errors
+/// The daemon's failure.
+pub(crate) fn start_with(secret: Option<&SecretBytes>) -> Result<()> {
+    begin(|input| match secret {
+        Some(secret) => send_secret(input, KIND_PASSWORD, secret.expose()),
+        None => send_secret(input, KIND_NONE, &[]),
+    })
+}
+
+fn begin(send: impl FnOnce(std::process::ChildStdin) -> std::io::Result<()>) -> Result<()> {
     let mut child = spawn()?;
     let input = child.stdin.take().expect("standard input is piped");
     // A daemon that is gone has told why, or its exit status will.
-    let _ = send(input, credential.as_ref());
-    drop(credential);
+    let _ = send(input);
     let mut line = String::new();
     let output = child.stdout.take().expect("standard output is piped");
     let read = BufReader::new(output).read_line(&mut line);
@@ -90,6 +105,10 @@ fn send(mut input: impl Write, credential: Option<&Credential>) -> std::io::Resu
         }
         Some(Credential::KeyFile(_)) | None => (KIND_NONE, &[]),
     };
+    send_secret(&mut input, kind, secret)
+}
+
+fn send_secret(mut input: impl Write, kind: u8, secret: &[u8]) -> std::io::Result<()> {
     // No secret is longer than a page.
     input.write_all(&[kind])?;
     input.write_all(&(secret.len() as u32).to_le_bytes())?;
@@ -109,6 +128,19 @@ pub(crate) fn receive(input: impl Read, source: &Source, what: &str) -> Result<C
         KIND_RECOVERY => RecoveryKey::parse(secret.expose()).map(Credential::Recovery).map_err(|_| gone()),
         KIND_NONE if matches!(source, Source::KeyFile(_)) => source.read(what),
         _ => Err(gone()),
+    }
+}
+
+/// The secret that the first process hands on to the daemon of a disk, if it
+/// has one.
+///
+/// # Errors
+/// When the first process is gone.
+pub(crate) fn receive_bytes(input: impl Read) -> Result<Option<SecretBytes>> {
+    match parse(input) {
+        Some((KIND_PASSWORD, secret)) => Ok(Some(secret)),
+        Some((KIND_NONE, _)) => Ok(None),
+        _ => Err(Failure::new(Exit::Other, "the process that started the daemon is gone")),
     }
 }
 

@@ -8,10 +8,10 @@
 //! that looks after the log and idleness, one that has the kernel forget
 //! inodes, and one per control connection.
 
-mod ending;
+pub(crate) mod ending;
 mod generation;
 pub(crate) mod launch;
-mod log;
+pub(crate) mod log;
 mod pruning;
 mod server;
 pub(crate) mod status;
@@ -334,7 +334,8 @@ fn prepare_process() -> u64 {
     file_limit
 }
 
-fn explain(error: MountError) -> Failure {
+/// Why nothing was mounted, with what to do.
+pub(crate) fn explain(error: MountError) -> Failure {
     let message = error.to_string();
     let (exit, hint) = match error.kind() {
         MountErrorKind::NotFound => (Exit::Usage, "Make the directory first."),

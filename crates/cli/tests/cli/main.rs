@@ -2,6 +2,7 @@
 
 mod check;
 mod freshness;
+mod disk;
 mod generated;
 mod header;
 mod init;

@@ -37,6 +37,12 @@ impl Run {
         self
     }
 
+    /// Panics unless standard error says this.
+    #[track_caller]
+    pub(crate) fn error_text(&self, text: &str) {
+        assert!(self.stderr.contains(text), "stderr: {}", self.stderr);
+    }
+
     /// The document on standard output, valid under its schema.
     #[track_caller]
     pub(crate) fn document(&self) -> Value {

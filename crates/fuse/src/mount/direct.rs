@@ -2,7 +2,7 @@
 
 use super::UnmountMode;
 use super::error::{MountError, MountErrorKind};
-use super::options::{MountOptions, SUBTYPE};
+use super::options::MountOptions;
 use crate::transport;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno as System;
@@ -22,7 +22,7 @@ pub(super) fn mount(path: &Path, options: &MountOptions) -> Result<OwnedFd, Moun
     rustix::mount::mount(
         options.source.as_str(),
         path,
-        format!("fuse.{SUBTYPE}"),
+        format!("fuse.{}", options.subtype.name()),
         flags(options),
         data.as_c_str(),
     )

@@ -6,7 +6,7 @@
 
 use super::UnmountMode;
 use super::error::{MountError, MountErrorKind};
-use super::options::{MountOptions, SUBTYPE};
+use super::options::MountOptions;
 use rustix::fd::OwnedFd;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
@@ -50,7 +50,8 @@ pub(super) fn mount(path: &Path, options: &MountOptions) -> Result<OwnedFd, Moun
 /// The options as the program takes them: commas separate, backslashes escape.
 fn words(options: &MountOptions) -> String {
     let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
-    let mut words = format!("default_permissions,fsname={source},subtype={SUBTYPE}");
+    let subtype = options.subtype.name();
+    let mut words = format!("default_permissions,fsname={source},subtype={subtype}");
     let switches = [
         (options.allow_other, "allow_other"),
         (options.read_only, "ro"),

@@ -14,7 +14,7 @@ mod options;
 mod table;
 
 pub use error::{MountError, MountErrorKind};
-pub use options::{MountMethod, MountOptions};
+pub use options::{MountMethod, MountOptions, Subtype};
 
 use rustix::fd::OwnedFd;
 use rustix::mount::UnmountFlags;

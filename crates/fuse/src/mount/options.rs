@@ -16,7 +16,7 @@ pub enum MountMethod {
 }
 
 /// How to mount. Permissions are always checked by the kernel
-/// (`default_permissions`), and the type is always `fuse.strongroom`.
+/// (`default_permissions`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// What the mount table shows as the source.
@@ -36,15 +36,35 @@ pub struct MountOptions {
     pub allow_nonempty: bool,
     /// Who does the mounting.
     pub method: MountMethod,
+    /// What kind of mount the mount table shows.
+    pub subtype: Subtype,
 }
 
-/// File system type without its prefix.
-pub(super) const SUBTYPE: &str = "strongroom";
+/// What a mount shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Subtype {
+    /// A vault: `fuse.strongroom`.
+    #[default]
+    Vault,
+    /// An open disk: `fuse.strongroom-disk`.
+    Disk,
+}
+
+impl Subtype {
+    /// File system type without its prefix.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Subtype::Vault => "strongroom",
+            Subtype::Disk => "strongroom-disk",
+        }
+    }
+}
 
 impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
-            source: SUBTYPE.to_owned(),
+            source: Subtype::Vault.name().to_owned(),
             allow_other: false,
             read_only: false,
             allow_suid: false,
@@ -52,6 +72,7 @@ impl Default for MountOptions {
             no_exec: false,
             allow_nonempty: false,
             method: MountMethod::Automatic,
+            subtype: Subtype::Vault,
         }
     }
 }

@@ -1,0 +1,226 @@
+//! `disk list` and `disk close`, and the control socket through which the
+//! daemons of open disks answer them.
+//!
+//! One request and one answer, each a line of JSON. The socket is named by the
+//! daemon's process and lies in a directory that belongs to the user alone.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::daemon::Ender;
+use super::open::Plan;
+use crate::args::disk::DiskCloseArgs;
+use crate::control::{Told, own_directory, remove_dead, sockets};
+use crate::daemon::ending::{Ending, Witness};
+use crate::failure::{Exit, Failure, Result};
+use crate::report::{self, Output};
+
+/// The beginning of the names of sockets.
+const PREFIX: &str = "disk-";
+/// Longest request or answer.
+const LEN_MAX: u64 = 64 << 10;
+/// Longest wait for an answer that takes no work, and for a request.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "kebab-case")]
+enum Request {
+    /// What is open.
+    Tell,
+    /// Close it; answered when everything is durable.
+    Close { force: bool },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+enum Answer {
+    Disk(DiskReport),
+    Done,
+    Failed(Told),
+}
+
+/// An open disk.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct DiskReport {
+    /// The image.
+    pub(super) image: PathBuf,
+    /// `nbd` or `raw`.
+    pub(super) kind: String,
+    /// The socket, or the directory.
+    pub(super) export: String,
+    /// Whether its key is nowhere else.
+    pub(super) ephemeral: bool,
+    /// The daemon.
+    pub(super) pid: u32,
+    /// Since when, in RFC 3339.
+    pub(super) since: String,
+}
+
+/// What a daemon has open.
+pub(super) struct OpenDisk {
+    report: DiskReport,
+    pub(super) ender: Ender,
+    pub(super) ending: Ending,
+}
+
+impl OpenDisk {
+    pub(super) fn new(plan: &Plan, ender: Ender) -> Arc<OpenDisk> {
+        let report = DiskReport {
+            image: plan.image.clone(),
+            kind: plan.export.kind().to_owned(),
+            export: plan.export.path().display().to_string(),
+            ephemeral: plan.ephemeral,
+            pid: std::process::id(),
+            since: report::rfc3339(report::now()),
+        };
+        Arc::new(OpenDisk { report, ender, ending: Ending::default() })
+    }
+
+    fn answer(&self, request: Request, witness: &Witness<'_>) -> Answer {
+        match request {
+            Request::Tell => Answer::Disk(self.report.clone()),
+            Request::Close { force } => match self.ender.end(force) {
+                Err(failure) => Answer::Failed((&failure).into()),
+                Ok(()) => match witness.wait() {
+                    Ok(()) => Answer::Done,
+                    Err(failure) => Answer::Failed((&failure).into()),
+                },
+            },
+        }
+    }
+}
+
+/// The socket of this process.
+fn own_socket() -> Result<PathBuf> {
+    Ok(own_directory()?.join(format!("{PREFIX}{}.socket", std::process::id())))
+}
+
+/// Removes the socket of this process, which ends.
+pub(super) fn remove() {
+    if let Ok(path) = own_socket() {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Answers in threads of their own until the process ends.
+///
+/// # Errors
+/// When there is no place for a socket, or no thread.
+pub(super) fn listen(open: &Arc<OpenDisk>) -> Result<()> {
+    remove_dead(&own_directory()?);
+    let path = own_socket()?;
+    let failed = |error: std::io::Error| Failure::system(&path, &error);
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).map_err(failed)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    let open = Arc::clone(open);
+    let serve = move || {
+        for stream in listener.incoming().flatten() {
+            let open = Arc::clone(&open);
+            // Without a thread the peer sees the connection end.
+            let _ = std::thread::Builder::new().name("control".into()).spawn(move || {
+                let witness = open.ending.witness();
+                let _ = converse(&open, &stream, &witness);
+            });
+        }
+    };
+    let thread = std::thread::Builder::new().name("control".into()).spawn(serve);
+    thread.map(drop).map_err(failed)
+}
+
+fn converse(open: &OpenDisk, mut stream: &UnixStream, witness: &Witness<'_>) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(LEN_MAX)).read_line(&mut line)?;
+    let Ok(request) = serde_json::from_str(&line) else { return Ok(()) };
+    let mut answer = serde_json::to_vec(&open.answer(request, witness))?;
+    answer.push(b'\n');
+    stream.write_all(&answer)
+}
+
+fn ask(socket: &Path, request: Request) -> Option<Answer> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    let timeout = matches!(request, Request::Tell).then_some(TIMEOUT);
+    stream.set_read_timeout(timeout).ok()?;
+    let mut line = serde_json::to_vec(&request).ok()?;
+    line.push(b'\n');
+    stream.write_all(&line).ok()?;
+    let mut answer = String::new();
+    BufReader::new(stream.take(LEN_MAX)).read_line(&mut answer).ok()?;
+    serde_json::from_str(&answer).ok()
+}
+
+/// The open disks of this user, with their control sockets.
+fn open_disks() -> Vec<(PathBuf, DiskReport)> {
+    let Ok(directory) = own_directory() else { return Vec::new() };
+    let told = |socket: PathBuf| match ask(&socket, Request::Tell) {
+        Some(Answer::Disk(report)) => Some((socket, report)),
+        _ => None,
+    };
+    sockets(&directory, PREFIX).into_iter().filter_map(told).collect()
+}
+
+/// The open disk of an image, if it is open.
+pub(super) fn find(image: &Path) -> Option<DiskReport> {
+    open_disks().into_iter().map(|(_, report)| report).find(|report| report.image == image)
+}
+
+/// `disk close`.
+///
+/// # Errors
+/// Usage when nothing is open there, in use, and what closing reports.
+pub(super) fn close(args: &DiskCloseArgs) -> Result<Exit> {
+    let absolute =
+        std::path::absolute(&args.target).map_err(|error| Failure::system(&args.target, &error))?;
+    let followed = args.target.canonicalize().unwrap_or_else(|_| absolute.clone());
+    let is_meant = |report: &DiskReport| {
+        let places = [report.image.as_path(), Path::new(&report.export)];
+        places.iter().any(|place| *place == absolute || *place == followed)
+    };
+    let Some((socket, _)) = open_disks().into_iter().find(|(_, report)| is_meant(report)) else {
+        return Err(Failure::usage("no disk is open here")
+            .at(&args.target)
+            .hint("`strongroom disk list` shows open disks."));
+    };
+    match ask(&socket, Request::Close { force: args.force }) {
+        Some(Answer::Failed(told)) => Err(Failure::from(told).at(&args.target)),
+        Some(_) => Ok(Exit::Done),
+        None => Err(Failure::new(Exit::Other, "the daemon ended without saying that all is stored")
+            .at(&args.target)
+            .hint("What was flushed is safe. The system's log may say why.")),
+    }
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    disks: Vec<DiskReport>,
+}
+
+/// `disk list`.
+///
+/// # Errors
+/// When standard output cannot be written to.
+pub(super) fn list(output: Output) -> Result<Exit> {
+    let mut disks: Vec<DiskReport> = open_disks().into_iter().map(|(_, report)| report).collect();
+    disks.sort_by(|a, b| a.image.cmp(&b.image));
+    let document = Document { schema: "strongroom.disk-list/1", disks };
+    output.print(&document, |document| {
+        let mut text = String::new();
+        for disk in &document.disks {
+            let key = if disk.ephemeral { ", one-time key" } else { "" };
+            let DiskReport { image, kind, export, pid, since, .. } = disk;
+            let _ =
+                writeln!(text, "{}: {kind} at {export}, process {pid}, since {since}{key}", image.display());
+        }
+        text
+    })?;
+    Ok(Exit::Done)
+}

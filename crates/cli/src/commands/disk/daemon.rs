@@ -1,0 +1,275 @@
+//! Serving an open disk, from its secret to its end.
+//!
+//! The process has the image locked and the volume open before anything can be
+//! seen of it, and answers a `disk close` when the export has ended and
+//! everything is durable.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::mm::MlockAllFlags;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use strongroom_disk::backing::Backing;
+use strongroom_disk::nbd::{Server, ServerHandle};
+use strongroom_disk::{Bytes, Device, Volume, VolumeOptions};
+use strongroom_engine::Engine;
+use strongroom_format::luks::Segment;
+use strongroom_fuse::raw::RawFile;
+use strongroom_fuse::{
+    Mount, MountErrorKind, MountOptions, Session, SessionHandle, SessionOptions, UnmountMode,
+};
+use strongroom_keys::{SecretBytes, random};
+
+use super::control::{self, OpenDisk};
+use super::image;
+use super::open::{Export, Plan};
+use crate::args::values::LogTarget;
+use crate::daemon::launch;
+use crate::daemon::log::{Log, Severity};
+use crate::failure::{Exit, Failure, Result};
+use crate::secrets::Source;
+use crate::umount::in_use;
+
+/// The name of the one file of a raw export.
+pub(super) const FILE_NAME: &str = "volume";
+/// How long those who wait for the end may take to hear of it.
+const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+
+/// How an export is ended.
+#[derive(Clone)]
+pub(super) enum Ender {
+    /// NBD.
+    Nbd(ServerHandle),
+    /// The raw file.
+    Raw(SessionHandle),
+}
+
+impl Ender {
+    /// Ends the export, unless somebody uses it.
+    ///
+    /// # Errors
+    /// In use, unless `force`.
+    pub(super) fn end(&self, force: bool) -> Result<()> {
+        match self {
+            Ender::Nbd(server) if server.connections() > 0 && !force => {
+                let text = format!("{} clients are connected", server.connections());
+                Err(Failure::new(Exit::InUse, text).hint("Disconnect them first, or use --force."))
+            }
+            Ender::Nbd(server) => {
+                server.stop();
+                Ok(())
+            }
+            Ender::Raw(session) => {
+                let mode = if force { UnmountMode::Lazy } else { UnmountMode::Orderly };
+                match session.unmount(mode) {
+                    Ok(()) => Ok(()),
+                    Err(error) if error.kind() == MountErrorKind::NotMounted => Ok(()),
+                    Err(error) if error.kind() == MountErrorKind::Busy => {
+                        let failure = in_use();
+                        Err(Failure::new(Exit::InUse, failure.message().to_owned()).hint(
+                            "Detach its loop device (losetup -d) and close what is open, or use --force.",
+                        ))
+                    }
+                    Err(error) => Err(Failure::new(Exit::Other, error.to_string())),
+                }
+            }
+        }
+    }
+}
+
+/// Serves as the process that was launched, and tells it of any failure until
+/// the disk can be used.
+pub(super) fn run_launched(plan: &Plan) -> Exit {
+    let target = plan.log.clone().unwrap_or(LogTarget::Syslog);
+    let is_ready = Arc::new(Mutex::new(false));
+    let told = Arc::clone(&is_ready);
+    let ready = move || {
+        *told.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        launch::ready();
+    };
+    let served = Log::open(Some(&target)).and_then(|log| {
+        let handed_on = launch::receive_bytes(std::io::stdin().lock())?;
+        let secret = match (&plan.source, handed_on) {
+            (_, Some(secret)) => Some(secret),
+            (Source::KeyFile(_), None) => Some(plan.source.read_bytes("", plan.range)?),
+            (_, None) => None,
+        };
+        let served = serve(plan, secret, &log, &ready);
+        if let Err(failure) = &served {
+            log.write(Severity::Error, failure.message());
+        }
+        served
+    });
+    match served {
+        Ok(()) => Exit::Done,
+        Err(failure) => {
+            if !*is_ready.lock().unwrap_or_else(PoisonError::into_inner) {
+                launch::failed(&failure);
+            }
+            failure.exit()
+        }
+    }
+}
+
+/// Serves in this process until the disk is closed.
+///
+/// # Errors
+/// What kept it from opening, or from closing well.
+pub(super) fn run_foreground(plan: &Plan, secret: Option<SecretBytes>) -> Result<()> {
+    let log = Log::open(plan.log.as_ref())?;
+    serve(plan, secret, &log, &|| ())
+}
+
+fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Log, ready: &(dyn Fn() + Sync)) -> Result<()> {
+    // Before anything can be seen, so that a signal never leaves it behind.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .map_err(|error| Failure::new(Exit::Other, format!("signals cannot be caught: {error}")))?;
+    let engine = image::engine(plan.engine.as_deref())?;
+    let volume = Arc::new(open_volume(plan, secret, &engine)?);
+    protect(log);
+    let told = format!("opened {} at {}", plan.image.display(), plan.export.path().display());
+    let ran = match &plan.export {
+        Export::Nbd(socket) => serve_nbd(plan, socket, &volume, signals, || {
+            log.write(Severity::Notice, &told);
+            ready();
+        }),
+        Export::Raw(directory) => serve_raw(plan, directory, &volume, signals, || {
+            log.write(Severity::Notice, &told);
+            ready();
+        }),
+    };
+    let open = ran.inspect_err(|_| control::remove())?;
+    let flushed = match volume.is_read_only() {
+        true => Ok(()),
+        false => volume.flush().map_err(|error| image::explain(error, &plan.image)),
+    };
+    log.write(Severity::Notice, &format!("closed {}", plan.image.display()));
+    drop(volume);
+    control::remove();
+    open.ending.set(flushed.clone());
+    open.ending.drain(DRAIN_LIMIT);
+    flushed
+}
+
+/// The volume, with the image locked.
+fn open_volume(plan: &Plan, secret: Option<SecretBytes>, engine: &Arc<dyn Engine>) -> Result<Volume> {
+    let explain = |error| image::explain(error, &plan.image);
+    let device = image::open(&plan.image, !plan.read_only)?;
+    let (segment, key) = match (plan.ephemeral, secret) {
+        (true, _) => ephemeral(plan)?,
+        (false, None) => return Err(Failure::new(Exit::Other, "no passphrase was handed on")),
+        (false, Some(secret)) => {
+            let header_device = match &plan.header {
+                Some(path) => Some(image::open(path, false)?),
+                None => None,
+            };
+            let header_device = header_device.as_ref().unwrap_or(&device);
+            let path = plan.header.as_ref().unwrap_or(&plan.image);
+            let header = image::header(path, &**header_device)?;
+            let unlocked = header.unlock(&**header_device, engine, secret.expose(), plan.key_slot);
+            let unlocked = unlocked.map_err(|error| image::explain(error, path))?;
+            (header.segment().map_err(explain)?, unlocked.key)
+        }
+    };
+    let options = VolumeOptions { read_only: plan.read_only, discard: plan.discard };
+    Volume::open(engine, device as Arc<dyn Backing>, segment, &key, options).map_err(explain)
+}
+
+/// The whole image under a key that is nowhere else.
+fn ephemeral(plan: &Plan) -> Result<(Segment, SecretBytes)> {
+    let len = super::format::key_len(plan.key_bits, &plan.cipher)?;
+    let mut key = SecretBytes::zeroed(len as usize);
+    random::fill(key.expose_mut())?;
+    let sector_size = match plan.sector_size.unwrap_or(512) {
+        size @ (512 | 1024 | 2048 | 4096) => size,
+        size => return Err(Failure::usage(format!("{size} bytes are no sector"))),
+    };
+    let segment =
+        Segment { offset: 0, size: None, iv_tweak: 0, encryption: plan.cipher.clone(), sector_size };
+    Ok((segment, key))
+}
+
+/// What a process does that may have to write so that the kernel gets memory:
+/// its pages stay, and its own writes wait for no writes that wait for it.
+fn protect(log: &Log) {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    if let Err(errno) = rustix::mm::mlockall(flags) {
+        log.write(Severity::Warning, &format!("memory cannot be locked ({errno}): unfit to serve swap"));
+    }
+    if let Err(errno) = rustix::process::configure_io_flusher_behavior(true) {
+        log.write(Severity::Warning, &format!("no I/O flusher ({errno}): unfit to serve swap"));
+    }
+}
+
+fn serve_nbd(
+    plan: &Plan,
+    socket: &Path,
+    volume: &Arc<Volume>,
+    signals: Signals,
+    ready: impl FnOnce(),
+) -> Result<Arc<OpenDisk>> {
+    let device = Arc::clone(volume) as Arc<dyn Device>;
+    let server = Server::bind(socket, device).map_err(|error| {
+        let failure = Failure::system(socket, &error);
+        match error.kind() {
+            std::io::ErrorKind::AddrInUse => Failure::new(Exit::InUse, failure.message().to_owned())
+                .hint("Name a socket that does not exist yet."),
+            _ => failure,
+        }
+    })?;
+    let open = OpenDisk::new(plan, Ender::Nbd(server.handle()));
+    begin(&open, signals)?;
+    ready();
+    server.run();
+    Ok(open)
+}
+
+fn serve_raw(
+    plan: &Plan,
+    directory: &Path,
+    volume: &Arc<Volume>,
+    signals: Signals,
+    ready: impl FnOnce(),
+) -> Result<Arc<OpenDisk>> {
+    let options = MountOptions {
+        source: plan.image.to_string_lossy().into_owned(),
+        subtype: strongroom_fuse::mount::Subtype::Disk,
+        allow_other: plan.allow_other,
+        read_only: plan.read_only,
+        ..MountOptions::default()
+    };
+    let mount = Mount::new(directory, &options).map_err(crate::daemon::explain)?;
+    let file = Arc::new(RawFile::new(FILE_NAME, Bytes::new(Arc::clone(volume))));
+    // What the kernel was given is in the daemon at once: a loop device keeps
+    // its own cache above.
+    let options = SessionOptions { writeback_cache: false, ..SessionOptions::default() };
+    let session = Session::new(mount, file, options);
+    let open = OpenDisk::new(plan, Ender::Raw(session.handle()));
+    begin(&open, signals)?;
+    ready();
+    match session.run() {
+        Ok(_) => Ok(open),
+        Err(error) => Err(Failure::new(Exit::Other, error.to_string())),
+    }
+}
+
+/// Starts what ends the disk: signals and the control socket.
+fn begin(open: &Arc<OpenDisk>, mut signals: Signals) -> Result<()> {
+    control::listen(open)?;
+    let ender = open.ender.clone();
+    let wait = move || {
+        for _ in signals.forever().filter(|signal| *signal != SIGHUP) {
+            // The first asks, and the export ends all the same.
+            if ender.end(false).is_err() {
+                let _ = ender.end(true);
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".into()).spawn(wait);
+    thread.map(drop).map_err(|error| Failure::new(Exit::Other, format!("no thread can be started: {error}")))
+}
