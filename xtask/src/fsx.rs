@@ -153,6 +153,7 @@ fn configurations(arguments: &FsxArgs) -> Vec<Configuration> {
                     suite: suite.clone(),
                     block_size: block_size.clone(),
                     engine: chosen.engine.clone(),
+                    transport: chosen.transport.clone(),
                 },
                 mapped,
                 synced,

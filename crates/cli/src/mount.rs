@@ -6,6 +6,8 @@ mod options;
 
 use std::path::Path;
 
+use strongroom_fuse::TransportChoice;
+
 use crate::args::MountArgs;
 use crate::args::mount::Durability;
 use crate::args::values::LogTarget;
@@ -73,6 +75,7 @@ fn plan(args: &MountArgs, strictness: options::Strictness) -> Result<Plan> {
         foreground: args.foreground,
         idle: None,
         engine: None,
+        transport: TransportChoice::default(),
         log: None,
         relaxed: args.durability == Durability::Relaxed,
         journal_len: args.journal_size,
@@ -86,6 +89,7 @@ fn plan(args: &MountArgs, strictness: options::Strictness) -> Result<Plan> {
     plan.mount.allow_other |= args.allow_other;
     plan.idle = args.idle.or(plan.idle);
     plan.engine = args.engine.clone().or(plan.engine);
+    plan.transport = args.transport.map_or(plan.transport, TransportChoice::from);
     plan.log = args.log.clone().or(plan.log);
     if let Some(name) = &args.fsname {
         plan.mount.source.clone_from(name);

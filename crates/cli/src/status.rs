@@ -77,6 +77,8 @@ fn mount_text(status: &MountStatus) -> String {
             bytes(status.memory.resident_bytes)
         ),
     );
+    let transport = &status.transport;
+    line("transport", format!("{}, {} threads: {}", transport.name, transport.workers, transport.reason));
     for engine in status.engines.iter().filter(|engine| engine.operations > 0) {
         line("engine", format!("{}: {} in {} batches", engine.name, bytes(engine.bytes), engine.operations));
     }

@@ -22,7 +22,7 @@ use strongroom_fuse::abi::flags::opened::{CACHE_DIR, KEEP_CACHE};
 use strongroom_fuse::{
     Attributes, Context, CreateMode, DirectoryEntries, DirectoryEntriesPlus, DirectoryEntry, Entry, Errno,
     Filesystem, Handle, Mount, MountOptions, NodeId, OpenFlags, Opened, Read, Release, Rename, Session,
-    SessionOptions, SetAttributes, SetTime, Space, TimedAttributes, Timestamp, Write,
+    SessionOptions, SetAttributes, SetTime, Space, TimedAttributes, Timestamp, TransportChoice, Write,
 };
 
 /// Nobody else changes the directory.
@@ -385,6 +385,21 @@ fn directory_entry(index: usize, listed: &Listed) -> DirectoryEntry<'_> {
     }
 }
 
+fn chosen(option: &Path) -> Result<TransportChoice, String> {
+    match option.to_str() {
+        Some("--dev") => Ok(TransportChoice::Device),
+        Some("--uring") => Ok(TransportChoice::Ring),
+        _ => Err(format!("{}: there is no such option", option.display())),
+    }
+}
+
+fn serve(directory: &Path, point: &Path, transport: TransportChoice) -> Result<(), Box<dyn Error>> {
+    let clear = Arc::new(Clear::new(directory)?);
+    let mount = Mount::new(point, &MountOptions::default())?;
+    Session::new(mount, clear, SessionOptions { transport, ..SessionOptions::default() }).run()?;
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     match &arguments[..] {
@@ -392,12 +407,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("clear {}", env!("CARGO_PKG_VERSION"));
             Ok(())
         }
-        [directory, point] => {
-            let clear = Arc::new(Clear::new(directory)?);
-            let mount = Mount::new(point, &MountOptions::default())?;
-            Session::new(mount, clear, SessionOptions::default()).run()?;
-            Ok(())
-        }
-        _ => Err("usage: clear DIRECTORY MOUNT_POINT".into()),
+        [directory, point] => serve(directory, point, TransportChoice::default()),
+        [option, directory, point] => serve(directory, point, chosen(option)?),
+        _ => Err("usage: clear [--dev|--uring] DIRECTORY MOUNT_POINT".into()),
     }
 }

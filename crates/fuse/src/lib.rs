@@ -46,3 +46,4 @@ pub use node::{Attributes, Entry, Opened, Space, TimedAttributes, Timestamp};
 pub use notify::Notifier;
 pub use session::{Ended, Session, SessionError, SessionHandle};
 pub use statistics::{OperationStatistics, Statistics};
+pub use transport::{TransportChoice, TransportReport};

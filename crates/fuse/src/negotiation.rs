@@ -3,6 +3,7 @@
 use crate::abi::flags::init;
 use crate::abi::init::{InitReply, InitRequest};
 use crate::abi::{MAJOR, MINOR};
+use crate::transport::{DEPTH, TransportChoice};
 
 /// What a session may be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct SessionOptions {
     pub readdirplus_auto: bool,
     /// Readahead of the mount in KiB, set where the system permits.
     pub readahead_kib: u32,
+    /// How requests are to arrive.
+    pub transport: TransportChoice,
 }
 
 impl Default for SessionOptions {
@@ -31,6 +34,7 @@ impl Default for SessionOptions {
             writeback_cache: true,
             readdirplus_auto: false,
             readahead_kib: 1024,
+            transport: TransportChoice::default(),
         }
     }
 }
@@ -48,6 +52,16 @@ impl SessionOptions {
     /// `transfer_max` within its bounds and in whole pages.
     pub(crate) fn transfer_bytes(&self) -> usize {
         self.transfer_max.clamp(PAGE_LEN, TRANSFER_MAX).next_multiple_of(PAGE_LEN)
+    }
+
+    /// How many threads can serve any one request: all of them, or with rings
+    /// those of one queue.
+    #[must_use]
+    pub fn threads_together(&self) -> usize {
+        match self.transport {
+            TransportChoice::Device => self.workers,
+            _ => self.workers.min(DEPTH),
+        }
     }
 }
 
@@ -91,6 +105,11 @@ const FLAGS: &[(u64, Need, &str)] = &[
     (init::HANDLE_KILLPRIV_V2, Need::Wanted, "no getxattr of capabilities before every write"),
     (init::SETXATTR_EXT, Need::Required, "the one layout of SETXATTR that is decoded here"),
     (init::INIT_EXT, Need::Wanted, "flags beyond the 32nd"),
+    (
+        init::OVER_IO_URING,
+        Need::Wanted,
+        "by choice: a request's answer and the next request are one system call",
+    ),
     (init::DIRECT_IO_ALLOW_MMAP, Need::Wanted, "files opened for direct transfers can be mapped"),
 ];
 
@@ -105,10 +124,11 @@ pub(crate) enum Unfit {
     Lacks(u64),
 }
 
-/// What to answer to `request`.
+/// What to answer to `request`; with `rings`, requests are to come by these.
 pub(crate) fn negotiate(
     request: &InitRequest,
     options: &SessionOptions,
+    rings: bool,
 ) -> Result<(InitReply, Negotiated), Unfit> {
     match request.major {
         MAJOR => {}
@@ -120,6 +140,7 @@ pub(crate) fn negotiate(
         let chosen = match flag {
             init::WRITEBACK_CACHE => options.writeback_cache,
             init::READDIRPLUS_AUTO => options.readdirplus_auto,
+            init::OVER_IO_URING => rings,
             _ => true,
         };
         match (request.flags & flag != 0, need) {
@@ -154,7 +175,7 @@ mod tests {
 
     #[test]
     fn only_offered_and_chosen_flags_are_taken() {
-        let (reply, agreed) = negotiate(&offer(u64::MAX), &SessionOptions::default()).unwrap();
+        let (reply, agreed) = negotiate(&offer(u64::MAX), &SessionOptions::default(), false).unwrap();
         assert_eq!(reply.flags, agreed.flags);
         for refused in [
             init::POSIX_LOCKS,
@@ -171,11 +192,12 @@ mod tests {
         }
         assert_eq!((reply.write_max, reply.pages_max), (1 << 20, 256));
         let plain = SessionOptions { writeback_cache: false, readdirplus_auto: true, ..Default::default() };
-        let (reply, _) = negotiate(&offer(u64::MAX), &plain).unwrap();
+        let (reply, _) = negotiate(&offer(u64::MAX), &plain, true).unwrap();
         assert_eq!(reply.flags & init::WRITEBACK_CACHE, 0);
         assert_ne!(reply.flags & init::READDIRPLUS_AUTO, 0);
+        assert_ne!(reply.flags & init::OVER_IO_URING, 0);
         let required = init::BIG_WRITES | init::MAX_PAGES | init::SETXATTR_EXT;
-        let (reply, _) = negotiate(&offer(required), &SessionOptions::default()).unwrap();
+        let (reply, _) = negotiate(&offer(required), &SessionOptions::default(), true).unwrap();
         assert_eq!(reply.flags, required);
     }
 
@@ -183,10 +205,10 @@ mod tests {
     fn unfit_kernels_are_told_apart() {
         let options = SessionOptions::default();
         let major = |major| InitRequest { major, ..offer(u64::MAX) };
-        assert_eq!(negotiate(&major(8), &options), Err(Unfit::NewerMajor));
-        assert_eq!(negotiate(&major(6), &options), Err(Unfit::OlderMajor));
+        assert_eq!(negotiate(&major(8), &options, false), Err(Unfit::NewerMajor));
+        assert_eq!(negotiate(&major(6), &options, false), Err(Unfit::OlderMajor));
         let lacking = offer(!init::MAX_PAGES);
-        assert_eq!(negotiate(&lacking, &options), Err(Unfit::Lacks(init::MAX_PAGES)));
+        assert_eq!(negotiate(&lacking, &options, false), Err(Unfit::Lacks(init::MAX_PAGES)));
     }
 
     #[test]

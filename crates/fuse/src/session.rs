@@ -1,19 +1,23 @@
 //! A session: the threads that serve a mount, from INIT until it is gone.
 
-use crate::abi::Opcode;
 use crate::abi::reply::Body;
 use crate::abi::request::{self, Header, Operation};
+use crate::abi::{Opcode, flags};
 use crate::errno::Errno;
 use crate::filesystem::Filesystem;
-use crate::mount::{Mount, MountError, UnmountMode};
+use crate::mount::{Mount, MountError, MountPoint, UnmountMode};
 use crate::negotiation::{SessionOptions, Unfit, negotiate};
 use crate::notify::Notifier;
 use crate::statistics::{Counters, Statistics};
-use crate::transport::{Device, ReceiveError, Reply, Transport};
+use crate::transport::{
+    Chosen, DEPTH, Device, ReceiveError, Reply, Ring, Rings, Transport, TransportReport, choose,
+};
 use crate::worker;
+use rustix::fd::OwnedFd;
+use rustix::thread::CpuSet;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 /// How a session ended that did what it was to do.
@@ -37,6 +41,8 @@ pub enum SessionError {
     Thread(io::Error),
     /// The device failed.
     Device(Errno),
+    /// The transport that was asked for cannot be had; the text says why.
+    Transport(String),
 }
 
 impl fmt::Display for SessionError {
@@ -46,6 +52,7 @@ impl fmt::Display for SessionError {
             SessionError::Init(errno) => write!(f, "the file system did not start: {errno}"),
             SessionError::Thread(error) => write!(f, "a thread could not be started: {error}"),
             SessionError::Device(errno) => write!(f, "/dev/fuse failed: {errno}"),
+            SessionError::Transport(reason) => write!(f, "FUSE over io_uring cannot be had: {reason}"),
         }
     }
 }
@@ -61,6 +68,7 @@ pub struct Session<F> {
     filesystem: Arc<F>,
     options: SessionOptions,
     counters: Arc<[Counters]>,
+    transport: Arc<OnceLock<TransportReport>>,
 }
 
 /// Steers a session from other threads. It does not keep the mount alive.
@@ -68,6 +76,7 @@ pub struct Session<F> {
 pub struct SessionHandle {
     point: Arc<crate::mount::MountPoint>,
     counters: Arc<[Counters]>,
+    transport: Arc<OnceLock<TransportReport>>,
     notifier: Notifier,
 }
 
@@ -77,8 +86,8 @@ impl<F: Filesystem> Session<F> {
     pub fn new(mut mount: Mount, filesystem: Arc<F>, options: SessionOptions) -> Session<F> {
         let file = mount.take_file().expect("a mount is bound to one session, which consumes it");
         let device = Device::new(Arc::new(file), options.transfer_bytes());
-        let counters = (0..options.workers.max(1)).map(|_| Counters::new()).collect();
-        Session { device, mount, filesystem, options, counters }
+        let counters = (0..threads_max(&options)).map(|_| Counters::new()).collect();
+        Session { device, mount, filesystem, options, counters, transport: Arc::default() }
     }
 
     /// For other threads.
@@ -87,6 +96,7 @@ impl<F: Filesystem> Session<F> {
         SessionHandle {
             point: Arc::clone(self.mount.point()),
             counters: Arc::clone(&self.counters),
+            transport: Arc::clone(&self.transport),
             notifier: Notifier::new(&self.device),
         }
     }
@@ -98,16 +108,16 @@ impl<F: Filesystem> Session<F> {
     /// got an error.
     pub fn run(self) -> Result<Ended, SessionError> {
         let filesystem = Arc::clone(&self.filesystem);
-        let Some(started) = self.start()? else {
+        let Some((started, chosen)) = self.start()? else {
             return Ok(Ended::Unmounted);
         };
-        let ended = started.serve();
+        let ended = started.serve(&chosen);
         filesystem.destroy();
         ended
     }
 
     /// Answers INIT; `None` when the mount was gone before.
-    fn start(mut self) -> Result<Option<Session<F>>, SessionError> {
+    fn start(mut self) -> Result<Option<(Session<F>, Chosen)>, SessionError> {
         let mut body = Body::new();
         loop {
             let message = match self.device.receive() {
@@ -125,7 +135,13 @@ impl<F: Filesystem> Session<F> {
                 }
             };
             body.clear();
-            match negotiate(&offer, &self.options) {
+            let offered = offer.flags & flags::init::OVER_IO_URING != 0;
+            let (chosen, reason) = choose(self.options.transport, offered, self.options.transfer_bytes())
+                .map_err(|reason| {
+                    refuse(&mut self.device, &header);
+                    SessionError::Transport(reason)
+                })?;
+            match negotiate(&offer, &self.options, chosen != Chosen::Device) {
                 Ok((reply, agreed)) => {
                     if let Err(errno) = self.filesystem.init(&agreed) {
                         refuse(&mut self.device, &header);
@@ -135,7 +151,8 @@ impl<F: Filesystem> Session<F> {
                     self.device.reply(unique, Reply::Body(body.bytes())).map_err(SessionError::Device)?;
                     // The reply caps the readahead; raise it only now.
                     self.mount.point().set_readahead(self.options.readahead_kib);
-                    return Ok(Some(self));
+                    self.note(&chosen, reason);
+                    return Ok(Some((self, chosen)));
                 }
                 Err(Unfit::NewerMajor) => {
                     body.init_version();
@@ -149,18 +166,31 @@ impl<F: Filesystem> Session<F> {
         }
     }
 
+    fn note(&self, chosen: &Chosen, reason: String) {
+        let (name, workers, memory_bytes) = match chosen {
+            Chosen::Device => {
+                let workers = self.options.workers.max(1);
+                ("dev-fuse", workers, workers * self.options.transfer_bytes())
+            }
+            Chosen::Rings(rings) => {
+                ("io-uring", rings.threads() + 1, rings.memory() + self.options.transfer_bytes())
+            }
+        };
+        // INIT is agreed once.
+        let _ = self.transport.set(TransportReport { name, reason, workers, memory_bytes });
+    }
+
     /// Runs the workers and waits for all of them.
-    fn serve(self) -> Result<Ended, SessionError> {
-        let Session { device, mount, filesystem, counters, .. } = self;
-        let mut devices: Vec<Device> = (1..counters.len()).map(|_| device.another()).collect();
-        devices.push(device);
+    fn serve(self, chosen: &Chosen) -> Result<Ended, SessionError> {
+        let Session { device, mount, filesystem, counters, options, .. } = self;
+        let lanes = lanes(device, chosen, options.workers.max(1));
         let ends = thread::scope(|scope| {
-            let mut threads = Vec::with_capacity(devices.len());
-            for (index, (mut device, counters)) in devices.into_iter().zip(counters.iter()).enumerate() {
-                let filesystem = &*filesystem;
+            let mut threads = Vec::with_capacity(lanes.len());
+            for (index, (lane, counters)) in lanes.into_iter().zip(counters.iter()).enumerate() {
+                let (filesystem, point) = (&*filesystem, mount.point());
                 let started = thread::Builder::new()
                     .name(format!("fuse-worker-{index}"))
-                    .spawn_scoped(scope, move || worker::serve(&mut device, filesystem, counters));
+                    .spawn_scoped(scope, move || lane.serve(filesystem, counters, point));
                 match started {
                     Ok(thread) => threads.push(Ok(thread)),
                     Err(error) => {
@@ -179,6 +209,80 @@ impl<F: Filesystem> Session<F> {
         drop(mount);
         verdict(ends)
     }
+}
+
+/// Most threads that serve, whatever is chosen.
+fn threads_max(options: &SessionOptions) -> usize {
+    let rings = Rings::plan(options.transfer_bytes()).map_or(0, |rings| rings.threads() + 1);
+    options.workers.max(rings).max(1)
+}
+
+/// By what a worker gets its requests.
+enum Lane {
+    Device(Device),
+    Ring { file: Arc<OwnedFd>, queue: u16, payload_len: usize, bound: bool },
+}
+
+/// One for each thread. Beside rings the device has one, for what still comes
+/// there.
+fn lanes(device: Device, chosen: &Chosen, workers: usize) -> Vec<Lane> {
+    match chosen {
+        Chosen::Device => {
+            let others: Vec<Lane> = (1..workers).map(|_| Lane::Device(device.another())).collect();
+            others.into_iter().chain([Lane::Device(device)]).collect()
+        }
+        Chosen::Rings(rings) => {
+            let ring = |index: usize| Lane::Ring {
+                file: Arc::clone(device.file()),
+                // Below the count of queues.
+                queue: (index / DEPTH) as u16,
+                payload_len: rings.payload_len,
+                bound: index.is_multiple_of(DEPTH),
+            };
+            let all: Vec<Lane> = (0..rings.threads()).map(ring).collect();
+            all.into_iter().chain([Lane::Device(device)]).collect()
+        }
+    }
+}
+
+impl Lane {
+    /// Serves to the end. When a ring fails the connection is aborted: the
+    /// kernel would go on to queue requests that nobody takes.
+    fn serve<F: Filesystem + ?Sized>(
+        self,
+        filesystem: &F,
+        counters: &Counters,
+        point: &MountPoint,
+    ) -> ReceiveError {
+        match self {
+            Lane::Device(mut device) => worker::serve(&mut device, filesystem, counters),
+            Lane::Ring { file, queue, payload_len, bound } => {
+                let ended = match Ring::new(file, queue, payload_len) {
+                    Ok(mut ring) => {
+                        if bound {
+                            answer_where_asked(queue);
+                        }
+                        worker::serve(&mut ring, filesystem, counters)
+                    }
+                    Err(errno) => ReceiveError::Failed(errno),
+                };
+                if matches!(ended, ReceiveError::Failed(_)) {
+                    let _ = point.abort();
+                }
+                ended
+            }
+        }
+    }
+}
+
+/// Binds this thread to the CPU whose requests it takes: they find their data
+/// in its caches, and no other CPU has to be woken. One thread of each queue
+/// stays free, so that a program that reads ahead does not wait for its own
+/// CPU. Where the CPU is not there, so does this one.
+fn answer_where_asked(queue: u16) {
+    let mut cpus = CpuSet::new();
+    cpus.set(usize::from(queue));
+    let _ = rustix::thread::sched_setaffinity(None, &cpus);
 }
 
 /// The worst of how the workers ended.
@@ -233,6 +337,12 @@ impl SessionHandle {
     /// [`MountError`]; needs root, or the control file system of FUSE.
     pub fn abort(&self) -> Result<(), MountError> {
         self.point.abort()
+    }
+
+    /// How requests arrive, and why so; `None` until it is agreed.
+    #[must_use]
+    pub fn transport(&self) -> Option<TransportReport> {
+        self.transport.get().cloned()
     }
 
     /// For telling the kernel of changes.

@@ -87,6 +87,9 @@ pub(crate) struct Settings {
     /// Engine of the mount
     #[arg(long)]
     pub(crate) engine: Option<String>,
+    /// Transport of the mount: auto, dev, or uring, which root has to switch on in the kernel
+    #[arg(long)]
+    pub(crate) transport: Option<String>,
 }
 
 impl SubjectArgs {
@@ -151,7 +154,8 @@ impl Subject {
             Self::Peer(peer) => peer.kind.program().into(),
             Self::Strongroom { settings, .. } => {
                 let mut label = String::from("strongroom");
-                for part in [&settings.suite, &settings.block_size, &settings.engine].into_iter().flatten() {
+                let Settings { suite, block_size, engine, transport } = settings;
+                for part in [suite, block_size, engine, transport].into_iter().flatten() {
                     label.push(' ');
                     label.push_str(part);
                 }
@@ -197,6 +201,7 @@ impl Subject {
                 command.arg("mount").arg(&place.store).arg(&place.directory);
                 command.arg("--password-file").arg(&place.password);
                 option(&mut command, "--engine", settings.engine.as_deref());
+                option(&mut command, "--transport", settings.transport.as_deref());
                 flag(&mut command, "--foreground", foreground);
                 flag(&mut command, "--allow-other", options.allow_other);
                 command.args(options.arguments);

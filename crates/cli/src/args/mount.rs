@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::secret::SecretArgs;
 use super::values::{LogTarget, duration, size};
+use strongroom_fuse::TransportChoice;
 
 /// Options of `mount`.
 #[derive(Args, Clone, Debug)]
@@ -40,6 +41,10 @@ pub(crate) struct MountArgs {
     /// Compute with this engine: cpu, or reference (slow, to compare with)
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,
+    /// How requests come from the kernel: `dev` is /dev/fuse, `uring` needs a kernel that offers it, `auto`
+    /// takes what is best here (`status` says which, and why)
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) transport: Option<Transport>,
     /// Write messages to FILE, or to the system log with `syslog` [default: syslog, or standard error in the
     /// foreground]
     #[arg(long, value_name = "FILE|syslog")]
@@ -68,6 +73,27 @@ pub(crate) struct MountArgs {
     pub(crate) takeover: bool,
     #[command(flatten)]
     pub(crate) secret: SecretArgs,
+}
+
+/// How requests come from the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// What is best here.
+    Auto,
+    /// /dev/fuse.
+    Dev,
+    /// FUSE over io_uring.
+    Uring,
+}
+
+impl From<Transport> for TransportChoice {
+    fn from(transport: Transport) -> TransportChoice {
+        match transport {
+            Transport::Auto => TransportChoice::Automatic,
+            Transport::Dev => TransportChoice::Device,
+            Transport::Uring => TransportChoice::Ring,
+        }
+    }
 }
 
 /// What is waited for before a write counts as durable.

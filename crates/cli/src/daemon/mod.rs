@@ -29,7 +29,7 @@ use strongroom_format::vault::header::Header;
 use strongroom_fuse::adapter::{Adapter, DamageLog, Timeouts};
 use strongroom_fuse::{
     Ended, Mount, MountError, MountErrorKind, MountOptions, Session, SessionError, SessionHandle,
-    SessionOptions,
+    SessionOptions, TransportChoice,
 };
 use strongroom_sched::Fixed;
 use strongroom_store::local::OpenMode;
@@ -69,6 +69,8 @@ pub(crate) struct Plan {
     pub(crate) idle: Option<Duration>,
     /// Name of the engine.
     pub(crate) engine: Option<String>,
+    /// How requests come from the kernel.
+    pub(crate) transport: TransportChoice,
     /// Where messages go.
     pub(crate) log: Option<LogTarget>,
     /// Wait for no barriers.
@@ -126,7 +128,6 @@ pub(crate) struct Daemon {
     adapter: Arc<Adapter>,
     session: SessionHandle,
     device: DeviceNumber,
-    workers: usize,
     since: u64,
     log: Arc<Log>,
     ending: Ending,
@@ -263,10 +264,14 @@ fn mounted(
     let adapter = Arc::new(Adapter::new(Arc::clone(vault), Arc::clone(damage), timeouts, ready));
     // Beside a writer the kernel must ask for lengths, which under write-back
     // it keeps itself.
-    let options = SessionOptions { writeback_cache: !plan.is_read_only(), ..SessionOptions::default() };
-    let workers = options.workers;
+    let options = SessionOptions {
+        writeback_cache: !plan.is_read_only(),
+        transport: plan.transport,
+        ..SessionOptions::default()
+    };
+    let together = options.threads_together();
     let session = Session::new(mount, Arc::clone(&adapter), options);
-    adapter.attach(session.handle().notifier(), workers);
+    adapter.attach(session.handle().notifier(), together);
     let daemon = Arc::new(Daemon {
         plan: plan.clone(),
         vault: Arc::clone(vault),
@@ -275,7 +280,6 @@ fn mounted(
         adapter,
         session: session.handle(),
         device,
-        workers,
         since: report::now(),
         log: Arc::clone(log),
         ending: Ending::default(),
@@ -311,7 +315,9 @@ fn verdict(
     }
     match ran {
         Ok(Ended::Unmounted | Ended::Aborted) => Ok(()),
-        Err(error @ SessionError::Kernel(_)) => Err(Failure::new(Exit::Unsupported, error.to_string())),
+        Err(error @ (SessionError::Kernel(_) | SessionError::Transport(_))) => {
+            Err(Failure::new(Exit::Unsupported, error.to_string()))
+        }
         Err(error) => Err(Failure::new(Exit::Other, error.to_string())),
     }
 }

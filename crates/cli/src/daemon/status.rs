@@ -52,10 +52,14 @@ pub(crate) struct MountStatus {
 /// How requests come from the kernel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Transport {
-    /// `dev-fuse`.
+    /// `dev-fuse` or `io-uring`.
     pub(crate) name: String,
+    /// Why this one.
+    pub(crate) reason: String,
     /// Threads that answer.
     pub(crate) workers: u64,
+    /// Bytes of memory for requests and their answers, at most.
+    pub(crate) memory_bytes: u64,
     /// Device number of the mount, as `major:minor`.
     pub(crate) device: String,
 }
@@ -177,11 +181,7 @@ impl Daemon {
             block_size_bytes: header.block_size.bytes(),
             pid: std::process::id(),
             since: report::rfc3339(self.since),
-            transport: Transport {
-                name: "dev-fuse".to_owned(),
-                workers: self.workers as u64,
-                device: format!("{}:{}", self.device.major, self.device.minor),
-            },
+            transport: self.transport(),
             engines: vec![engines.primary.into(), engines.fallback.into()],
             read_bytes: served.bytes_read,
             written_bytes: served.bytes_written,
@@ -192,6 +192,18 @@ impl Daemon {
             settling: vault.is_settling(),
             recovered: self.recovered(),
             memory: memory(),
+        }
+    }
+
+    /// Empty until the kernel has agreed, which is before anything is served.
+    fn transport(&self) -> Transport {
+        let taken = self.session.transport();
+        Transport {
+            name: taken.as_ref().map_or("dev-fuse", |taken| taken.name).to_owned(),
+            reason: taken.as_ref().map_or("not yet agreed", |taken| &taken.reason).to_owned(),
+            workers: taken.as_ref().map_or(1, |taken| taken.workers as u64),
+            memory_bytes: taken.as_ref().map_or(0, |taken| taken.memory_bytes as u64),
+            device: format!("{}:{}", self.device.major, self.device.minor),
         }
     }
 

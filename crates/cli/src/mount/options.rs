@@ -3,6 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::ValueEnum as _;
+use strongroom_fuse::TransportChoice;
+
+use crate::args::mount::Transport;
 use crate::args::values::{LogTarget, duration, size};
 use crate::daemon::Plan;
 use crate::failure::{Failure, Result};
@@ -94,6 +98,11 @@ fn with_value(plan: &mut Plan, name: &str, value: &str) -> Result<bool> {
         "fsname" => value.clone_into(&mut plan.mount.source),
         "idle" => plan.idle = Some(duration(value).map_err(wrong)?),
         "engine" => plan.engine = Some(value.to_owned()),
+        "transport" => {
+            let transport =
+                Transport::from_str(value, false).map_err(|_| wrong("auto, dev or uring".to_owned()))?;
+            plan.transport = transport.into();
+        }
         "log" => plan.log = Some(LogTarget::from(OsString::from(value))),
         "freshness" => plan.freshness = Some(path()),
         "journal_size" => plan.journal_len = size(value).map_err(wrong)?,
@@ -131,6 +140,7 @@ mod tests {
             foreground: false,
             idle: None,
             engine: None,
+            transport: TransportChoice::default(),
             log: None,
             relaxed: false,
             journal_len: 64 << 20,

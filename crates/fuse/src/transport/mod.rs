@@ -4,10 +4,15 @@
 //! memory that it owns and lends: the message (header and arguments), and a
 //! page-aligned buffer that holds a write's payload and takes a read's data.
 
+mod choice;
 mod dev;
+mod ring;
 
+pub(crate) use choice::{Chosen, choose};
+pub use choice::{TransportChoice, TransportReport};
 pub use dev::Device;
 pub(crate) use dev::{DEVICE, open, send};
+pub(crate) use ring::{DEPTH, Ring, Rings};
 
 use crate::errno::Errno;
 use strongroom_engine::Buffer;

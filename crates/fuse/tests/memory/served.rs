@@ -1,13 +1,15 @@
 //! A served mount that is gone at the end of its test, however that ends.
 
 use super::Memory;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use strongroom_fuse::{
-    Ended, Mount, MountError, MountOptions, Session, SessionError, SessionHandle, SessionOptions, UnmountMode,
+    Ended, Mount, MountError, MountOptions, Session, SessionError, SessionHandle, SessionOptions,
+    TransportChoice, UnmountMode,
 };
 use tempfile::TempDir;
 
@@ -29,16 +31,62 @@ pub(crate) fn can_mount() -> bool {
     if !can {
         eprintln!("skipped: mounting needs root and /dev/fuse");
     }
-    can
+    can && (transport() != TransportChoice::Ring || has_rings())
+}
+
+/// True where the kernel has FUSE over io_uring; says so on standard error
+/// where not.
+pub(crate) fn has_rings() -> bool {
+    let has = Path::new(SWITCH).exists();
+    if !has {
+        eprintln!("skipped: this kernel has no FUSE over io_uring");
+    }
+    has
+}
+
+const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// The kernel offers rings to all mounts or to none. While this lives it does,
+/// and whoever else tests that waits.
+pub(crate) struct Offered {
+    before: String,
+    _lock: File,
+}
+
+impl Offered {
+    pub(crate) fn new() -> Offered {
+        let path = std::env::temp_dir().join("strongroom-test-fuse-uring.lock");
+        let lock = File::options().create(true).truncate(false).write(true).open(path).unwrap();
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let before = std::fs::read_to_string(SWITCH).unwrap();
+        std::fs::write(SWITCH, "Y").unwrap();
+        Offered { before, _lock: lock }
+    }
+}
+
+impl Drop for Offered {
+    fn drop(&mut self) {
+        let _ = std::fs::write(SWITCH, self.before.trim());
+    }
+}
+
+/// What the test programs whose names end so are about.
+pub(crate) fn transport() -> TransportChoice {
+    match env!("CARGO_CRATE_NAME").ends_with("_ring") {
+        true => TransportChoice::Ring,
+        false => TransportChoice::Device,
+    }
 }
 
 impl Served {
     pub(crate) fn new() -> Served {
-        Served::with(&MountOptions::default(), SessionOptions { workers: 4, ..Default::default() }).unwrap()
+        let options = SessionOptions { workers: 4, transport: transport(), ..Default::default() };
+        Served::with(&MountOptions::default(), options).unwrap()
     }
 
     pub(crate) fn with(mount: &MountOptions, options: SessionOptions) -> Result<Served, MountError> {
         let directory = TempDir::with_prefix("fuse test ").unwrap();
+        let offered = (options.transport == TransportChoice::Ring).then(Offered::new);
         let mount = Mount::new(directory.path(), mount)?;
         let filesystem = Arc::new(Memory::new());
         let session = Session::new(mount, Arc::clone(&filesystem), options);
@@ -46,6 +94,10 @@ impl Served {
         let (sender, ended) = channel();
         let server = std::thread::spawn(move || drop(sender.send(session.run())));
         let watchdog = Some(watch(handle.clone(), Arc::clone(&filesystem)));
+        while offered.is_some() && handle.transport().is_none() && !server.is_finished() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(offered);
         Ok(Served { filesystem, handle, ended: Some(ended), server: Some(server), watchdog, directory })
     }
 

@@ -1,6 +1,8 @@
 //! The one place with unsafe code: controls of `/dev/fuse` that the system
-//! crate has no safe call for.
+//! crate has no safe call for, and memory that the kernel writes ([`ring`]).
 #![allow(unsafe_code)]
+
+pub(crate) mod ring;
 
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io;

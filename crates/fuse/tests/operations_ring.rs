@@ -1,0 +1,4 @@
+//! Everything in `operations` once more, over io_uring.
+
+#[path = "operations.rs"]
+mod operations;
