@@ -21,7 +21,7 @@ use crate::daemon::status::MountStatus;
 use crate::failure::{Exit, Failure, Result};
 
 /// What can be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 pub(crate) enum Request {
     /// Figures since the mount.
@@ -36,6 +36,11 @@ pub(crate) enum Request {
     },
     /// Wait until the vault is closed.
     Closed,
+    /// Change how batches are placed.
+    Set {
+        /// Words of the form `NAME=VALUE`.
+        settings: Vec<String>,
+    },
 }
 
 /// What is answered.
@@ -198,7 +203,7 @@ impl Client {
     /// # Errors
     /// The daemon's failure, or that it is gone.
     pub(crate) fn ask(&mut self, request: Request) -> Result<Answer> {
-        let timeout = (request == Request::Status).then_some(ANSWER_TIMEOUT);
+        let timeout = matches!(request, Request::Status | Request::Set { .. }).then_some(ANSWER_TIMEOUT);
         self.ask_within(request, timeout)
     }
 

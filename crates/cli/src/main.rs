@@ -18,6 +18,7 @@ mod mount;
 mod progress;
 mod report;
 mod secrets;
+mod set;
 mod status;
 mod sync;
 mod tree;
@@ -67,6 +68,7 @@ fn run(command: Command, output: Output) -> Result<Exit> {
         Command::Umount(args) => umount::run(&args, output),
         Command::Sync(args) => sync::run(&args, output),
         Command::Status(args) => status::run(&args, output),
+        Command::Set(args) => set::run(&args, output),
         Command::Info(args) => commands::info::run(&args, output),
         Command::Key(command) => commands::key::run(&command, output),
         Command::Header(command) => commands::header::run(&command, output),

@@ -76,6 +76,7 @@ fn plan(args: &MountArgs, strictness: options::Strictness) -> Result<Plan> {
         idle: None,
         engine: None,
         transport: TransportChoice::default(),
+        placing: None,
         log: None,
         relaxed: args.durability == Durability::Relaxed,
         journal_len: args.journal_size,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::args::StatusArgs;
 use crate::control::{Answer, Client, Request, mounts, unanswered};
-use crate::daemon::status::{MountStatus, RecoveredStatus};
+use crate::daemon::status::{EngineStatus, MountStatus, RecoveredStatus};
 use crate::failure::{Exit, Result};
 use crate::report::{Output, bytes, shown};
 
@@ -79,8 +79,12 @@ fn mount_text(status: &MountStatus) -> String {
     );
     let transport = &status.transport;
     line("transport", format!("{}, {} threads: {}", transport.name, transport.workers, transport.reason));
+    if status.engines.len() > 2 {
+        let scheduler = &status.scheduler;
+        line("placed by", format!("policy {}, objective {}", scheduler.policy, scheduler.objective));
+    }
     for engine in status.engines.iter().filter(|engine| engine.operations > 0) {
-        line("engine", format!("{}: {} in {} batches", engine.name, bytes(engine.bytes), engine.operations));
+        line("engine", engine_text(engine));
     }
     line("read", bytes(status.read_bytes));
     line("written", bytes(status.written_bytes));
@@ -109,6 +113,28 @@ fn mount_text(status: &MountStatus) -> String {
     for damaged in &status.errors.damaged {
         let path = damaged.path.as_deref().unwrap_or("(no known name)");
         line("DAMAGED", format!("{}: {} ({} times)", shown(path.as_bytes()), damaged.what, damaged.times));
+    }
+    text
+}
+
+fn engine_text(engine: &EngineStatus) -> String {
+    let mut text = format!("{}: {} in {} batches", engine.name, bytes(engine.bytes), engine.operations);
+    if engine.placements.len() > 1 {
+        let reasons: Vec<String> =
+            engine.placements.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+        let _ = write!(text, " ({})", reasons.join(", "));
+    }
+    if engine.in_flight > 0 {
+        let _ = write!(text, ", {} in its queue", engine.in_flight);
+    }
+    if engine.checked > 0 {
+        let _ = write!(text, ", {} mismatches in {} checked", engine.mismatches, bytes(engine.checked_bytes));
+    }
+    if engine.lost > 0 {
+        let _ = write!(text, ", {} lost and redone", engine.lost);
+    }
+    if engine.quarantined {
+        text.push_str(", in QUARANTINE");
     }
     text
 }

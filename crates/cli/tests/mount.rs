@@ -428,6 +428,69 @@ fn status_tells_what_was_done() {
     assert_fails_with(&place.ask(&["status"]), 2, "no vault is mounted here");
 }
 
+/// Blocks of a file, written and read through the page cache and around it.
+fn write_and_read_back(place: &Place, rounds: u64) {
+    for round in 0..rounds {
+        let contents = noise(1 << 20, round);
+        let path = place.at(&format!("file {round}"));
+        fs::write(&path, &contents).expect("written");
+        File::open(&path).and_then(|file| file.sync_all()).expect("synced");
+        let mut open = File::options();
+        let direct = open.read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(&path);
+        let mut found = Vec::new();
+        match direct {
+            Ok(mut file) => file.read_to_end(&mut found).expect("read"),
+            Err(_) => File::open(&path).and_then(|mut file| file.read_to_end(&mut found)).expect("read"),
+        };
+        assert!(found == contents, "round {round}");
+    }
+}
+
+#[test]
+fn a_device_that_errs_stalls_or_goes_harms_no_byte() {
+    for (engine, counter) in [("sim-wrong", "mismatches"), ("sim-stalls", "lost"), ("sim-gone", "lost")] {
+        let place = Place::new();
+        place.mount(&["--engine", engine, "-o", "policy=fixed,use=1"]);
+        write_and_read_back(&place, 24);
+        let device = place.status()["engines"][1].clone();
+        assert!(device["operations"].as_u64() > Some(20), "{engine}: {device}");
+        assert!(device[counter].as_u64() > Some(0), "{engine}: {device}");
+        assert!(engine != "sim-wrong" || device["quarantined"] == true, "{engine}: {device}");
+        place.umount();
+        // What was written is right for an engine that has no part in it.
+        place.mount(&["--engine", "reference"]);
+        for round in 0..24 {
+            let found = fs::read(place.at(&format!("file {round}"))).expect("read");
+            assert!(found == noise(1 << 20, round), "{engine}: round {round}");
+        }
+        place.umount();
+    }
+}
+
+#[test]
+fn placing_is_changed_while_it_is_mounted() {
+    let place = Place::new();
+    place.mount(&["--engine", "sim", "-o", "policy=fixed,use=0"]);
+    fs::write(place.at("one"), noise(1 << 16, 1)).expect("written");
+    assert_success(&run(&["sync", place.mount_point().to_str().expect("text")]));
+    assert_eq!(place.status()["engines"][1]["operations"], 0);
+    let set = |words: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.arg("set").arg(place.mount_point()).args(words).output().expect("the program runs")
+    };
+    assert_success(&set(&["use=1", "objective=latency", "check=4"]));
+    fs::write(place.at("two"), noise(1 << 16, 2)).expect("written");
+    assert_success(&run(&["sync", place.mount_point().to_str().expect("text")]));
+    let status = place.status();
+    assert!(status["engines"][1]["operations"].as_u64() > Some(0), "{status}");
+    assert_eq!(status["scheduler"]["objective"], "latency");
+    assert_eq!(status["scheduler"]["check_interval"], 4);
+    assert_fails_with(&set(&["use=7"]), 2, "use=7");
+    assert_fails_with(&set(&["policy=best"]), 2, "policy=best");
+    assert_eq!(place.status()["scheduler"]["policy"], "fixed");
+    place.umount();
+}
+
 #[test]
 fn a_signal_unmounts_and_a_hangup_does_not() {
     let place = Place::new();

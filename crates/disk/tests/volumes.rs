@@ -11,7 +11,7 @@ use strongroom_engine::unruly::{Faults, UnrulyEngine};
 use strongroom_engine::{Buffer, Engine};
 use strongroom_engine_cpu::{CpuEngine, ReferenceEngine};
 use strongroom_format::luks::Hash;
-use strongroom_sched::Fixed;
+use strongroom_sched::Scheduler;
 use support::{Memory, cheap, engine, image, new_header};
 
 fn open_with(memory: &Arc<Memory>, engine: &Arc<dyn Engine>, options: VolumeOptions) -> Volume {
@@ -309,7 +309,7 @@ fn faults_go_upward_and_pass() {
 fn an_engine_that_is_late_busy_and_lossy_changes_nothing() {
     let (memory, _) = image(&new_header(Version::Luks2, "aes-xts-plain64", 512, 512), 1 << 20);
     let lossy = Arc::new(UnrulyEngine::new(Arc::new(CpuEngine::new()), 7, Faults::lossy()));
-    let unruly: Arc<dyn Engine> = Arc::new(Fixed::new(lossy, Arc::new(ReferenceEngine)));
+    let unruly: Arc<dyn Engine> = Arc::new(Scheduler::fixed(lossy, Arc::new(ReferenceEngine)));
     let volume = open_with(&memory, &unruly, VolumeOptions::default());
     for round in 0..8u64 {
         let data = pattern(64 << 10, round);

@@ -313,4 +313,39 @@ impl Batch {
             segments: self.segments.clone(),
         }
     }
+    /// A copy of the segments in `range`, packed into a buffer of its own with
+    /// every start a multiple of `alignment` bytes: for engines that divide
+    /// the work. As with [`Batch::duplicate`], nonces and data are the same,
+    /// so that it may be redone.
+    ///
+    /// # Panics
+    /// When `range` names segments that there are not, or `alignment` is 0.
+    #[must_use]
+    pub fn part(&self, range: std::ops::Range<usize>, alignment: usize) -> Batch {
+        let originals = &self.segments[range];
+        let mut segments = originals.to_vec();
+        let mut end = 0usize;
+        for segment in &mut segments {
+            segment.start = end.next_multiple_of(alignment);
+            end = segment.start + segment.len;
+        }
+        let mut buffer = Buffer::new(end);
+        for (copy, original) in segments.iter().zip(originals) {
+            buffer[copy.range()].copy_from_slice(&self.buffer[original.range()]);
+        }
+        Batch { operation: self.operation, buffer, segments }
+    }
+
+    /// Takes the results of a part that was made of this batch's segments from
+    /// `first` on: bytes, tags and verdicts.
+    ///
+    /// # Panics
+    /// When the part has other lengths than those segments.
+    pub fn absorb(&mut self, first: usize, part: &Batch) {
+        for (segment, done) in self.segments[first..].iter_mut().zip(&part.segments) {
+            self.buffer[segment.range()].copy_from_slice(&part.buffer[done.range()]);
+            segment.tag = done.tag;
+            segment.verdict = done.verdict;
+        }
+    }
 }

@@ -46,8 +46,8 @@ enum State {
 /// What a guard is told about the ticket it guards.
 #[derive(Debug)]
 pub enum Answer {
-    /// The batch came back, well or not.
-    Completed(Completed),
+    /// The batch came back at this moment, well or not.
+    Completed(Completed, Instant),
     /// It will never come back.
     Vanished,
     /// It had not come back at the deadline. It is abandoned: the engine
@@ -73,7 +73,7 @@ struct Slot {
 enum Arrival {
     #[default]
     Awaited,
-    Arrived(Box<Completed>),
+    Arrived(Box<Completed>, Instant),
     /// The engine dropped its completer: batch and buffer are gone.
     Vanished,
 }
@@ -121,12 +121,14 @@ impl Ticket {
     pub fn wait(self) -> Result<Completed, Vanished> {
         match self.0 {
             State::Inline(completed) => Ok(completed),
-            State::Pending(slot) => slot.take_within(None).expect("waits until it arrives"),
+            State::Pending(slot) => {
+                slot.take_within(None).expect("waits until it arrives").map(|(completed, _)| completed)
+            }
             State::Guarded(guarded) => {
                 let Guarded { ticket, deadline, guard } = *guarded;
                 let limit = deadline.saturating_duration_since(Instant::now());
-                guard(match ticket.wait_for(limit) {
-                    Ok(Ok(completed)) => Answer::Completed(completed),
+                guard(match ticket.arrival_within(limit) {
+                    Ok(Ok((completed, arrived))) => Answer::Completed(completed, arrived),
                     Ok(Err(Vanished)) => Answer::Vanished,
                     Err(_abandoned) => Answer::Late,
                 })
@@ -140,10 +142,20 @@ impl Ticket {
     /// # Errors
     /// The ticket itself after `limit`.
     pub fn wait_for(self, limit: Duration) -> Result<Result<Completed, Vanished>, Ticket> {
+        let arrival = self.arrival_within(limit)?;
+        Ok(arrival.map(|(completed, _)| completed))
+    }
+
+    /// As [`Ticket::wait_for`], with the moment of the arrival: that of an
+    /// inline or guarded ticket is now.
+    fn arrival_within(self, limit: Duration) -> Result<Result<(Completed, Instant), Vanished>, Ticket> {
         match self.0 {
-            State::Inline(completed) => Ok(Ok(completed)),
+            State::Inline(completed) => Ok(Ok((completed, Instant::now()))),
             State::Pending(slot) => slot.take_within(Some(limit)).ok_or(Ticket(State::Pending(slot))),
-            State::Guarded(guarded) => (*guarded).wait_for(limit),
+            State::Guarded(guarded) => {
+                let answer = (*guarded).wait_for(limit)?;
+                Ok(answer.map(|completed| (completed, Instant::now())))
+            }
         }
     }
 }
@@ -152,8 +164,8 @@ impl Guarded {
     fn wait_for(self, limit: Duration) -> Result<Result<Completed, Vanished>, Ticket> {
         let Guarded { ticket, deadline, guard } = self;
         let until_deadline = deadline.saturating_duration_since(Instant::now());
-        match ticket.wait_for(limit.min(until_deadline)) {
-            Ok(Ok(completed)) => Ok(guard(Answer::Completed(completed))),
+        match ticket.arrival_within(limit.min(until_deadline)) {
+            Ok(Ok((completed, arrived))) => Ok(guard(Answer::Completed(completed, arrived))),
             Ok(Err(Vanished)) => Ok(guard(Answer::Vanished)),
             Err(_abandoned) if until_deadline <= limit => Ok(guard(Answer::Late)),
             Err(ticket) => Err(Ticket(State::Guarded(Box::new(Guarded { ticket, deadline, guard })))),
@@ -163,7 +175,7 @@ impl Guarded {
 
 impl Slot {
     /// The answer, or `None` if it has not arrived within `limit`.
-    fn take_within(&self, limit: Option<Duration>) -> Option<Result<Completed, Vanished>> {
+    fn take_within(&self, limit: Option<Duration>) -> Option<Result<(Completed, Instant), Vanished>> {
         let arrival = self.arrival.lock().unwrap_or_else(PoisonError::into_inner);
         let awaited = |arrival: &mut Arrival| matches!(arrival, Arrival::Awaited);
         let mut arrival = match limit {
@@ -174,7 +186,7 @@ impl Slot {
             }
         };
         match std::mem::take(&mut *arrival) {
-            Arrival::Arrived(completed) => Some(Ok(*completed)),
+            Arrival::Arrived(completed, at) => Some(Ok((*completed, at))),
             Arrival::Vanished => Some(Err(Vanished)),
             Arrival::Awaited => None,
         }
@@ -192,7 +204,7 @@ impl Completer {
     /// Hands the batch back.
     pub fn complete(mut self, completed: Completed) {
         self.answered = true;
-        self.answer(Arrival::Arrived(Box::new(completed)));
+        self.answer(Arrival::Arrived(Box::new(completed), Instant::now()));
     }
 
     fn answer(&self, arrival: Arrival) {
@@ -239,7 +251,7 @@ mod tests {
         let (ticket, completer) = Ticket::pending();
         let far = Instant::now() + Duration::from_secs(3600);
         let ticket = ticket.guarded(far, |answer| {
-            assert!(matches!(answer, Answer::Completed(Completed { outcome: Outcome::DeviceLost, .. })));
+            assert!(matches!(answer, Answer::Completed(Completed { outcome: Outcome::DeviceLost, .. }, _)));
             Ok(completed(Outcome::Done))
         });
         let ticket = ticket.wait_for(Duration::from_millis(1)).expect_err("nothing has answered");

@@ -1,17 +1,25 @@
 //! The scheduler: an [`Engine`](strongroom_engine::Engine) over engines.
 //!
 //! Consumers submit to it as to any engine and never learn which one served
-//! them. Each policy is one module under `policy`; there is one so far,
-//! [`Fixed`], which always takes the same engine and has another to fall back
-//! on. What the scheduler does not do: compute.
+//! them. `policy` decides where a batch goes, by pure functions; `record`
+//! learns what engines cost; `scheduler` carries decisions out. What the
+//! scheduler does not do: compute. `docs/scheduler.md` has the reasons.
 //!
 //! Invariants: nothing that any engine could serve is refused or lost; work
 //! that is redone has the same nonces, data and result as the first attempt;
-//! a forged segment is an answer, never a reason to try elsewhere.
+//! a device's word that a segment is forged is not believed; a device whose
+//! result was wrong gets no more work.
 #![forbid(unsafe_code)]
 
-mod policy;
+mod cpu_load;
+pub mod placing;
+pub mod policy;
+mod quarantine;
+pub mod record;
+mod scheduler;
+mod settings;
 mod statistics;
 
-pub use policy::fixed::Fixed;
-pub use statistics::{EngineStatistics, Statistics};
+pub use scheduler::{Options, Scheduler};
+pub use settings::{Objective, Policy, Settings, UnknownSetting};
+pub use statistics::{EngineStatistics, PlacementCount, Statistics};

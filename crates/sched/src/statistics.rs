@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::policy::Reason;
+
 /// What one engine served since it was taken into the scheduler.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct EngineStatistics {
     /// The engine's name.
     pub engine: String,
@@ -18,65 +20,121 @@ pub struct EngineStatistics {
     /// Batches it accepted and did not complete: the device was lost, the
     /// batch vanished, or the deadline passed.
     pub lost: u64,
-    /// Batches it completed that another engine had lost. These are among
-    /// its operations.
+    /// Batches it completed that another engine had lost, or had got wrong.
+    /// These are among its operations.
     pub redone: u64,
+    /// Batches it was given and has not answered.
+    pub in_flight: u64,
+    /// Mean time from submission to answer in nanoseconds, of those measured.
+    pub latency_ns_mean: u64,
+    /// Results that were recomputed on the CPU and compared.
+    pub checked: u64,
+    /// Bytes of these.
+    pub checked_bytes: u64,
+    /// Of these, how many were wrong.
+    pub mismatches: u64,
+    /// Whether it gets no work at present.
+    pub quarantined: bool,
+    /// Why batches were placed here, reasons that occurred.
+    pub placements: Vec<PlacementCount>,
+}
+
+/// How often something was a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacementCount {
+    /// The reason.
+    pub reason: Reason,
+    /// How often.
+    pub count: u64,
 }
 
 /// A snapshot of all engines. The figures of one batch may be counted in part.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Statistics {
-    /// The engine asked first.
-    pub primary: EngineStatistics,
-    /// The engine asked when the first cannot.
+    /// The engines that batches are placed on, in their order.
+    pub engines: Vec<EngineStatistics>,
+    /// The engine asked when none of them can.
     pub fallback: EngineStatistics,
 }
 
-/// The counters behind [`EngineStatistics`], on a cache line of their own so
+pub(crate) const REASONS: [Reason; 10] = [
+    Reason::Only,
+    Reason::Forced,
+    Reason::Threshold,
+    Reason::IdleCpu,
+    Reason::Soonest,
+    Reason::Least,
+    Reason::CheapestCpu,
+    Reason::Split,
+    Reason::Probe,
+    Reason::Spilled,
+];
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
+    Bytes,
+    Operations,
+    Busy,
+    Unsupported,
+    Lost,
+    Redone,
+    Checked,
+    CheckedBytes,
+    Mismatches,
+    LatencyNs,
+    Latencies,
+}
+
+const COUNTS: usize = Count::Latencies as usize + 1;
+
+/// The counters behind [`EngineStatistics`], on cache lines of their own so
 /// that two engines' counters do not slow each other down. Relaxed: they order
 /// nothing.
 #[derive(Default)]
 #[repr(align(64))]
 pub(crate) struct Counters {
-    bytes: AtomicU64,
-    operations: AtomicU64,
-    busy: AtomicU64,
-    unsupported: AtomicU64,
-    lost: AtomicU64,
-    redone: AtomicU64,
+    counts: [AtomicU64; COUNTS],
+    reasons: [AtomicU64; REASONS.len()],
 }
 
 impl Counters {
-    pub(crate) fn accepted(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.operations.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn add(&self, count: Count, amount: u64) {
+        self.counts[count as usize].fetch_add(amount, Ordering::Relaxed);
     }
 
-    pub(crate) fn busy(&self) {
-        self.busy.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn accepted(&self, bytes: u64, reason: Reason) {
+        self.add(Count::Bytes, bytes);
+        self.add(Count::Operations, 1);
+        self.reasons[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn unsupported(&self) {
-        self.unsupported.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn answered(&self, latency_ns: u64) {
+        self.add(Count::LatencyNs, latency_ns);
+        self.add(Count::Latencies, 1);
     }
 
-    pub(crate) fn lost(&self) {
-        self.lost.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn redone(&self) {
-        self.redone.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn snapshot(&self, engine: &str) -> EngineStatistics {
+    pub(crate) fn snapshot(&self, engine: &str, in_flight: u64, quarantined: bool) -> EngineStatistics {
+        let load = |count: Count| self.counts[count as usize].load(Ordering::Relaxed);
+        let counted = REASONS.into_iter().zip(&self.reasons);
         EngineStatistics {
             engine: engine.to_owned(),
-            bytes: self.bytes.load(Ordering::Relaxed),
-            operations: self.operations.load(Ordering::Relaxed),
-            busy: self.busy.load(Ordering::Relaxed),
-            unsupported: self.unsupported.load(Ordering::Relaxed),
-            lost: self.lost.load(Ordering::Relaxed),
-            redone: self.redone.load(Ordering::Relaxed),
+            bytes: load(Count::Bytes),
+            operations: load(Count::Operations),
+            busy: load(Count::Busy),
+            unsupported: load(Count::Unsupported),
+            lost: load(Count::Lost),
+            redone: load(Count::Redone),
+            in_flight,
+            latency_ns_mean: load(Count::LatencyNs) / load(Count::Latencies).max(1),
+            checked: load(Count::Checked),
+            checked_bytes: load(Count::CheckedBytes),
+            mismatches: load(Count::Mismatches),
+            quarantined,
+            placements: counted
+                .map(|(reason, count)| PlacementCount { reason, count: count.load(Ordering::Relaxed) })
+                .filter(|placement| placement.count > 0)
+                .collect(),
         }
     }
 }

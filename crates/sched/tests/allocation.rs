@@ -10,7 +10,7 @@ use strongroom_engine::{
     Segment, Session, StoredNonce,
 };
 use strongroom_engine_cpu::CpuEngine;
-use strongroom_sched::Fixed;
+use strongroom_sched::{Options, Scheduler};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -36,7 +36,7 @@ fn batch(operation: Operation) -> Batch {
     Batch::new(operation, Buffer::new(SEGMENTS * SEGMENT_LEN), segments)
 }
 
-fn submit(engine: &Fixed, session: &Session, batch: Batch) -> Outcome {
+fn submit(engine: &Scheduler, session: &Session, batch: Batch) -> Outcome {
     let completed = engine.submit(session, batch).expect("a sound batch").wait().expect("inline");
     let outcome = completed.outcome;
     std::mem::forget(completed.batch);
@@ -46,7 +46,13 @@ fn submit(engine: &Fixed, session: &Session, batch: Batch) -> Outcome {
 #[test]
 fn an_inline_batch_allocates_nothing() {
     let cpu = || -> Arc<dyn Engine> { Arc::new(CpuEngine::new()) };
-    let engine = Fixed::new(cpu(), cpu());
+    // Alone, and chosen by a policy from two.
+    for engines in [vec![cpu()], vec![cpu(), cpu()]] {
+        allocates_nothing(&Scheduler::new(engines, cpu(), Options::default()));
+    }
+}
+
+fn allocates_nothing(engine: &Scheduler) {
     let aead = |aead| (Algorithm::Aead(aead), 32);
     let algorithms = [
         aead(Aead::XAes256Gcm),
@@ -74,10 +80,10 @@ fn an_inline_batch_allocates_nothing() {
                 _ => Outcome::Done,
             };
             // The first batch may derive keys; they are kept for the second.
-            assert_eq!(submit(&engine, &session, batch(operation)), expected);
+            assert_eq!(submit(engine, &session, batch(operation)), expected);
             let second = batch(operation);
             let region = Region::new(ALLOCATOR);
-            let outcome = submit(&engine, &session, second);
+            let outcome = submit(engine, &session, second);
             let change = region.change();
             assert_eq!(outcome, expected);
             assert_eq!(change.allocations + change.reallocations, 0, "{algorithm:?} {operation:?}");

@@ -10,7 +10,8 @@ use strongroom_engine::{
     Outcome, Refusal, Refused, Segment, Session, SessionError, Ticket, Verdict, conformance,
 };
 use strongroom_engine_cpu::{CpuEngine, ReferenceEngine};
-use strongroom_sched::Fixed;
+use strongroom_engine_sim::{Completion, Faults as SimFaults, Model, SimEngine};
+use strongroom_sched::{EngineStatistics, Options, Policy, Scheduler, Settings};
 
 fn cpu() -> Arc<dyn Engine> {
     Arc::new(CpuEngine::new())
@@ -24,39 +25,188 @@ fn batch_of_one() -> Batch {
     Batch::new(Operation::Seal, Buffer::new(4096), vec![segment])
 }
 
+/// Makes a scheduler over the CPU and a device, by a policy that uses both,
+/// which comes back from quarantine soon.
+fn beside_cpu(device: Arc<dyn Engine>, settings: Settings) -> Scheduler {
+    let options = Options { deadline: Duration::from_millis(50), pause: Duration::from_millis(1), settings };
+    Scheduler::new(vec![cpu(), device], Arc::new(ReferenceEngine), options)
+}
+
+fn sim(faults: SimFaults) -> Arc<dyn Engine> {
+    let model = Model {
+        fixed: Duration::from_micros(5),
+        bytes_per_second: 10_000_000_000,
+        completion: Completion::Poll,
+        ..Model::moderate()
+    };
+    Arc::new(SimEngine::new(cpu(), model, faults, 99))
+}
+
+/// Everything from 256 bytes on to the device.
+const SIZE: Settings = Settings {
+    policy: Policy::Size,
+    objective: strongroom_sched::Objective::Throughput,
+    engine: 0,
+    alpha: 0,
+    beta_bytes: 256,
+    idle_cpu_permille: 0,
+    check_exponent: 0,
+};
+
+fn device_of(scheduler: &Scheduler) -> EngineStatistics {
+    scheduler.statistics().engines[1].clone()
+}
+
 #[test]
-fn fixed_over_cpu() {
-    let fixed = Fixed::new(cpu(), cpu());
-    conformance::run(&fixed, &ReferenceEngine);
-    let statistics = fixed.statistics();
-    assert!(statistics.primary.operations > 1000 && statistics.primary.bytes > 1 << 20);
+fn a_single_engine_serves_all() {
+    let scheduler = Scheduler::fixed(cpu(), cpu());
+    conformance::run(&scheduler, &ReferenceEngine);
+    let statistics = scheduler.statistics();
+    assert!(statistics.engines[0].operations > 1000 && statistics.engines[0].bytes > 1 << 20);
     assert_eq!(statistics.fallback.operations, 0);
+}
+
+#[test]
+fn every_policy_over_cpu_and_device_conforms() {
+    for policy in [Policy::Fixed, Policy::Size, Policy::Aca, Policy::Adaptive] {
+        let settings = Settings { policy, engine: 1, ..SIZE };
+        // A busy machine must not look like a device that stalls.
+        let options = Options { deadline: Duration::from_secs(60), settings, ..Options::default() };
+        let engines = vec![cpu(), sim(SimFaults::default())];
+        let scheduler = Scheduler::new(engines, Arc::new(ReferenceEngine), options);
+        conformance::run(&scheduler, &ReferenceEngine);
+        let device = device_of(&scheduler);
+        assert_eq!((device.lost, device.mismatches), (0, 0), "{device:?}");
+        if policy != Policy::Adaptive {
+            assert!(device.operations > 100, "{policy:?}: {device:?}");
+        }
+        assert_eq!(device.in_flight, 0);
+    }
 }
 
 #[test]
 fn losses_below_are_not_seen_above() {
     let unruly = UnrulyEngine::new(cpu(), 11, Faults::lossy());
-    let fixed = Fixed::new(Arc::new(unruly), Arc::new(ReferenceEngine));
-    conformance::run(&fixed, &ReferenceEngine);
-    let statistics = fixed.statistics();
-    assert!(statistics.primary.lost > 50, "{statistics:?}");
-    assert!(statistics.primary.busy > 50, "{statistics:?}");
-    assert_eq!(statistics.fallback.redone, statistics.primary.lost);
-    assert!(statistics.fallback.operations >= statistics.primary.lost + statistics.primary.busy / 2);
+    let scheduler = beside_cpu(Arc::new(unruly), SIZE);
+    conformance::run(&scheduler, &ReferenceEngine);
+    let device = device_of(&scheduler);
+    assert!(device.lost > 0 && device.busy > 0, "{device:?}");
+    assert!(scheduler.statistics().engines[0].redone >= device.lost);
 }
 
 #[test]
-fn an_engine_that_misses_its_deadline_is_overtaken() {
+fn no_wrong_result_passes_and_the_device_is_out_for_good() {
+    for faults in [
+        SimFaults { wrong_ppm: 5_000, ..SimFaults::default() },
+        SimFaults { wrong_ppm: 1_000_000, ..SimFaults::default() },
+    ] {
+        let scheduler = beside_cpu(sim(faults), SIZE);
+        conformance::run(&scheduler, &ReferenceEngine);
+        let device = device_of(&scheduler);
+        assert!(device.mismatches >= 1 && device.quarantined, "{device:?}");
+        let before = device.operations;
+        conformance::run(&scheduler, &ReferenceEngine);
+        assert_eq!(device_of(&scheduler).operations, before);
+    }
+}
+
+#[test]
+fn a_device_that_stalls_or_goes_is_done_without() {
+    for faults in [
+        SimFaults { stall_ppm: 100_000, stall: Duration::from_millis(200), ..SimFaults::default() },
+        SimFaults { lost_ppm: 50_000, ..SimFaults::default() },
+        SimFaults { gone_after: Some(20), ..SimFaults::default() },
+    ] {
+        let scheduler = beside_cpu(sim(faults), SIZE);
+        conformance::run(&scheduler, &ReferenceEngine);
+        let device = device_of(&scheduler);
+        assert!(device.lost >= 1 && device.mismatches == 0, "{device:?}");
+    }
+}
+
+/// A batch of many segments is divided, and the parts come together again.
+#[test]
+fn a_batch_is_split_between_both() {
+    let slow = Model {
+        fixed: Duration::from_micros(1),
+        bytes_per_second: 100_000_000,
+        completion: Completion::Poll,
+        ..Model::moderate()
+    };
+    let device = SimEngine::new(cpu(), slow, SimFaults::default(), 3);
+    let settings = Settings { policy: Policy::Adaptive, check_exponent: 14, ..Settings::default() };
+    let options = Options { settings, ..Options::default() };
+    let scheduler = Scheduler::new(vec![Arc::new(ReferenceEngine), Arc::new(device)], cpu(), options);
+    let session = scheduler.session(XAES, &[1; 32]).unwrap();
+    let reference = ReferenceEngine.session(XAES, &[1; 32]).unwrap();
+    let batch = || {
+        let segments = (0..64).map(|i: usize| {
+            let mut nonce = [4; 24];
+            nonce[23] = i as u8;
+            Segment::seal(i * 4096, 4096, FreshNonce::published(nonce), AssociatedData::new(&[i as u8]))
+        });
+        let mut buffer = Buffer::new(64 * 4096);
+        for (byte, value) in buffer.iter_mut().zip((0..251).cycle()) {
+            *byte = value;
+        }
+        Batch::new(Operation::Seal, buffer, segments.collect())
+    };
+    let expected = ReferenceEngine.submit(&reference, batch()).unwrap().wait().unwrap();
+    for _ in 0..40 {
+        let found = scheduler.submit(&session, batch()).unwrap().wait().unwrap();
+        assert_eq!(found.outcome, Outcome::Done);
+        assert!(found.batch.buffer[..] == expected.batch.buffer[..]);
+        for (found, expected) in found.batch.segments.iter().zip(&expected.batch.segments) {
+            assert_eq!(
+                (found.range(), found.tag(), found.verdict()),
+                (expected.range(), expected.tag(), expected.verdict())
+            );
+        }
+    }
+    let splits = |engine: usize| {
+        let placements = &scheduler.statistics().engines[engine].placements;
+        placements
+            .iter()
+            .find(|placement| placement.reason.name() == "split")
+            .map_or(0, |placement| placement.count)
+    };
+    assert!(splits(0) > 0 && splits(0) == splits(1), "{:?}", scheduler.statistics());
+}
+
+#[test]
+fn settings_change_while_it_works() {
+    let scheduler = beside_cpu(sim(SimFaults::default()), Settings { policy: Policy::Fixed, ..SIZE });
+    let session = scheduler.session(XAES, &[1; 32]).unwrap();
+    let submit = || scheduler.submit(&session, batch_of_one()).unwrap().wait().unwrap();
+    submit();
+    assert_eq!(device_of(&scheduler).operations, 0);
+    scheduler.set(Settings { engine: 1, ..scheduler.settings() });
+    submit();
+    assert_eq!(device_of(&scheduler).operations, 1);
+}
+
+#[test]
+fn a_dropped_ticket_leaves_nothing_behind() {
+    let scheduler = beside_cpu(sim(SimFaults::default()), SIZE);
+    let session = scheduler.session(XAES, &[1; 32]).unwrap();
+    for _ in 0..10 {
+        drop(scheduler.submit(&session, batch_of_one()).unwrap());
+    }
+    assert_eq!(device_of(&scheduler).in_flight, 0);
+}
+
+#[test]
+fn a_device_that_misses_its_deadline_is_overtaken() {
     let late = Faults { late: 1000, late_by: Duration::from_secs(1), ..Faults::harmless() };
     let unruly = UnrulyEngine::new(cpu(), 12, Faults { busy: 0, ..late });
-    let fixed = Fixed::with_deadline(Arc::new(unruly), cpu(), Duration::from_millis(5));
-    let session = fixed.session(XAES, &[1; 32]).unwrap();
+    let scheduler = beside_cpu(Arc::new(unruly), SIZE);
+    let session = scheduler.session(XAES, &[1; 32]).unwrap();
     let started = Instant::now();
-    let completed = fixed.submit(&session, batch_of_one()).unwrap().wait().unwrap();
+    let completed = scheduler.submit(&session, batch_of_one()).unwrap().wait().unwrap();
     assert!(started.elapsed() < Duration::from_millis(900));
     assert_eq!(completed.outcome, Outcome::Done);
-    assert_eq!(fixed.statistics().primary.lost, 1);
-    assert_eq!(fixed.statistics().fallback.redone, 1);
+    assert_eq!(device_of(&scheduler).lost, 1);
+    assert_eq!(scheduler.statistics().engines[0].redone, 1);
 }
 
 /// A device that has nothing, or that takes everything and loses it.
@@ -91,15 +241,15 @@ impl Engine for Useless {
 
 #[test]
 fn what_the_primary_lacks_goes_to_the_fallback() {
-    let fixed = Fixed::new(Arc::new(Useless { accepts: false }), cpu());
+    let fixed = Scheduler::fixed(Arc::new(Useless { accepts: false }), cpu());
     conformance::run(&fixed, &ReferenceEngine);
-    assert_eq!(fixed.statistics().primary.operations, 0);
+    assert_eq!(fixed.statistics().engines[0].operations, 0);
 }
 
 #[test]
 fn what_both_lose_comes_back_as_it_was() {
     let useless = || Arc::new(Useless { accepts: true });
-    let fixed = Fixed::new(useless(), useless());
+    let fixed = Scheduler::fixed(useless(), useless());
     let session = fixed.session(XAES, &[1; 32]).unwrap();
     let completed = fixed.submit(&session, batch_of_one()).unwrap().wait().unwrap();
     assert_eq!(completed.outcome, Outcome::DeviceLost);
@@ -109,7 +259,7 @@ fn what_both_lose_comes_back_as_it_was() {
 
 #[test]
 fn sessions_of_two_schedulers_do_not_mix() {
-    let (one, other) = (Fixed::new(cpu(), cpu()), Fixed::new(cpu(), cpu()));
+    let (one, other) = (Scheduler::fixed(cpu(), cpu()), Scheduler::fixed(cpu(), cpu()));
     let session = one.session(XAES, &[1; 32]).unwrap();
     let refused = other.submit(&session, batch_of_one()).err().expect("a foreign session");
     assert!(matches!(refused.refusal, Refusal::Misuse(_)));

@@ -38,13 +38,16 @@ const LAYERS: &[Layer] = &[
     layer("engine", &["units"], &[]),
     layer("store", &["units"], &[]),
     layer("engine-cpu", &["units", "engine"], &[]),
-    layer("sched", &["units", "engine"], &["engine-cpu"]),
+    layer("engine-sim", &["units", "engine"], &["engine-cpu"]),
+    layer("sched", &["units", "engine"], &["engine-cpu", "engine-sim"]),
     layer("vault", &["units", "format", "keys", "engine", "store"], &["engine-cpu", "sched"]),
     layer("disk", &["format", "keys", "engine"], &["engine-cpu", "sched"]),
     layer("fuse", &["units", "engine", "store", "vault", "disk"], &["format", "keys", "engine-cpu", "sched"]),
     layer(
         "strongroom",
-        &["units", "format", "keys", "engine", "engine-cpu", "sched", "store", "vault", "disk", "fuse"],
+        &[
+            "units", "format", "keys", "engine", "engine-cpu", "engine-sim", "sched", "store", "vault", "disk", "fuse",
+        ],
         &[],
     ),
     layer("forgetful", &["engine", "store", "fuse"], &[]),

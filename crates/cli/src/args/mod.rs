@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use freshness::FreshnessCommand;
-pub(crate) use mount::{MountArgs, StatusArgs, SyncArgs, UmountArgs};
+pub(crate) use mount::{MountArgs, SetArgs, StatusArgs, SyncArgs, UmountArgs};
 pub(crate) use vault::{CheckArgs, HeaderCommand, InfoArgs, InitArgs, KeyCommand, SalvageArgs};
 
 /// Encrypted folders and disks.
@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Sync(SyncArgs),
     /// Tell what mounts have done since they were mounted
     Status(StatusArgs),
+    /// Change how a mount chooses what computes
+    Set(SetArgs),
     /// Tell what a vault is made with
     Info(InfoArgs),
     /// List, add, change and remove what opens a vault

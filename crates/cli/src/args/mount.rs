@@ -134,3 +134,27 @@ pub(crate) struct StatusArgs {
     #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
 }
+
+/// Options of `set`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Settings:
+  policy=fixed|size|aca|adaptive      what decides which engine computes
+  objective=throughput|latency|cpu    what `adaptive` minimises
+  alpha=N         for aca: a device is used with more than N batches in flight
+  beta=SIZE       for aca and size: a device is used from this size on
+  idle-cpu=P%     for aca: the CPU is used when more than P per cent of it is idle
+  use=N           for fixed: the engine in this place of `status`, from 0
+  check=N         one result of a device in N is recomputed on the CPU; 1, which
+                  is the default, lets no wrong result pass
+
+They hold from the next request on, until the mount ends. The same words may
+stand after -o of `mount`.")]
+pub(crate) struct SetArgs {
+    /// Where it is mounted
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// What to change
+    #[arg(value_name = "NAME=VALUE", required = true)]
+    pub(crate) settings: Vec<String>,
+}

@@ -31,7 +31,7 @@ use strongroom_fuse::{
     Ended, Mount, MountError, MountErrorKind, MountOptions, Session, SessionError, SessionHandle,
     SessionOptions, TransportChoice,
 };
-use strongroom_sched::Fixed;
+use strongroom_sched::Scheduler;
 use strongroom_store::local::OpenMode;
 use strongroom_vault::{Guards, Options, Rules, Trust, Vault};
 
@@ -71,6 +71,8 @@ pub(crate) struct Plan {
     pub(crate) engine: Option<String>,
     /// How requests come from the kernel.
     pub(crate) transport: TransportChoice,
+    /// How batches are placed, where that is said.
+    pub(crate) placing: Option<strongroom_sched::Settings>,
     /// Where messages go.
     pub(crate) log: Option<LogTarget>,
     /// Wait for no barriers.
@@ -123,7 +125,7 @@ impl Plan {
 pub(crate) struct Daemon {
     plan: Plan,
     vault: Arc<Vault>,
-    engines: Arc<Fixed>,
+    engines: Arc<Scheduler>,
     damage: Arc<DamageLog>,
     adapter: Arc<Adapter>,
     session: SessionHandle,
@@ -199,7 +201,7 @@ fn serve(
     };
     // The header may have changed between unlocking and locking.
     let header = header_now(plan, &unlocked)?;
-    let engines = compose(plan.engine.as_deref())?;
+    let engines = compose(plan.engine.as_deref(), plan.placing)?;
     let damage = Arc::new(DamageLog::new());
     let Unlocked { store, root, .. } = unlocked;
     let engine = Arc::clone(&engines) as Arc<dyn Engine>;
@@ -240,7 +242,7 @@ fn not_locked(plan: &Plan, error: LockError) -> Failure {
 /// A vault that is open, and what serves it.
 struct Opened {
     vault: Arc<Vault>,
-    engines: Arc<Fixed>,
+    engines: Arc<Scheduler>,
     damage: Arc<DamageLog>,
     /// Files that this process may have open.
     file_limit: u64,

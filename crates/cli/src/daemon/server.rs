@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::log::Severity;
 use super::{Daemon, unmounting};
+use crate::compose;
 use crate::control::mounts::DeviceNumber;
 use crate::control::{self, Answer, Request};
 use crate::failure::{Failure, Result};
@@ -91,6 +92,15 @@ fn converse(daemon: &Daemon, stream: UnixStream) {
     let Ok(Some(request)) = read.map(|_| serde_json::from_str(&line).ok()) else { return };
     match request {
         Request::Status => send(&stream, &Answer::Status(Box::new(daemon.status()))),
+        Request::Set { settings } => {
+            let mut changed = daemon.engines.settings();
+            let applied = settings.iter().try_for_each(|word| crate::set::apply(&mut changed, word));
+            let applied = applied.and_then(|()| compose::check(&daemon.engines, changed));
+            if applied.is_ok() {
+                daemon.engines.set(changed);
+            }
+            send(&stream, &answer(applied));
+        }
         Request::Sync => send(&stream, &answer(daemon.vault.sync().map_err(Failure::from))),
         Request::Unmount { lazy } => {
             // First, for with the mount the process ends.

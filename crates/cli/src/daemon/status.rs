@@ -1,7 +1,9 @@
 //! What a mount has done since it was mounted.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
-use strongroom_sched::EngineStatistics;
+use strongroom_sched::{EngineStatistics, Settings};
 use strongroom_vault::Recovered;
 
 use super::Daemon;
@@ -26,7 +28,10 @@ pub(crate) struct MountStatus {
     pub(crate) since: String,
     /// How requests come from the kernel.
     pub(crate) transport: Transport,
-    /// What computes, the engine that is asked first at the beginning.
+    /// How batches are placed.
+    pub(crate) scheduler: SchedulerStatus,
+    /// What computes, in the order of the scheduler; at the end the one that
+    /// is asked when no other can.
     pub(crate) engines: Vec<EngineStatus>,
     /// Bytes that programs and the page cache have read.
     pub(crate) read_bytes: u64,
@@ -79,8 +84,52 @@ pub(crate) struct EngineStatus {
     pub(crate) unsupported: u64,
     /// Batches it accepted and lost.
     pub(crate) lost: u64,
-    /// Batches it did that another had lost.
+    /// Batches it did that another had lost or got wrong.
     pub(crate) redone: u64,
+    /// Batches it has not answered yet.
+    pub(crate) in_flight: u64,
+    /// Mean time from submission to answer, of the batches measured.
+    pub(crate) latency_ns_mean: u64,
+    /// Results that the CPU recomputed and compared.
+    pub(crate) checked: u64,
+    /// Bytes of these.
+    pub(crate) checked_bytes: u64,
+    /// Of these, how many were wrong.
+    pub(crate) mismatches: u64,
+    /// Whether it is given no work, since it failed.
+    pub(crate) quarantined: bool,
+    /// Why batches were placed on it, by reason.
+    pub(crate) placements: BTreeMap<String, u64>,
+}
+
+/// How the scheduler places batches.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SchedulerStatus {
+    /// `fixed`, `size`, `aca` or `adaptive`.
+    pub(crate) policy: String,
+    /// `throughput`, `latency` or `cpu`.
+    pub(crate) objective: String,
+    /// Of `aca`: batches in flight above which a device is used.
+    pub(crate) alpha: u64,
+    /// Of `aca` and `size`: bytes.
+    pub(crate) beta_bytes: u64,
+    /// Of `aca`: idle share above which the CPU is used.
+    pub(crate) idle_cpu_percent: f64,
+    /// One result of a device in so many is checked.
+    pub(crate) check_interval: u64,
+}
+
+impl From<Settings> for SchedulerStatus {
+    fn from(settings: Settings) -> SchedulerStatus {
+        SchedulerStatus {
+            policy: settings.policy.name().to_owned(),
+            objective: settings.objective.name().to_owned(),
+            alpha: settings.alpha.into(),
+            beta_bytes: settings.beta_bytes.into(),
+            idle_cpu_percent: f64::from(settings.idle_cpu_permille) / 10.0,
+            check_interval: 1 << settings.check_exponent,
+        }
+    }
 }
 
 /// Requests of one kind.
@@ -161,8 +210,26 @@ pub(crate) struct MemoryStatus {
 
 impl From<EngineStatistics> for EngineStatus {
     fn from(statistics: EngineStatistics) -> EngineStatus {
-        let EngineStatistics { engine, bytes, operations, busy, unsupported, lost, redone } = statistics;
-        EngineStatus { name: engine, bytes, operations, busy, unsupported, lost, redone }
+        EngineStatus {
+            name: statistics.engine,
+            bytes: statistics.bytes,
+            operations: statistics.operations,
+            busy: statistics.busy,
+            unsupported: statistics.unsupported,
+            lost: statistics.lost,
+            redone: statistics.redone,
+            in_flight: statistics.in_flight,
+            latency_ns_mean: statistics.latency_ns_mean,
+            checked: statistics.checked,
+            checked_bytes: statistics.checked_bytes,
+            mismatches: statistics.mismatches,
+            quarantined: statistics.quarantined,
+            placements: statistics
+                .placements
+                .iter()
+                .map(|placement| (placement.reason.name().to_owned(), placement.count))
+                .collect(),
+        }
     }
 }
 
@@ -182,7 +249,8 @@ impl Daemon {
             pid: std::process::id(),
             since: report::rfc3339(self.since),
             transport: self.transport(),
-            engines: vec![engines.primary.into(), engines.fallback.into()],
+            scheduler: self.engines.settings().into(),
+            engines: engines.engines.into_iter().chain([engines.fallback]).map(EngineStatus::from).collect(),
             read_bytes: served.bytes_read,
             written_bytes: served.bytes_written,
             open: self.adapter.open_count() as u64,

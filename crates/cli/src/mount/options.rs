@@ -117,6 +117,11 @@ fn with_value(plan: &mut Plan, name: &str, value: &str) -> Result<bool> {
         "password_command" => plan.source = Source::PasswordCommand(value.to_owned()),
         "key_file" => plan.source = Source::KeyFile(path()),
         "recovery_file" => plan.source = Source::RecoveryFile(path()),
+        name if crate::set::NAMES.contains(&name) => {
+            let mut settings = plan.placing.unwrap_or_default();
+            crate::set::apply(&mut settings, &format!("{name}={value}"))?;
+            plan.placing = Some(settings);
+        }
         name => return Ok(name == "comment" || is_for_others(name)),
     }
     Ok(true)
@@ -141,6 +146,7 @@ mod tests {
             idle: None,
             engine: None,
             transport: TransportChoice::default(),
+            placing: None,
             log: None,
             relaxed: false,
             journal_len: 64 << 20,
@@ -163,6 +169,13 @@ mod tests {
         assert_eq!((mount.source.as_str(), plan.idle), ("box", Some(Duration::from_secs(600))));
         assert_eq!(plan.source, Source::KeyFile("/k".into()));
         assert_eq!((plan.relaxed, plan.journal_len, plan.log), (true, 32 << 20, Some(LogTarget::Syslog)));
+    }
+
+    #[test]
+    fn settings_of_the_scheduler_are_options_too() {
+        let plan = plan("policy=aca,alpha=3,check=64", Strictness::Strict).expect("known words");
+        let settings = plan.placing.expect("settings");
+        assert_eq!((settings.policy.name(), settings.alpha, settings.check_exponent), ("aca", 3, 6));
     }
 
     #[test]

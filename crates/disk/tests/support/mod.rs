@@ -11,11 +11,11 @@ use strongroom_disk::{Backing, Header};
 use strongroom_engine::Engine;
 use strongroom_engine_cpu::{CpuEngine, ReferenceEngine};
 use strongroom_format::luks::{CipherSpec, Hash, Kdf};
-use strongroom_sched::Fixed;
+use strongroom_sched::Scheduler;
 
 /// The engines as the program composes them.
 pub(crate) fn engine() -> Arc<dyn Engine> {
-    Arc::new(Fixed::new(Arc::new(CpuEngine::new()), Arc::new(ReferenceEngine)))
+    Arc::new(Scheduler::fixed(Arc::new(CpuEngine::new()), Arc::new(ReferenceEngine)))
 }
 
 /// Bytes in memory, with faults.

@@ -1,3 +1,197 @@
-//! Policies, one module each.
+//! Policies: pure functions from what is known to a placement.
+//!
+//! A policy sees sizes, counts and statistics, never keys, data or clocks. So
+//! the simulator runs the very functions that a mount runs.
 
-pub(crate) mod fixed;
+pub mod aca;
+pub mod adaptive;
+pub mod fixed;
+pub mod size;
+
+use crate::settings::{Policy, Settings};
+use strongroom_engine::Operation;
+
+/// What is to be placed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Request {
+    /// What is done with it.
+    pub operation: Operation,
+    /// Bytes of all segments.
+    pub bytes: u64,
+    /// Segments; a batch is split between them alone.
+    pub segments: u32,
+    /// Batches that the scheduler has accepted and not answered, this one
+    /// among them.
+    pub in_flight: u32,
+}
+
+impl Request {
+    /// Whether it reads: data is opened or decrypted.
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        matches!(self.operation, Operation::Open | Operation::DecryptSectors)
+    }
+}
+
+/// What is known of one engine for one request. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EngineView {
+    /// It has the operation and takes the size, is not quarantined, and the
+    /// consumer has not used up its share of it.
+    pub usable: bool,
+    /// It computes on the caller's thread.
+    pub inline: bool,
+    /// Whether it has ever answered a request of this operation.
+    pub known: bool,
+    /// Time for this request when nothing else is there: `fixed_ns` and
+    /// `per_byte_ns` for each byte.
+    pub service_ns: f64,
+    /// The part that does not depend on the size.
+    pub fixed_ns: f64,
+    /// The part that does.
+    pub per_byte_ns: f64,
+    /// CPU time that it costs: all of an inline engine's, submission,
+    /// completion and checks of a device's.
+    pub cpu_ns: f64,
+    /// The service times of what it has accepted and not answered, summed up.
+    pub backlog_ns: f64,
+    /// How many these are.
+    pub in_flight: u32,
+    /// How many it serves at once, as far as can be told.
+    pub parallelism: f64,
+    /// What may be spent on trying it out.
+    pub credit_ns: f64,
+    /// What is known of it for this size is old.
+    pub stale: bool,
+}
+
+/// What is known of the CPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CpuView {
+    /// CPUs that this process may use.
+    pub cpus: f64,
+    /// Threads that are ready to run and have no CPU, averaged.
+    pub waiting: f64,
+    /// Idle share, from 0 to 1.
+    pub idle: f64,
+}
+
+/// Where a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// All of it to one engine.
+    Whole(usize),
+    /// The last `device_segments` segments to `device`, the others to
+    /// `inline`, at the same time.
+    Split {
+        /// An inline engine.
+        inline: usize,
+        /// Another.
+        device: usize,
+        /// At least 1, and fewer than there are.
+        device_segments: u32,
+    },
+}
+
+/// Why it goes there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// No other can take it.
+    Only,
+    /// The settings name it.
+    Forced,
+    /// A threshold of the settings.
+    Threshold,
+    /// The CPU has time to spare (`aca`).
+    IdleCpu,
+    /// It ends soonest.
+    Soonest,
+    /// It costs all together least.
+    Least,
+    /// It costs the CPU least and keeps up.
+    CheapestCpu,
+    /// Two engines end sooner than one.
+    Split,
+    /// To learn what it costs.
+    Probe,
+    /// The engine that was chosen was busy or could not.
+    Spilled,
+}
+
+impl Reason {
+    /// For reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Only => "only",
+            Reason::Forced => "forced",
+            Reason::Threshold => "threshold",
+            Reason::IdleCpu => "idle-cpu",
+            Reason::Soonest => "soonest",
+            Reason::Least => "least-cost",
+            Reason::CheapestCpu => "cheapest-cpu",
+            Reason::Split => "split",
+            Reason::Probe => "probe",
+            Reason::Spilled => "spilled",
+        }
+    }
+}
+
+/// A placement and its reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Where.
+    pub placement: Placement,
+    /// Why.
+    pub reason: Reason,
+}
+
+pub(crate) fn whole(engine: usize, reason: Reason) -> Decision {
+    Decision { placement: Placement::Whole(engine), reason }
+}
+
+/// The first usable inline engine, or else the first usable one.
+fn first_inline(engines: &[EngineView]) -> Option<usize> {
+    let inline = engines.iter().position(|engine| engine.usable && engine.inline);
+    inline.or_else(|| engines.iter().position(|engine| engine.usable))
+}
+
+/// The usable device that would be ready first.
+fn first_device(engines: &[EngineView]) -> Option<usize> {
+    let devices = engines.iter().enumerate().filter(|(_, engine)| engine.usable && !engine.inline);
+    devices.min_by(|(_, one), (_, other)| one.finish_ns().total_cmp(&other.finish_ns())).map(|(at, _)| at)
+}
+
+impl EngineView {
+    /// When a request would be done: alone at once, else when what is there
+    /// has been served as far as the engine's parallelism makes it wait.
+    #[must_use]
+    pub fn finish_ns(&self) -> f64 {
+        if self.inline {
+            self.service_ns
+        } else {
+            self.service_ns.max((self.backlog_ns + self.service_ns) / self.parallelism) + self.cpu_ns
+        }
+    }
+}
+
+/// Places a request. None only when no engine is usable.
+#[must_use]
+pub fn place(
+    settings: &Settings,
+    request: &Request,
+    engines: &[EngineView],
+    cpu: &CpuView,
+) -> Option<Decision> {
+    let mut usable = engines.iter().enumerate().filter(|(_, engine)| engine.usable);
+    let first = usable.next()?.0;
+    if usable.next().is_none() {
+        return Some(whole(first, Reason::Only));
+    }
+    match settings.policy {
+        Policy::Fixed => fixed::place(settings, engines),
+        Policy::Size => size::place(settings, request, engines),
+        Policy::Aca => aca::place(settings, request, engines, cpu),
+        Policy::Adaptive => adaptive::place(settings, request, engines, cpu),
+    }
+}

@@ -12,7 +12,7 @@ use strongroom_format::vault::header::Header;
 use strongroom_format::vault::slot::{KdfCost, Label};
 use strongroom_keys::slots::{NewVault, SlotOptions, create_header};
 use strongroom_keys::{Credential, KeyFile, RootKey, unlock_copies};
-use strongroom_sched::Fixed;
+use strongroom_sched::Scheduler;
 use strongroom_store::Store;
 use strongroom_units::BlockSize;
 use strongroom_vault::content::Content;
@@ -55,7 +55,7 @@ pub fn engine() -> Arc<dyn Engine> {
 pub fn unruly() -> Arc<dyn Engine> {
     let cpu: Arc<dyn Engine> = Arc::new(CpuEngine::new());
     let unruly = UnrulyEngine::new(Arc::clone(&cpu), 0x5eed, Faults::lossy());
-    Arc::new(Fixed::new(Arc::new(unruly), cpu))
+    Arc::new(Scheduler::fixed(Arc::new(unruly), cpu))
 }
 
 pub fn options() -> Options {

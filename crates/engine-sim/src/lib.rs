@@ -1,0 +1,220 @@
+//! [`SimEngine`]: a device that is not there. It computes with another engine
+//! on threads of its own and answers when a modelled device would.
+//!
+//! What it models: a time for each batch and for each byte, units that work at
+//! the same time, a queue with a limit, and what a completion costs the CPU.
+//! What goes wrong is drawn from a seed ([`Faults`]). Results that were
+//! [prepared](SimEngine::prepare) are copied and not computed, so that the
+//! device leaves the CPU free, as a real one does.
+//!
+//! Invariants: without faults it is a sound engine and passes the conformance
+//! suite; a batch is refused untouched or answered, unless it is to vanish.
+#![forbid(unsafe_code)]
+
+mod faults;
+mod prepared;
+mod unit;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use strongroom_engine::{
+    Algorithm, Batch, Capability, Completer, Engine, Operation, Refusal, Refused, Session, SessionError,
+    Ticket,
+};
+
+use faults::Fate;
+pub use faults::Faults;
+use prepared::Prepared;
+
+/// How a completion reaches the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// An interrupt, which takes this much CPU time.
+    Interrupt(Duration),
+    /// Polling, which finds it without cost.
+    Poll,
+}
+
+/// The device that is modelled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Model {
+    /// Time of every batch.
+    pub fixed: Duration,
+    /// Further time for its bytes: the rate of one unit.
+    pub bytes_per_second: u64,
+    /// Batches served at the same time; a thread for each.
+    pub units: usize,
+    /// Batches waiting or served, above which it is busy.
+    pub queue_max: usize,
+    /// How completions are told.
+    pub completion: Completion,
+    /// Most bytes of one batch.
+    pub batch_bytes_max: usize,
+}
+
+impl Model {
+    /// A device with four units of 500 MB/s and 30 µs for each batch.
+    #[must_use]
+    pub fn moderate() -> Model {
+        Model {
+            fixed: Duration::from_micros(30),
+            bytes_per_second: 500_000_000,
+            units: 4,
+            queue_max: 64,
+            completion: Completion::Interrupt(Duration::from_micros(2)),
+            batch_bytes_max: 1 << 24,
+        }
+    }
+
+    /// How long one unit is busy with so many bytes.
+    #[must_use]
+    pub fn service(&self, bytes: usize) -> Duration {
+        let nanos = bytes as u128 * 1_000_000_000 / u128::from(self.bytes_per_second.max(1));
+        self.fixed + Duration::from_nanos(nanos as u64)
+    }
+}
+
+/// See the module. Dropping it answers what is queued and ends its threads.
+pub struct SimEngine {
+    name: String,
+    shared: Arc<Shared>,
+    units: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    inner: Arc<dyn Engine>,
+    model: Model,
+    faults: Faults,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    queue: VecDeque<Job>,
+    outstanding: usize,
+    random: u64,
+    accepted: u64,
+    closing: bool,
+}
+
+struct Job {
+    session: Session,
+    prepared: Arc<Prepared>,
+    batch: Batch,
+    completer: Completer,
+    arrived: Instant,
+    fate: Fate,
+}
+
+/// A session of the inner engine. Its type makes it this engine's own.
+struct SimSession {
+    inner: Session,
+    prepared: Arc<Prepared>,
+}
+
+impl SimEngine {
+    /// A device as `model` says that computes with `inner`, which has to be
+    /// inline, and errs by `faults` and `seed`.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Engine>, model: Model, faults: Faults, seed: u64) -> SimEngine {
+        let name = format!("sim({})", inner.name());
+        let state =
+            State { queue: VecDeque::new(), outstanding: 0, random: seed, accepted: 0, closing: false };
+        let shared =
+            Arc::new(Shared { inner, model, faults, state: Mutex::new(state), changed: Condvar::new() });
+        let unit = || {
+            let shared = Arc::clone(&shared);
+            std::thread::spawn(move || unit::work(&shared))
+        };
+        let units = std::iter::repeat_with(unit).take(model.units.max(1)).collect();
+        SimEngine { name, shared, units }
+    }
+
+    /// Computes a batch beforehand, by the inner engine. One like it will be
+    /// answered with a copy of the result. False when the inner engine cannot
+    /// compute it, or the session is not of this engine.
+    #[must_use]
+    pub fn prepare(&self, session: &Session, batch: &Batch) -> bool {
+        let Some(own) = session.state::<SimSession>() else { return false };
+        own.prepared.prepare(&*self.shared.inner, &own.inner, batch)
+    }
+}
+
+impl Drop for SimEngine {
+    fn drop(&mut self) {
+        self.shared.lock().closing = true;
+        self.shared.changed.notify_all();
+        for unit in self.units.drain(..) {
+            if unit.join().is_err() && !std::thread::panicking() {
+                panic!("a unit of the simulated device panicked");
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Engine for SimEngine {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capability(&self, algorithm: Algorithm, operation: Operation) -> Option<Capability> {
+        let inner = self.shared.inner.capability(algorithm, operation)?;
+        let model = &self.shared.model;
+        Some(Capability {
+            inline: false,
+            batch_bytes_max: inner.batch_bytes_max.min(model.batch_bytes_max),
+            latency_ns: model.fixed.as_nanos() as u64,
+            bytes_per_second: model.bytes_per_second,
+            ..inner
+        })
+    }
+
+    fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError> {
+        let inner = self.shared.inner.session(algorithm, key)?;
+        Ok(Session::new(algorithm, Arc::new(SimSession { inner, prepared: Arc::default() })))
+    }
+
+    fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
+        let refuse = |batch, refusal| Err(Box::new(Refused { batch, refusal }));
+        let Some(own) = session.state::<SimSession>() else {
+            return refuse(batch, Refusal::Misuse("the session belongs to another engine"));
+        };
+        if let Err(refusal) = batch.validate(session.algorithm()) {
+            return refuse(batch, refusal);
+        }
+        let fits = self.capability(session.algorithm(), batch.operation).is_some_and(|capability| {
+            batch.buffer.len() <= capability.batch_bytes_max
+                && batch.segments.len() <= capability.segments_max
+        });
+        if !fits {
+            return refuse(batch, Refusal::Unsupported);
+        }
+        let mut state = self.shared.lock();
+        if state.outstanding >= self.shared.model.queue_max || state.is_busy(&self.shared.faults) {
+            return refuse(batch, Refusal::Busy);
+        }
+        let fate = state.fate(&self.shared.faults);
+        let (ticket, completer) = Ticket::pending();
+        state.outstanding += 1;
+        state.queue.push_back(Job {
+            session: own.inner.clone(),
+            prepared: Arc::clone(&own.prepared),
+            batch,
+            completer,
+            arrived: Instant::now(),
+            fate,
+        });
+        drop(state);
+        self.shared.changed.notify_one();
+        Ok(ticket)
+    }
+}

@@ -1,0 +1,13 @@
+//! `size`: one threshold, as the packet-size distribution mode of DPDK's
+//! cryptodev scheduler has it.
+
+use super::{Decision, EngineView, Reason, Request, first_device, first_inline, whole};
+use crate::settings::Settings;
+
+/// A device from [`Settings::beta_bytes`] on, the CPU below.
+#[must_use]
+pub fn place(settings: &Settings, request: &Request, engines: &[EngineView]) -> Option<Decision> {
+    let large = request.bytes >= u64::from(settings.beta_bytes);
+    let chosen = if large { first_device(engines) } else { None }.or_else(|| first_inline(engines));
+    chosen.map(|engine| whole(engine, Reason::Threshold))
+}

@@ -1,0 +1,337 @@
+//! What the scheduler knows of one engine: its cost, what is queued there,
+//! and how well it does several things at once. Learned from every answer,
+//! without locks; an update that two threads make at once may lose one.
+//!
+//! Times come from outside as arguments, so that the simulator can use this
+//! with its virtual clock.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use strongroom_engine::Operation;
+
+use crate::policy::{EngineView, Request};
+
+const OPERATIONS: usize = 5;
+/// Sizes from 512 bytes to 16 MiB and beyond, a class for each power of two.
+const SIZE_CLASSES: usize = 16;
+
+/// A new measurement counts for this much.
+const WEIGHT: f64 = 1.0 / 8.0;
+/// A measurement is cut to this many times what was expected.
+const OUTLIER: f64 = 8.0;
+/// Parallelism that is assumed before anything is known. Too much is found out
+/// by the first requests that wait; too little might never be.
+const PARALLELISM_FIRST: f64 = 16.0;
+const PARALLELISM_MAX: f64 = 1024.0;
+/// An answer that took so many times the service time had waited.
+const WAITED: f64 = 1.25;
+/// Share of the time that may be lost with probes of one engine.
+const PROBE_SHARE: f64 = 0.005;
+/// Most that a probe may have saved up, in nanoseconds.
+const CREDIT_MAX: f64 = 1e9;
+/// Age in placements from which a figure is stale.
+const STALE_PLACEMENTS: u32 = 64;
+
+/// A number that is read and written by many threads.
+#[derive(Default)]
+struct Number(AtomicU64);
+
+impl Number {
+    fn new(value: f64) -> Number {
+        Number(AtomicU64::new(value.to_bits()))
+    }
+
+    fn load(&self) -> f64 {
+        f64::from_bits(self.0.load(Relaxed))
+    }
+
+    fn store(&self, value: f64) {
+        self.0.store(value.to_bits(), Relaxed);
+    }
+}
+
+/// One operation at one size class.
+#[derive(Default)]
+struct Cell {
+    answers: AtomicU32,
+    /// Value of the record's placements when it was last updated.
+    seen: AtomicU32,
+    /// Measured over expected service time, and CPU time.
+    service_ratio: Number,
+    cpu_ratio: Number,
+}
+
+/// What an engine says of itself before anything is measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expectation {
+    /// It computes on the caller's thread.
+    pub inline: bool,
+    /// Time of a small batch.
+    pub fixed_ns: f64,
+    /// Time of each further byte.
+    pub per_byte_ns: f64,
+    /// CPU time for a batch; of an inline engine it is the service time.
+    pub cpu_ns: f64,
+    /// CPU time for each byte of one that is not inline.
+    pub cpu_per_byte_ns: f64,
+}
+
+/// See the module.
+pub struct Record {
+    expectation: Expectation,
+    cells: [[Cell; SIZE_CLASSES]; OPERATIONS],
+    backlog_ns: AtomicU64,
+    in_flight: AtomicU32,
+    parallelism: Number,
+    credit_ns: Number,
+    placements: AtomicU32,
+}
+
+/// What was measured of one batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measurement {
+    /// From the end of `submit` to the answer; of an inline engine the time
+    /// of `submit`.
+    pub service_ns: f64,
+    /// CPU time that the batch took.
+    pub cpu_ns: f64,
+}
+
+/// A batch that an engine has accepted: what it found there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Flight {
+    operation: Operation,
+    bytes: u64,
+    service_ns: f64,
+    backlog_ns: f64,
+}
+
+fn operation_index(operation: Operation) -> usize {
+    match operation {
+        Operation::Seal => 0,
+        Operation::Open => 1,
+        Operation::Keystream => 2,
+        Operation::EncryptSectors => 3,
+        Operation::DecryptSectors => 4,
+    }
+}
+
+fn size_class(bytes: u64) -> usize {
+    let exponent = (u64::BITS - bytes.max(1).saturating_sub(1).leading_zeros()) as usize;
+    exponent.saturating_sub(9).min(SIZE_CLASSES - 1)
+}
+
+impl Record {
+    /// Nothing is known but what is expected.
+    #[must_use]
+    pub fn new(expectation: Expectation) -> Record {
+        Record {
+            expectation,
+            cells: Default::default(),
+            backlog_ns: AtomicU64::new(0),
+            in_flight: AtomicU32::new(0),
+            parallelism: Number::new(PARALLELISM_FIRST),
+            credit_ns: Number::default(),
+            placements: AtomicU32::new(0),
+        }
+    }
+
+    fn expected_service_ns(&self, bytes: u64) -> f64 {
+        self.expectation.fixed_ns + self.expectation.per_byte_ns * bytes as f64
+    }
+
+    fn expected_cpu_ns(&self, bytes: u64) -> f64 {
+        match self.expectation.inline {
+            true => self.expected_service_ns(bytes),
+            false => self.expectation.cpu_ns + self.expectation.cpu_per_byte_ns * bytes as f64,
+        }
+    }
+
+    /// The cell for a size, or the nearest that was measured.
+    fn nearest(&self, operation: Operation, class: usize) -> Option<&Cell> {
+        let cells = &self.cells[operation_index(operation)];
+        let measured = |class: usize| Some(&cells[class]).filter(|cell| cell.answers.load(Relaxed) > 0);
+        if let Some(cell) = measured(class) {
+            return Some(cell);
+        }
+        (1..SIZE_CLASSES).find_map(|distance| {
+            let above = class.checked_add(distance).filter(|class| *class < SIZE_CLASSES);
+            let below = class.checked_sub(distance);
+            above.and_then(measured).or_else(|| below.and_then(measured))
+        })
+    }
+
+    /// Service and CPU time of so many bytes, and whether anything of the
+    /// operation was measured.
+    fn predict(&self, operation: Operation, bytes: u64) -> (f64, f64, bool) {
+        let (service, cpu) = (self.expected_service_ns(bytes), self.expected_cpu_ns(bytes));
+        match self.nearest(operation, size_class(bytes)) {
+            Some(cell) => (service * cell.service_ratio.load(), cpu * cell.cpu_ratio.load(), true),
+            None => (service, cpu, false),
+        }
+    }
+
+    /// What a policy is told of this engine for a request.
+    #[must_use]
+    pub fn view(&self, request: &Request, usable: bool) -> EngineView {
+        let (service_ns, cpu_ns, known) = self.predict(request.operation, request.bytes);
+        let half = request.bytes / 2;
+        let (half_ns, _, _) = self.predict(request.operation, half);
+        let per_byte_ns = ((service_ns - half_ns) / (request.bytes - half).max(1) as f64).max(1e-6);
+        let cell = &self.cells[operation_index(request.operation)][size_class(request.bytes)];
+        let age = self.placements.load(Relaxed).wrapping_sub(cell.seen.load(Relaxed));
+        EngineView {
+            usable,
+            inline: self.expectation.inline,
+            known,
+            service_ns,
+            fixed_ns: (service_ns - per_byte_ns * request.bytes as f64).max(0.0),
+            per_byte_ns,
+            cpu_ns,
+            backlog_ns: self.backlog_ns.load(Relaxed) as f64,
+            in_flight: self.in_flight.load(Relaxed),
+            parallelism: self.parallelism.load(),
+            credit_ns: self.credit_ns.load(),
+            stale: cell.answers.load(Relaxed) == 0 || age > STALE_PLACEMENTS,
+        }
+    }
+
+    /// A request was placed at `service_ns`; here or elsewhere. `extra_ns` is
+    /// what trying this engine out with it cost.
+    pub fn placed(&self, service_ns: f64, extra_ns: f64) {
+        self.placements.fetch_add(1, Relaxed);
+        let credit = self.credit_ns.load() + service_ns * PROBE_SHARE - extra_ns.max(0.0);
+        self.credit_ns.store(credit.clamp(-CREDIT_MAX, CREDIT_MAX));
+    }
+
+    /// The engine takes a batch.
+    #[must_use]
+    pub fn began(&self, operation: Operation, bytes: u64) -> Flight {
+        let (service_ns, _, _) = self.predict(operation, bytes);
+        let backlog_ns = self.backlog_ns.fetch_add(service_ns as u64, Relaxed) as f64;
+        self.in_flight.fetch_add(1, Relaxed);
+        Flight { operation, bytes, service_ns, backlog_ns }
+    }
+
+    /// A batch that an inline engine has computed, for [`Record::learn`]:
+    /// there is no queue to keep account of.
+    #[must_use]
+    pub fn inline_flight(&self, operation: Operation, bytes: u64) -> Flight {
+        let (service_ns, _, _) = self.predict(operation, bytes);
+        Flight { operation, bytes, service_ns, backlog_ns: 0.0 }
+    }
+
+    /// How many requests were placed so far, here or elsewhere.
+    #[must_use]
+    pub fn placements(&self) -> u32 {
+        self.placements.load(Relaxed)
+    }
+
+    /// A batch has left the engine, well or not.
+    pub fn left(&self, flight: &Flight) {
+        self.backlog_ns.fetch_sub(flight.service_ns as u64, Relaxed);
+        self.in_flight.fetch_sub(1, Relaxed);
+    }
+
+    /// What a batch that was done has shown.
+    pub fn learn(&self, flight: &Flight, measured: Measurement) {
+        let class = size_class(flight.bytes);
+        let parallelism = self.parallelism.load();
+        let ahead = flight.backlog_ns + flight.service_ns;
+        let cell = &self.cells[operation_index(flight.operation)][class];
+        let first = cell.answers.load(Relaxed) == 0;
+        if !self.expectation.inline && flight.backlog_ns > 0.0 {
+            let seen = (ahead / measured.service_ns.max(1.0)).clamp(1.0, PARALLELISM_MAX);
+            if seen > parallelism {
+                self.parallelism.store(parallelism + (seen - parallelism) / 4.0);
+            } else if measured.service_ns > WAITED * flight.service_ns {
+                self.parallelism.store(parallelism + (seen - parallelism) * 2.0 * WEIGHT);
+            }
+        }
+        // What has waited says little of the service alone.
+        if self.expectation.inline || ahead <= parallelism * flight.service_ns || first {
+            let waited = (ahead / parallelism / flight.service_ns).max(1.0);
+            let service = measured.service_ns / if first { waited } else { 1.0 };
+            blend(&cell.service_ratio, service / self.expected_service_ns(flight.bytes).max(1.0), first);
+        }
+        blend(&cell.cpu_ratio, measured.cpu_ns / self.expected_cpu_ns(flight.bytes).max(1.0), first);
+        cell.answers.store(cell.answers.load(Relaxed).saturating_add(1), Relaxed);
+        cell.seen.store(self.placements.load(Relaxed), Relaxed);
+    }
+
+    /// Batches that it has accepted and not answered.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.load(Relaxed)
+    }
+
+    /// How many batches it seems to serve at once.
+    #[must_use]
+    pub fn parallelism(&self) -> f64 {
+        self.parallelism.load()
+    }
+}
+
+fn blend(number: &Number, seen: f64, first: bool) {
+    let old = number.load();
+    number.store(if first { seen } else { old + (seen.min(old * OUTLIER) - old) * WEIGHT });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device() -> Record {
+        Record::new(Expectation {
+            inline: false,
+            fixed_ns: 1000.0,
+            per_byte_ns: 1.0,
+            cpu_ns: 500.0,
+            cpu_per_byte_ns: 0.0,
+        })
+    }
+
+    fn request(bytes: u64) -> Request {
+        Request { operation: Operation::Seal, bytes, segments: 1, in_flight: 1 }
+    }
+
+    #[test]
+    fn a_first_answer_is_believed_and_later_ones_weighed() {
+        let record = device();
+        assert!(!record.view(&request(4096), true).known);
+        let flight = record.began(Operation::Seal, 4096);
+        record.left(&flight);
+        record.learn(&flight, Measurement { service_ns: 50_000.0, cpu_ns: 2000.0 });
+        let view = record.view(&request(4096), true);
+        assert!(view.known && (view.service_ns - 50_000.0).abs() < 1.0 && (view.cpu_ns - 2000.0).abs() < 1.0);
+        // Other sizes follow in proportion to what was expected.
+        assert!(record.view(&request(65536), true).service_ns > 500_000.0);
+        assert_eq!((view.in_flight, view.backlog_ns), (0, 0.0));
+    }
+
+    #[test]
+    fn parallelism_is_learned_from_waiting() {
+        for units in [1, 4, 24] {
+            let record = device();
+            let mut service = 0.0;
+            for round in 0..200 {
+                // A burst of 48 at once, served by `units`.
+                let flights: Vec<_> = (0..48).map(|_| record.began(Operation::Seal, 4096)).collect();
+                for (place, flight) in flights.iter().enumerate() {
+                    let answered = 10_000.0 * (place / units + 1) as f64;
+                    record.left(flight);
+                    record.learn(flight, Measurement { service_ns: answered, cpu_ns: 500.0 });
+                }
+                service = record.view(&request(4096), true).service_ns;
+                let _ = round;
+            }
+            let found = record.parallelism() / (service / 10_000.0);
+            assert!(found > 0.6 * units as f64 && found < 1.6 * units as f64, "{units}: {found}");
+        }
+    }
+
+    #[test]
+    fn size_classes_are_powers_of_two() {
+        assert_eq!([1, 512, 513, 1024, 4096, 1 << 24, 1 << 40].map(size_class), [0, 0, 1, 1, 3, 15, 15]);
+    }
+}

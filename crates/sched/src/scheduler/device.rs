@@ -1,0 +1,223 @@
+//! Batches for devices: a copy of the source, a deadline, and a step between
+//! the answer and whoever waits, which checks the result and redoes what was
+//! lost or wrong.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use strongroom_engine::{
+    Answer, Batch, Completed, Outcome, Refusal, Refused, Session, Ticket, Vanished, Verdict,
+};
+
+use super::session::SchedulerSession;
+use super::{Core, Served};
+use crate::policy::Reason;
+use crate::record::{Flight, Measurement, Record};
+use crate::statistics::Count;
+
+/// How often lost work is tried again before the loss is reported.
+const REDO_ATTEMPTS_MAX: u32 = 16;
+/// How long a busy engine is left alone before it is asked again.
+const BUSY_PAUSE: Duration = Duration::from_micros(100);
+
+/// A batch that a device has. Dropped, it is off the books, also when the
+/// ticket was dropped and nobody will see the answer.
+struct InFlight {
+    core: Arc<Core>,
+    at: usize,
+    records: Arc<[Record]>,
+    flight: Flight,
+    of_consumer: Arc<AtomicU32>,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.records[self.at].left(&self.flight);
+        self.of_consumer.fetch_sub(1, Relaxed);
+        self.core.engines[self.at].in_flight.fetch_sub(1, Relaxed);
+        self.core.in_flight.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Engines that are believed, with their sessions: what is redone is redone
+/// there.
+struct Trusted {
+    /// Places of inline engines.
+    inline: Vec<(usize, Session)>,
+    fallback: Option<Session>,
+}
+
+impl Trusted {
+    fn of(session: &SchedulerSession, operation: strongroom_engine::Operation) -> Trusted {
+        let engines = session.engines.iter().enumerate();
+        let inline = engines.filter(|(at, _)| session.is_inline(*at, operation));
+        Trusted {
+            inline: inline.filter_map(|(at, engine)| Some((at, engine.session.clone()?))).collect(),
+            fallback: session.fallback.clone(),
+        }
+    }
+}
+
+/// Hands a batch to the device `at`.
+pub(super) fn submit(
+    core: &Arc<Core>,
+    at: usize,
+    session: &SchedulerSession,
+    batch: Batch,
+    reason: Reason,
+) -> Result<Ticket, Box<Refused>> {
+    let began = Instant::now();
+    let source = batch.duplicate();
+    guarded(core, at, session, batch, reason, began, move || source)
+}
+
+/// As [`submit`], with what makes the source again.
+pub(super) fn guarded(
+    core: &Arc<Core>,
+    at: usize,
+    session: &SchedulerSession,
+    batch: Batch,
+    reason: Reason,
+    began: Instant,
+    source: impl FnOnce() -> Batch + Send + 'static,
+) -> Result<Ticket, Box<Refused>> {
+    let engine = &session.engines[at];
+    let Some(own) = &engine.session else {
+        return Err(Box::new(Refused { batch, refusal: Refusal::Unsupported }));
+    };
+    let (operation, bytes) = (batch.operation, batch.bytes() as u64);
+    engine.in_flight.fetch_add(1, Relaxed);
+    core.in_flight.fetch_add(1, Relaxed);
+    core.engines[at].in_flight.fetch_add(1, Relaxed);
+    let in_flight = InFlight {
+        core: Arc::clone(core),
+        at,
+        records: Arc::clone(&session.records),
+        flight: session.record(at).began(operation, bytes),
+        of_consumer: Arc::clone(&engine.in_flight),
+    };
+    let ticket = core.engines[at].submit(own, batch, reason)?;
+    let submitted = Instant::now();
+    let spent = submitted - began;
+    let trusted = Trusted::of(session, operation);
+    Ok(ticket.guarded(submitted + core.deadline, move |answer| {
+        let (core, flight) = (Arc::clone(&in_flight.core), in_flight.flight);
+        let records = Arc::clone(&in_flight.records);
+        drop(in_flight);
+        let (completed, answered) = core.conclude(at, &trusted, answer, source);
+        if let Some((arrived, checking)) = answered {
+            let service = arrived.saturating_duration_since(submitted);
+            core.engines[at].counters.answered(service.as_nanos() as u64);
+            let cpu_ns = (spent + checking).as_nanos() as f64;
+            records[at].learn(&flight, Measurement { service_ns: service.as_nanos() as f64, cpu_ns });
+        }
+        Ok(completed)
+    }))
+}
+
+impl Served {
+    /// Whether this result is one of those to be checked.
+    fn is_due(&self, interval: u32) -> bool {
+        let result = self.results.fetch_add(1, Relaxed);
+        self.quarantine.is_suspect() || result.is_multiple_of(u64::from(interval))
+    }
+}
+
+impl Core {
+    /// What the consumer is told; when the device gave a good answer, the
+    /// moment of that, and the CPU time of checking as it falls on each result.
+    fn conclude(
+        &self,
+        at: usize,
+        trusted: &Trusted,
+        answer: Answer,
+        source: impl FnOnce() -> Batch,
+    ) -> (Completed, Option<(Instant, Duration)>) {
+        let served = &self.engines[at];
+        let (completed, arrived) = match answer {
+            Answer::Completed(completed, arrived) if completed.outcome != Outcome::DeviceLost => {
+                (completed, arrived)
+            }
+            _ => {
+                served.counters.add(Count::Lost, 1);
+                served.quarantine.lost();
+                return (self.redo(trusted, source()), None);
+            }
+        };
+        // A device's word alone condemns no data.
+        let is_refused = completed.outcome == Outcome::AuthenticationFailed;
+        let interval = 1 << self.settings.load().check_exponent;
+        if !is_refused && !served.is_due(interval) {
+            return (completed, Some((arrived, Duration::ZERO)));
+        }
+        let began = Instant::now();
+        let expected = self.redo_uncounted(trusted, source());
+        if expected.outcome == Outcome::DeviceLost {
+            // Nothing here can tell; the device's answer is the only one.
+            return (completed, Some((arrived, Duration::ZERO)));
+        }
+        served.counters.add(Count::Checked, 1);
+        served.counters.add(Count::CheckedBytes, expected.batch.bytes() as u64);
+        if is_equal(&completed, &expected) {
+            let shared_by = if served.quarantine.is_suspect() { 1 } else { interval };
+            served.quarantine.right();
+            return (completed, Some((arrived, began.elapsed() / shared_by)));
+        }
+        served.counters.add(Count::Mismatches, 1);
+        served.quarantine.wrong();
+        self.count_redone(trusted, &expected.batch);
+        (expected, None)
+    }
+
+    /// Completes `source` on an engine that is believed. If that fails too,
+    /// the batch comes back as it was submitted, as [`Outcome::DeviceLost`].
+    fn redo(&self, trusted: &Trusted, source: Batch) -> Completed {
+        let completed = self.redo_uncounted(trusted, source);
+        if completed.outcome != Outcome::DeviceLost {
+            self.count_redone(trusted, &completed.batch);
+        }
+        completed
+    }
+
+    fn count_redone(&self, trusted: &Trusted, batch: &Batch) {
+        let served = trusted.inline.first().map_or(&self.fallback, |(at, _)| &self.engines[*at]);
+        served.counters.accepted(batch.bytes() as u64, Reason::Spilled);
+        served.counters.add(Count::Redone, 1);
+    }
+
+    fn redo_uncounted(&self, trusted: &Trusted, source: Batch) -> Completed {
+        let engines = trusted.inline.iter().map(|(at, session)| (&self.engines[*at], session));
+        for (served, session) in
+            engines.chain(trusted.fallback.iter().map(|session| (&self.fallback, session)))
+        {
+            for attempt in 0..REDO_ATTEMPTS_MAX {
+                match served.engine.submit(session, source.duplicate()).map(Ticket::wait) {
+                    Ok(Ok(completed)) if completed.outcome != Outcome::DeviceLost => return completed,
+                    Ok(Ok(_) | Err(Vanished)) => served.counters.add(Count::Lost, 1),
+                    Err(refused) if refused.refusal == Refusal::Busy => {
+                        std::thread::sleep(BUSY_PAUSE * (attempt + 1));
+                    }
+                    Err(_) => break,
+                }
+            }
+        }
+        Completed { batch: source, outcome: Outcome::DeviceLost }
+    }
+}
+
+/// Whether two results are the same in every byte, also outside of segments,
+/// and in every tag.
+fn is_equal(found: &Completed, expected: &Completed) -> bool {
+    found.outcome == expected.outcome
+        && found.batch.operation == expected.batch.operation
+        && found.batch.buffer[..] == expected.batch.buffer[..]
+        && found.batch.segments.len() == expected.batch.segments.len()
+        && found.batch.segments.iter().zip(&expected.batch.segments).all(|(found, expected)| {
+            found.range() == expected.range()
+                && found.nonce() == expected.nonce()
+                && found.verdict() == expected.verdict()
+                && found.verdict() != Verdict::Pending
+                && found.tag() == expected.tag()
+        })
+}

@@ -1,0 +1,315 @@
+//! [`Scheduler`]: carries out what a policy decides.
+//!
+//! For an inline engine a batch is handed on by a plain call: no copy, no
+//! allocation, no clock but now and then. For a device a copy of its source
+//! is kept, and its ticket carries a step that checks and redoes on the
+//! thread that waits (`device`). `split` divides a batch between both.
+
+mod device;
+mod session;
+mod split;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use strongroom_engine::{
+    Algorithm, Batch, Capability, Engine, Operation, Refusal, Refused, Session, SessionError, Ticket,
+};
+
+use self::session::SchedulerSession;
+use crate::cpu_load::CpuLoad;
+use crate::placing::{ENGINES_MAX, decide};
+use crate::policy::{Placement, Reason, Request};
+use crate::quarantine::Quarantine;
+use crate::record::{Measurement, Record};
+use crate::settings::{LiveSettings, Policy, Settings};
+use crate::statistics::{Count, Counters, EngineStatistics, Statistics};
+
+/// One inline batch in so many is timed, once its cost is known.
+const TIMED: u32 = 16;
+
+/// What is decided once, when a scheduler is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long a device may take before its work is redone elsewhere.
+    pub deadline: Duration,
+    /// How long a device that lost a batch gets no work, the first time.
+    pub pause: Duration,
+    /// What can be changed later.
+    pub settings: Settings,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            deadline: Duration::from_secs(2),
+            pause: Duration::from_secs(1),
+            settings: Settings::default(),
+        }
+    }
+}
+
+/// See the module.
+pub struct Scheduler {
+    name: String,
+    id: u64,
+    core: Arc<Core>,
+}
+
+/// The engines, shared with the tickets that may have to redo work.
+struct Core {
+    engines: Vec<Served>,
+    fallback: Served,
+    settings: LiveSettings,
+    deadline: Duration,
+    load: Arc<CpuLoad>,
+    in_flight: AtomicU32,
+}
+
+struct Served {
+    engine: Arc<dyn Engine>,
+    counters: Counters,
+    quarantine: Quarantine,
+    /// Results received, to tell which are checked.
+    results: AtomicU64,
+    /// Batches that it was given and has not answered.
+    in_flight: AtomicU32,
+}
+
+impl Scheduler {
+    /// A scheduler over `engines`, in the order that settings and reports
+    /// number them: those that are inline first. `fallback` computes what none
+    /// of them can, and is believed.
+    ///
+    /// # Panics
+    /// With no engines or more than 8.
+    #[must_use]
+    pub fn new(engines: Vec<Arc<dyn Engine>>, fallback: Arc<dyn Engine>, options: Options) -> Scheduler {
+        assert!((1..=ENGINES_MAX).contains(&engines.len()), "a scheduler has 1 to {ENGINES_MAX} engines");
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let names: Vec<&str> = engines.iter().map(|engine| engine.name()).collect();
+        let name = format!("scheduler({})", names.join(", "));
+        let serve = |engine| Served {
+            engine,
+            counters: Counters::default(),
+            quarantine: Quarantine::new(options.pause),
+            results: AtomicU64::new(0),
+            in_flight: AtomicU32::new(0),
+        };
+        let load = CpuLoad::new();
+        if engines.len() > 1 {
+            load.watch();
+        }
+        let core = Core {
+            engines: engines.into_iter().map(serve).collect(),
+            fallback: serve(fallback),
+            settings: LiveSettings::new(options.settings),
+            deadline: options.deadline,
+            load,
+            in_flight: AtomicU32::new(0),
+        };
+        Scheduler { name, id: NEXT_ID.fetch_add(1, Relaxed), core: Arc::new(core) }
+    }
+
+    /// A scheduler that always asks `primary`, and `fallback` for what the
+    /// primary does not support, is too busy for, or loses.
+    #[must_use]
+    pub fn fixed(primary: Arc<dyn Engine>, fallback: Arc<dyn Engine>) -> Scheduler {
+        let settings = Settings { policy: Policy::Fixed, ..Settings::default() };
+        Scheduler::new(vec![primary], fallback, Options { settings, ..Options::default() })
+    }
+
+    /// What it is told at present.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        self.core.settings.load()
+    }
+
+    /// Changes what it is told, for batches from now on.
+    pub fn set(&self, settings: Settings) {
+        self.core.settings.store(settings);
+    }
+
+    /// The names of the engines, in their order.
+    pub fn engines(&self) -> impl Iterator<Item = &str> {
+        self.core.engines.iter().map(|served| served.engine.name())
+    }
+
+    /// What each engine served so far.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        Statistics {
+            engines: self.core.engines.iter().map(Served::snapshot).collect(),
+            fallback: self.core.fallback.snapshot(),
+        }
+    }
+}
+
+impl Served {
+    /// Submits and counts.
+    fn submit(&self, session: &Session, batch: Batch, reason: Reason) -> Result<Ticket, Box<Refused>> {
+        let bytes = batch.bytes() as u64;
+        let answer = self.engine.submit(session, batch);
+        match &answer {
+            Ok(_) => self.counters.accepted(bytes, reason),
+            Err(refused) => match refused.refusal {
+                Refusal::Busy => self.counters.add(Count::Busy, 1),
+                Refusal::Unsupported => self.counters.add(Count::Unsupported, 1),
+                Refusal::Misuse(_) => {}
+            },
+        }
+        answer
+    }
+
+    fn snapshot(&self) -> EngineStatistics {
+        let in_flight = u64::from(self.in_flight.load(Relaxed));
+        self.counters.snapshot(self.engine.name(), in_flight, self.quarantine.is_on())
+    }
+}
+
+impl Core {
+    /// Hands a batch to the engine `at`, whatever kind that is.
+    fn submit_to(
+        self: &Arc<Core>,
+        at: usize,
+        session: &SchedulerSession,
+        batch: Batch,
+        reason: Reason,
+    ) -> Result<Ticket, Box<Refused>> {
+        let Some(own) = &session.engines[at].session else {
+            return Err(Box::new(Refused { batch, refusal: Refusal::Unsupported }));
+        };
+        if session.is_inline(at, batch.operation) {
+            self.submit_inline(at, own, session.record(at), batch, reason)
+        } else {
+            device::submit(self, at, session, batch, reason)
+        }
+    }
+
+    fn submit_inline(
+        &self,
+        at: usize,
+        session: &Session,
+        record: &Record,
+        batch: Batch,
+        reason: Reason,
+    ) -> Result<Ticket, Box<Refused>> {
+        let served = &self.engines[at];
+        let is_choice = self.engines.len() > 1 && reason != Reason::Only;
+        if !is_choice || reason != Reason::Probe && !record.placements().is_multiple_of(TIMED) {
+            return served.submit(session, batch, reason);
+        }
+        let (operation, bytes) = (batch.operation, batch.bytes() as u64);
+        let began = Instant::now();
+        let ticket = served.submit(session, batch, reason)?;
+        let took = began.elapsed().as_nanos() as f64;
+        served.counters.answered(took as u64);
+        record.learn(&record.inline_flight(operation, bytes), Measurement { service_ns: took, cpu_ns: took });
+        Ok(ticket)
+    }
+
+    /// Tries the other engines, those that are inline first, and then the
+    /// fallback. The refusal is the last one that says something.
+    fn spill(
+        self: &Arc<Core>,
+        session: &SchedulerSession,
+        refused: Box<Refused>,
+        tried: usize,
+        usable: u32,
+    ) -> Result<Ticket, Box<Refused>> {
+        let mut refused = refused;
+        for wants_inline in [true, false] {
+            for at in (0..self.engines.len()).filter(|at| *at != tried && usable >> at & 1 == 1) {
+                if session.is_inline(at, refused.batch.operation) != wants_inline {
+                    continue;
+                }
+                match self.submit_to(at, session, refused.batch, Reason::Spilled) {
+                    Err(again) if !matches!(again.refusal, Refusal::Misuse(_)) => refused = again,
+                    answer => return answer,
+                }
+            }
+        }
+        let Some(fallback) = &session.fallback else { return Err(refused) };
+        let refusal = refused.refusal;
+        match self.fallback.submit(fallback, refused.batch, Reason::Spilled) {
+            // Busy is worth another try, where the fallback cannot help at all.
+            Err(both) if both.refusal == Refusal::Unsupported => {
+                Err(Box::new(Refused { batch: both.batch, refusal }))
+            }
+            answer => answer,
+        }
+    }
+
+    fn place(self: &Arc<Core>, session: &SchedulerSession, batch: Batch) -> Result<Ticket, Box<Refused>> {
+        let usable = session.usable(self, &batch);
+        let placed = if usable.is_power_of_two() {
+            Some((Placement::Whole(usable.trailing_zeros() as usize), Reason::Only))
+        } else {
+            let request = Request {
+                operation: batch.operation,
+                bytes: batch.bytes() as u64,
+                segments: batch.segments.len() as u32,
+                in_flight: self.in_flight.load(Relaxed),
+            };
+            let records = session.records.iter();
+            let decision = decide(&self.settings.load(), &request, records, usable, &self.load.view());
+            decision.map(|decision| (decision.placement, decision.reason))
+        };
+        let (tried, answer) = match placed {
+            None => {
+                let refused = Box::new(Refused { batch, refusal: Refusal::Unsupported });
+                (ENGINES_MAX, Err(refused))
+            }
+            Some((Placement::Whole(at), reason)) => (at, self.submit_to(at, session, batch, reason)),
+            Some((Placement::Split { inline, device, device_segments }, _)) => {
+                (device, split::submit(self, session, batch, inline, device, device_segments as usize))
+            }
+        };
+        match answer {
+            Err(refused) if !matches!(refused.refusal, Refusal::Misuse(_)) => {
+                self.spill(session, refused, tried, usable)
+            }
+            answer => answer,
+        }
+    }
+}
+
+impl Engine for Scheduler {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What any engine has, with the widest bounds, since each batch goes to
+    /// one that takes it. Inline when all that have it are.
+    fn capability(&self, algorithm: Algorithm, operation: Operation) -> Option<Capability> {
+        let served = self.core.engines.iter().chain([&self.core.fallback]);
+        let offered = served.filter_map(|served| served.engine.capability(algorithm, operation));
+        offered.reduce(|first, next| Capability {
+            inline: first.inline && next.inline,
+            batch_bytes_max: first.batch_bytes_max.max(next.batch_bytes_max),
+            segments_max: first.segments_max.max(next.segments_max),
+            alignment: first.alignment.min(next.alignment),
+            ..first
+        })
+    }
+
+    fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError> {
+        let state = SchedulerSession::open(self.id, &self.core, algorithm, key)?;
+        Ok(Session::new(algorithm, Arc::new(state)))
+    }
+
+    fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
+        let state = match session.state::<SchedulerSession>() {
+            Some(state) if state.owner == self.id => state,
+            _ => {
+                let refusal = Refusal::Misuse("the session belongs to another engine");
+                return Err(Box::new(Refused { batch, refusal }));
+            }
+        };
+        self.core.in_flight.fetch_add(1, Relaxed);
+        let answer = self.core.place(state, batch);
+        self.core.in_flight.fetch_sub(1, Relaxed);
+        answer
+    }
+}
