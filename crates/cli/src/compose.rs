@@ -36,9 +36,9 @@ pub(crate) fn compose(name: Option<&str>, placing: Option<Settings>) -> Result<A
         // For tests alone: the CPU with a simulated device beside it, sound
         // or with a fault.
         "sim" => vec![cpu(), device(none)],
-        "sim-wrong" => vec![cpu(), device(DeviceFaults { wrong_ppm: 2_000, ..none })],
+        "sim-wrong" => vec![cpu(), device(DeviceFaults { wrong_ppm: 50_000, ..none })],
         "sim-stalls" => {
-            vec![cpu(), device(DeviceFaults { stall_ppm: 20_000, stall: Duration::from_secs(5), ..none })]
+            vec![cpu(), device(DeviceFaults { stall_ppm: 50_000, stall: Duration::from_secs(5), ..none })]
         }
         "sim-gone" => vec![cpu(), device(DeviceFaults { gone_after: Some(100), ..none })],
         other => {

@@ -129,7 +129,7 @@ fn a_device_that_stalls_or_goes_is_done_without() {
 fn a_batch_is_split_between_both() {
     let slow = Model {
         fixed: Duration::from_micros(1),
-        bytes_per_second: 100_000_000,
+        bytes_per_second: 25_000_000,
         completion: Completion::Poll,
         ..Model::moderate()
     };
