@@ -485,10 +485,10 @@ mod tests {
             if let Some(header) = bytes.first_chunk() {
                 let _ = FileHeader::decode(header);
             }
-            if let Some(clear) = bytes.first_chunk() {
-                if let Ok(frame) = FrameHeader::decode(clear) {
-                    prop_assert_eq!(&frame.encode(), clear);
-                }
+            if let Some(clear) = bytes.first_chunk()
+                && let Ok(frame) = FrameHeader::decode(clear)
+            {
+                prop_assert_eq!(&frame.encode(), clear);
             }
         }
     }

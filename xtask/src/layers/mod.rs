@@ -46,7 +46,17 @@ const LAYERS: &[Layer] = &[
     layer(
         "strongroom",
         &[
-            "units", "format", "keys", "engine", "engine-cpu", "engine-sim", "sched", "store", "vault", "disk", "fuse",
+            "units",
+            "format",
+            "keys",
+            "engine",
+            "engine-cpu",
+            "engine-sim",
+            "sched",
+            "store",
+            "vault",
+            "disk",
+            "fuse",
         ],
         &[],
     ),

@@ -1,8 +1,8 @@
 //! The command line: what can be asked for, with its help texts. Nothing is
 //! done here, and no value is looked at beyond its spelling.
 
-pub(crate) mod freshness;
 pub(crate) mod disk;
+pub(crate) mod freshness;
 pub(crate) mod mount;
 pub(crate) mod secret;
 pub(crate) mod values;

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ValueEnum as _;
-use strongroom_fuse::TransportChoice;
 
 use crate::args::mount::Transport;
 use crate::args::values::{LogTarget, duration, size};
@@ -134,6 +133,8 @@ fn is_for_others(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use strongroom_fuse::TransportChoice;
+
     use super::*;
     use std::time::Duration;
 

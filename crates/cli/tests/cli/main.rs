@@ -1,8 +1,8 @@
 //! The command without mounts, as a user or a program drives it.
 
 mod check;
-mod freshness;
 mod disk;
+mod freshness;
 mod generated;
 mod header;
 mod init;

@@ -451,7 +451,7 @@ mod tests {
     fn malformed_header_fields_are_refused() {
         let good = *Node::new_header(&header()).encoded();
         for (at, bad) in
-            [(7, 1), (8, 4), (9, 1), (12, 1), (16, 4), (24, 2), (25, 1), (31, 1), (92, 1), (111, 1)]
+            [(7, 1), (8, 4), (9, 1), (12, 1), (16, 4), (24, 2), (25, 1), (31, 1), (108, 1), (111, 1)]
         {
             let mut bytes = good;
             bytes[sealed::HEADER.offset + at] = bad;
