@@ -87,10 +87,12 @@ fn every_policy_over_cpu_and_device_conforms() {
 #[test]
 fn losses_below_are_not_seen_above() {
     let unruly = UnrulyEngine::new(cpu(), 11, Faults::lossy());
-    let scheduler = beside_cpu(Arc::new(unruly), SIZE);
+    // It gets more work however often it loses some.
+    let options = Options { pause: Duration::ZERO, settings: SIZE, ..Options::default() };
+    let scheduler = Scheduler::new(vec![cpu(), Arc::new(unruly)], Arc::new(ReferenceEngine), options);
     conformance::run(&scheduler, &ReferenceEngine);
     let device = device_of(&scheduler);
-    assert!(device.lost > 0 && device.busy > 0, "{device:?}");
+    assert!(device.lost > 50 && device.busy > 50, "{device:?}");
     assert!(scheduler.statistics().engines[0].redone >= device.lost);
 }
 

@@ -40,11 +40,11 @@ impl Namespace {
             return Err(Error::Refused(errno::EISDIR));
         }
         let target = self.long_target(&node);
+        let directory = self.directory_id(&parent)?;
+        let _change = self.change(directory)?;
         if !self.contents.keeps(Rule::EntryGoneBeforeSide) {
             self.remove_side(&parent, &stored);
         }
-        let directory = self.directory_id(&parent)?;
-        let _change = self.change(directory)?;
         parent.node.remove(&stored.main)?;
         self.unrecord(directory, name);
         self.remove_side(&parent, &stored);
