@@ -70,6 +70,7 @@ impl Device {
             self.payload = Buffer::new(self.transfer_max);
         }
         self.message.resize(HEAD_LEN, 0);
+        let mut cut_short = false;
         loop {
             let mut parts = [IoSliceMut::new(&mut self.message), IoSliceMut::new(&mut self.payload)];
             match rustix::io::readv(&self.file, &mut parts) {
@@ -77,6 +78,9 @@ impl Device {
                 // NOENT: the request was withdrawn while it was being read.
                 Err(System::INTR | System::AGAIN | System::NOENT) => {}
                 Err(System::NODEV) => return Err(ReceiveError::Unmounted),
+                // A request that was being taken while the mount ended is cut short with this number
+                // whatever ended it. Asked again, the device tells an abort from an unmount.
+                Err(System::CONNABORTED) if !cut_short => cut_short = true,
                 Err(System::CONNABORTED) => return Err(ReceiveError::Aborted),
                 Err(error) => return Err(ReceiveError::Failed(error.into())),
             }

@@ -131,8 +131,8 @@ impl Transport for Ring {
             self.reply(unique, Reply::Error(Errno::IO)).map_err(ReceiveError::Failed)?;
         }
         self.entry.fetch(self.answered.take()).map_err(|error| match error {
-            System::NOTCONN | System::NODEV => ReceiveError::Unmounted,
-            System::CONNABORTED => ReceiveError::Aborted,
+            // The rings end alike however the mount does; what ended it, the thread at the device hears.
+            System::NOTCONN | System::NODEV | System::CONNABORTED => ReceiveError::Unmounted,
             error => ReceiveError::Failed(error.into()),
         })?;
         let payload_len = self.put_together().map_err(ReceiveError::Failed)?;
