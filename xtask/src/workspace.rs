@@ -44,10 +44,11 @@ pub(crate) fn build_strongroom() -> Result<PathBuf> {
     build("strongroom", "strongroom")
 }
 
-/// Builds a package's release binary and returns its path.
+/// Builds a package's release binary and returns its path. The program is built with it: what both depend
+/// on then has the same features, and is not compiled twice.
 pub(crate) fn build(package: &str, binary: &str) -> Result<PathBuf> {
     let mut command = cargo();
-    command.args(["build", "--release", "--package", package]);
+    command.args(["build", "--release", "--package", "strongroom", "--package", package]);
     command::show(&mut command, BUILD_LIMIT)?;
     let binary = target()?.join("release").join(binary);
     ensure!(binary.is_file(), "the build left no {}", binary.display());
