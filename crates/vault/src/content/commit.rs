@@ -87,12 +87,15 @@ impl Content {
 struct Committing<'a> {
     content: &'a Content,
     emission: Emission,
+    /// Slots for the record. What writes that come meanwhile are promised is
+    /// theirs, and stands in the file's state.
+    promise: Promise<'a>,
     sequence: Option<u64>,
 }
 
 /// Commits several files, ordered by [`Content::order`]. Without `durable`,
 /// new files are written out whole and nothing else is done.
-pub(crate) fn commit_all(context: &Context, contents: &[&Content], durable: bool) -> Result<()> {
+pub(crate) fn commit_all<'a>(context: &'a Context, contents: &[&'a Content], durable: bool) -> Result<()> {
     if !contents.is_empty() {
         context.fenced.check()?;
     }
@@ -101,28 +104,33 @@ pub(crate) fn commit_all(context: &Context, contents: &[&Content], durable: bool
     let mut failed = Ok(());
     for content in contents {
         match begin(context, content, durable) {
-            Ok(Some(emission)) => under_way.push(Committing { content, emission, sequence: None }),
+            Ok(Some(committing)) => under_way.push(committing),
             Ok(None) => {}
             Err(error) => failed = Err(error),
         }
     }
     let outcome = if durable { finish(context, &mut under_way) } else { Ok(()) };
-    for committing in &under_way {
-        let mut state = committing.content.write_state();
+    for mut committing in under_way {
+        let content = committing.content;
+        let mut state = content.write_state();
+        state.committing = false;
         match &outcome {
             Ok(()) if durable => {
-                if let Err(error) = committing.content.committed(&mut state, committing) {
+                if let Err(error) = content.committed(&mut state, &committing) {
                     failed = Err(error);
                 }
             }
-            Ok(()) => committing.content.written_out(&mut state, &committing.emission),
-            Err(_) => committing.content.abandon(&mut state, &committing.emission),
+            Ok(()) => content.written_out(&mut state, &committing.emission),
+            Err(_) => {
+                content.abandon(&mut state, &committing.emission);
+                content.keep_for_next(&mut state, &mut committing.promise);
+            }
         }
     }
     outcome.and(failed)
 }
 
-fn begin(context: &Context, content: &Content, durable: bool) -> Result<Option<Emission>> {
+fn begin<'a>(context: &'a Context, content: &'a Content, durable: bool) -> Result<Option<Committing<'a>>> {
     let mut state = content.write_state();
     let pending = state.is_dirty() || state.unsynced;
     if !pending || state.unlinked || (!durable && state.born) {
@@ -130,11 +138,16 @@ fn begin(context: &Context, content: &Content, durable: bool) -> Result<Option<E
     }
     let promised = std::mem::take(&mut state.promised);
     let mut promise = Promise::new(context.journal.as_ref(), promised);
-    let emission = content.emit(&mut state, &mut promise);
-    // What is left pays for the record.
-    promise.keep(u32::MAX);
-    state.promised = promise.hand_over();
-    emission.map(Some)
+    match content.emit(&mut state, &mut promise) {
+        Ok(emission) => {
+            state.committing = true;
+            Ok(Some(Committing { content, emission, promise, sequence: None }))
+        }
+        Err(error) => {
+            content.keep_for_next(&mut state, &mut promise);
+            Err(error)
+        }
+    }
 }
 
 /// Barriers and records.
@@ -145,16 +158,9 @@ fn finish(context: &Context, under_way: &mut [Committing<'_>]) -> Result<()> {
     let mut last = None;
     for one in under_way.iter_mut() {
         if let Some(record) = one.content.record(&one.emission)? {
-            let promised = std::mem::take(&mut one.content.write_state().promised);
-            let mut promise = Promise::new(context.journal.as_ref(), promised);
-            let appended = promise.append(&context.sealer, record)?;
+            let appended = one.promise.append(&context.sealer, record)?;
             one.sequence = Some(appended.number);
             last = Some(appended.since(last));
-        } else {
-            let mut state = one.content.write_state();
-            if !state.is_dirty() {
-                context.release(std::mem::take(&mut state.promised));
-            }
         }
     }
     match (last, &context.journal) {
@@ -183,6 +189,14 @@ pub(crate) fn sync_homes(context: &Context, homes: &[&Content]) -> Result<()> {
 }
 
 impl Content {
+    /// A commit has failed: its slots are kept for the next.
+    fn keep_for_next(&self, state: &mut State, promise: &mut Promise<'_>) {
+        if !state.unlinked {
+            promise.keep(u32::MAX);
+            state.promised += promise.hand_over();
+        }
+    }
+
     fn record(&self, emission: &Emission) -> Result<Option<Change>> {
         let Some(images) = &emission.record else { return Ok(None) };
         let attributes = self.file.attributes()?;

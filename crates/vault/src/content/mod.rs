@@ -215,7 +215,7 @@ impl Content {
     /// The header page that is durable, if nothing newer is on its way.
     pub(crate) fn durable_version(&self) -> Option<Version> {
         let state = self.read_state();
-        let is_durable = state.born && !state.is_dirty() && !state.unsynced;
+        let is_durable = state.born && !state.is_dirty() && !state.committing && !state.unsynced;
         state.version().filter(|_| is_durable)
     }
 

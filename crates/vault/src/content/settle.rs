@@ -370,6 +370,7 @@ impl State {
             writes: 0,
             promised: 0,
             dirty_since: None,
+            committing: false,
             unlinked: false,
             gone: false,
         }

@@ -177,6 +177,8 @@ pub(crate) struct State {
     /// Slots that the journal keeps for the next commit.
     pub(crate) promised: u32,
     pub(crate) dirty_since: Option<Instant>,
+    /// A commit has taken what was pending, and has not ended.
+    pub(crate) committing: bool,
     /// No name is left: nothing of it need become durable.
     pub(crate) unlinked: bool,
     /// A barrier has covered the removal of the last name: no crash brings
@@ -208,9 +210,10 @@ impl State {
         Some(Version { sequence: image.sequence, tag: image.tag })
     }
 
-    /// Something durable still stands in the journal alone.
+    /// Something durable stands in the journal alone, or a commit under way
+    /// is about to make it so.
     pub(crate) fn is_journaled(&self) -> bool {
-        !self.images.is_empty() || self.record.is_some()
+        self.committing || !self.images.is_empty() || self.record.is_some()
     }
 
     pub(crate) fn mark_dirty(&mut self) {

@@ -261,8 +261,11 @@ impl Content {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use strongroom_format::vault::Suite;
     use strongroom_store::Store;
+    use strongroom_store::faulty::{Call, Effect, FaultyStore, Plan};
     use strongroom_store::memory::MemoryStore;
     use strongroom_units::BlockSize;
 
@@ -292,5 +295,37 @@ mod tests {
 
         let again = vault.namespace().open(entry.number, opening).unwrap();
         assert_eq!(support::read_all(&again).unwrap(), b"new");
+    }
+
+    /// A rename commits the file that it moves without a handle of it. What
+    /// its commit has taken is neither pending nor in a record yet, and lost
+    /// from sight if whoever closes the file meanwhile drops the content.
+    #[test]
+    fn what_is_being_committed_is_not_retired() {
+        let store = Arc::new(FaultyStore::new(MemoryStore::new()));
+        support::create(&*store, Suite::Xaes256Gcm, BlockSize::MIN);
+        let vault = support::open(Arc::clone(&store) as Arc<dyn Store>);
+        let (entry, content) = support::create_file(vault.namespace(), "file");
+        let block = BlockSize::MIN.bytes();
+        support::write(&content, 0, &vec![7; 2 * block as usize]).unwrap();
+        content.sync().unwrap();
+        content.set_len(block).unwrap();
+        vault.namespace().release(entry.number);
+
+        let late = Effect::Late(200);
+        store.fail(Plan { call: Some(Call::SyncData), after: 0, times: 1, effect: late });
+        let before = store.fired();
+        std::thread::scope(|scope| {
+            let commit = scope.spawn(|| content.sync_pending());
+            while store.fired() == before {
+                assert!(!commit.is_finished(), "the commit has a barrier to wait for");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            content.context.table.retire(&content);
+            commit.join().expect("it commits").unwrap();
+        });
+
+        let again = vault.namespace().open(entry.number, Opening::default()).unwrap();
+        assert_eq!(again.plain_len(), block);
     }
 }

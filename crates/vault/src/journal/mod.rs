@@ -196,9 +196,9 @@ impl Journal {
         lock(&self.barrier).end.failures
     }
 
-    /// Appends a record, of whose slots `promised` had been; it is to be
-    /// waited for with [`Journal::sync_to`].
-    pub(crate) fn append(&self, sealer: &Sealer, change: Change, promised: u32) -> Result<Appended> {
+    /// Appends a record, whose slots come out of the `promised` ones as far
+    /// as these reach; it is to be waited for with [`Journal::sync_to`].
+    pub(crate) fn append(&self, sealer: &Sealer, change: Change, promised: &mut u32) -> Result<Appended> {
         let mut chain = lock(&self.chain);
         let durable = lock(&self.barrier).durable_end.sequence;
         let record = Record { chain: chain.tag, durable, change };
@@ -206,8 +206,9 @@ impl Journal {
         let slots = record_slots(sealed_len);
         let mut sealed = Vec::with_capacity(sealed_len);
         record.encode(&mut sealed).map_err(|_| Error::Engine("a journal record is malformed"))?;
-        let place =
-            lock(&self.space).take(slots, promised.min(slots)).ok_or(Error::Refused(errno::ENOSPC))?;
+        let of_promised = slots.min(*promised);
+        let place = lock(&self.space).take(slots, of_promised).ok_or(Error::Refused(errno::ENOSPC))?;
+        *promised -= of_promised;
         let mut header = RecordHeader {
             sealed_len,
             epoch: chain.epochs[usize::from(place.segment)],
@@ -373,9 +374,7 @@ impl<'a> Promise<'a> {
     /// Appends a record.
     pub(crate) fn append(&mut self, sealer: &Sealer, change: Change) -> Result<Appended> {
         let journal = self.journal.ok_or(Error::Refused(errno::EROFS))?;
-        let before = self.left.min(1);
-        self.left -= before;
-        journal.append(sealer, change, before)
+        journal.append(sealer, change, &mut self.left)
     }
 
     /// Keeps `slots` for the file's next commit.
