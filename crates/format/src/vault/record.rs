@@ -27,7 +27,9 @@ layout! {
     MODIFIED = 80, 8, "modified, seconds";
 }
 
-/// Bytes of each item behind the path hint.
+/// Bytes of each page behind the path hint.
+pub const PAGE_ITEM_LEN: usize = 32;
+/// Bytes of each block and each range behind the pages.
 pub const ITEM_LEN: usize = 16;
 /// The longest stored file, in bytes: with every page, the largest plain one
 /// stays below.
@@ -68,6 +70,9 @@ pub struct PageImage {
     pub number: u64,
     /// Where its image stands.
     pub place: Place,
+    /// The page's tag: the slot may hold an older image of the same page, which
+    /// opens as well, when a crash has lost the write of this one.
+    pub tag: [u8; TAG_LEN],
 }
 
 /// The image of a block.
@@ -140,8 +145,8 @@ impl Record {
         match &self.change {
             Change::Removal(_) => body::LEN,
             Change::Commit(c) => {
-                let items = c.pages.len() + c.blocks.len() + c.punched.len();
-                body::LEN + c.path_hint.len() + items * ITEM_LEN
+                let items = c.blocks.len() + c.punched.len();
+                body::LEN + c.path_hint.len() + c.pages.len() * PAGE_ITEM_LEN + items * ITEM_LEN
             }
         }
     }
@@ -221,12 +226,15 @@ impl Commit {
     fn decode(fixed: &[u8], items: &[u8]) -> Result<Commit, FormatError> {
         let hint_len = usize::from(body::HINT_LEN.u16(fixed));
         let counts = [body::PAGES, body::BLOCKS, body::PUNCHED].map(|count| u64::from(count.u32(fixed)));
-        let expected = hint_len as u64 + counts.iter().sum::<u64>() * ITEM_LEN as u64;
+        let item_lens = [PAGE_ITEM_LEN, ITEM_LEN, ITEM_LEN];
+        let lists = counts.iter().zip(item_lens).map(|(count, len)| count * len as u64);
+        let expected = hint_len as u64 + lists.sum::<u64>();
         if expected != items.len() as u64 {
             return Err(FormatError::Inconsistent { what: "a journal record is not as long as its lists" });
         }
         // The sum fits the record, so each count fits a usize.
-        let [pages, blocks, punched] = counts.map(|count| count as usize * ITEM_LEN);
+        let [pages, blocks, punched] = counts.map(|count| count as usize);
+        let (pages, blocks, punched) = (pages * PAGE_ITEM_LEN, blocks * ITEM_LEN, punched * ITEM_LEN);
         let (path_hint, rest) = items.split_at(hint_len);
         let (pages, rest) = rest.split_at(pages);
         let (blocks, rest) = rest.split_at(blocks);
@@ -236,7 +244,7 @@ impl Commit {
         let commit = Commit {
             file: FileId(body::FILE.array(fixed)),
             path_hint: path_hint.to_vec(),
-            pages: pages.chunks_exact(ITEM_LEN).map(PageImage::decode).collect::<Result<_, _>>()?,
+            pages: pages.chunks_exact(PAGE_ITEM_LEN).map(PageImage::decode).collect::<Result<_, _>>()?,
             blocks: blocks.chunks_exact(ITEM_LEN).map(BlockImage::decode).collect::<Result<_, _>>()?,
             punched: punched.chunks_exact(ITEM_LEN).map(BlockRange::decode).collect(),
             set_len: intents & INTENT_SET_LEN != 0,
@@ -299,6 +307,7 @@ impl Commit {
             out.extend_from_slice(&[page.kind.number(), page.place.segment, 0, 0]);
             out.extend_from_slice(&page.place.slot.to_le_bytes());
             out.extend_from_slice(&page.number.to_le_bytes());
+            out.extend_from_slice(&page.tag);
         }
         for image in &self.blocks {
             out.extend_from_slice(&image.block.0.to_le_bytes());
@@ -338,7 +347,8 @@ impl PageImage {
     fn decode(item: &[u8]) -> Result<PageImage, FormatError> {
         zero("page of a journal record", &item[2..4], 2)?;
         let place = Place { segment: item[1], slot: u32_of(&item[4..8]) };
-        Ok(PageImage { kind: PageKind::from_number(item[0])?, number: u64_of(&item[8..]), place })
+        let tag = *item[16..].first_chunk().expect("an item has 32 bytes");
+        Ok(PageImage { kind: PageKind::from_number(item[0])?, number: u64_of(&item[8..16]), place, tag })
     }
 }
 

@@ -17,7 +17,12 @@ fn page() -> impl Strategy<Value = PageImage> {
         (0..MAX_MAPS).prop_map(|n| (PageKind::Map, n)),
         Just((PageKind::RootMap, 0)),
     ];
-    (kind, place()).prop_map(|((kind, number), place)| PageImage { kind, number, place })
+    (kind, place(), any::<[u8; 16]>()).prop_map(|((kind, number), place, tag)| PageImage {
+        kind,
+        number,
+        place,
+        tag,
+    })
 }
 
 fn time() -> impl Strategy<Value = Timestamp> {
@@ -68,7 +73,12 @@ fn example() -> Commit {
     Commit {
         file: FileId([1; 16]),
         path_hint: b"a/b".to_vec(),
-        pages: vec![PageImage { kind: PageKind::Node, number: 3, place: Place { segment: 1, slot: 2 } }],
+        pages: vec![PageImage {
+            kind: PageKind::Node,
+            number: 3,
+            place: Place { segment: 1, slot: 2 },
+            tag: [9; 16],
+        }],
         blocks: vec![BlockImage { block: BlockIndex(400), place: Place { segment: 0, slot: 7 } }],
         punched: vec![BlockRange { first: BlockIndex(5), count: 6 }],
         set_len: true,
@@ -88,9 +98,10 @@ fn the_lists_stand_as_the_document_says() {
     assert_eq!(bytes[24..28], [1, 3, 3, 0]);
     assert_eq!(bytes[88..91], *b"a/b");
     assert_eq!(bytes[91..107], [2, 1, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(bytes[107..123], [0x90, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0]);
-    assert_eq!(bytes[123..139], [5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(bytes.len(), 139);
+    assert_eq!(bytes[107..123], [9; 16]);
+    assert_eq!(bytes[123..139], [0x90, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0]);
+    assert_eq!(bytes[139..155], [5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(bytes.len(), 155);
 }
 
 #[test]
@@ -113,11 +124,11 @@ fn malformed_records_are_refused() {
         (92, 2, "no such segment"),
         (93, 1, "a page's zero field"),
         (95, 0, "slot 0"),
-        (115, 2, "no such segment"),
-        (116, 1, "a block's zero field"),
-        (114, 1, "a block beyond the largest file"),
-        (131, 0, "an empty range"),
-        (138, 1, "a range beyond the largest file"),
+        (131, 2, "no such segment"),
+        (132, 1, "a block's zero field"),
+        (130, 1, "a block beyond the largest file"),
+        (147, 0, "an empty range"),
+        (154, 1, "a range beyond the largest file"),
     ];
     assert!(Record::decode(&good).is_ok());
     for (at, bad, what) in cases {

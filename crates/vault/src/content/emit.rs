@@ -132,7 +132,7 @@ impl Content {
         let tags = self.seal_pages(&mut buffer, &sealing)?;
         for (page, tag) in sealing.iter().zip(tags) {
             let bytes = &buffer[page.at..page.at + PAGE_LEN];
-            self.place_page(state, page.address, bytes, promise, images)?;
+            self.place_page(state, (page.address, tag), bytes, promise, images)?;
             self.note_image(state, page.address, tag);
         }
         Ok(())
@@ -184,7 +184,7 @@ impl Content {
     fn place_page(
         &self,
         state: &mut State,
-        address: PageAddress,
+        (address, tag): (PageAddress, [u8; 16]),
         bytes: &[u8],
         promise: &mut Promise<'_>,
         images: &mut Images,
@@ -192,7 +192,7 @@ impl Content {
         let referenced = page_referenced(state, address) && self.context.rules.keeps(Rule::JournalPages);
         if state.born && (referenced || has_images(state, address)) {
             let place = promise.write_images(bytes, 1)?;
-            images.pages.push(PageImage { kind: address.kind, number: address.number, place });
+            images.pages.push(PageImage { kind: address.kind, number: address.number, place, tag });
         } else {
             let offset = state.geometry.page_offset(address.kind, address.number).0;
             self.file.write_at(bytes, offset)?;

@@ -199,6 +199,9 @@ impl Reader<'_> {
             let mut buffer = Buffer::new(PAGE_LEN);
             segments.read(page.place, &mut buffer)?;
             let Some(opened) = self.open_page(buffer, address, commit.file)? else { return Ok(None) };
+            if opened.header.tag != page.tag {
+                return Ok(None);
+            }
             match page.kind {
                 PageKind::Header | PageKind::Node => {
                     let Ok(node) = Node::decode(page.kind, opened.sealed()) else { return Ok(None) };
