@@ -18,13 +18,19 @@ const RETRIES: u32 = 1000;
 /// How long is waited before the first retry that waits.
 const PAUSE: Duration = Duration::from_micros(50);
 
+/// Most segments of a batch.
+pub(crate) const SEGMENTS_MAX: usize = 64;
+/// Lists of segments that are there from the beginning: more batches are not
+/// under way together, as a rule.
+const LISTS: usize = 32;
+
 /// A sector cipher with its key and sector size.
 pub(crate) struct KeyedCipher {
     engine: Arc<dyn Engine>,
     session: Session,
     sector_len: u32,
     /// Lists of segments that are not in use, so that none is allocated for
-    /// each batch.
+    /// each batch: a server that backs swap must not ask for memory.
     lists: Mutex<Vec<Vec<Segment>>>,
 }
 
@@ -38,12 +44,15 @@ impl KeyedCipher {
         sector_len: u32,
     ) -> Result<KeyedCipher> {
         let session = cipher::session(&**engine, spec, key)?;
-        Ok(KeyedCipher { engine: Arc::clone(engine), session, sector_len, lists: Mutex::new(Vec::new()) })
+        let lists = Mutex::new((0..LISTS).map(|_| Vec::with_capacity(SEGMENTS_MAX)).collect());
+        Ok(KeyedCipher { engine: Arc::clone(engine), session, sector_len, lists })
     }
 
-    /// An empty list of segments, to be handed to [`KeyedCipher::apply`].
+    /// An empty list with room for [`SEGMENTS_MAX`] segments, to be handed to
+    /// [`KeyedCipher::apply`].
     pub(crate) fn list(&self) -> Vec<Segment> {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        let list = self.lists.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        list.unwrap_or_else(|| Vec::with_capacity(SEGMENTS_MAX))
     }
 
     /// Gives a list back that was not used.

@@ -10,7 +10,7 @@ use strongroom_keys::SecretBytes;
 use crate::backing::Backing;
 use crate::device::{Device, Extent, Piece, check};
 use crate::error::{Error, Result};
-use crate::sectors::KeyedCipher;
+use crate::sectors::{KeyedCipher, SEGMENTS_MAX};
 
 /// Bytes that are read or encrypted before they are passed on, so that they
 /// are still in the processor's cache.
@@ -159,7 +159,7 @@ impl Device for Volume {
             }
             self.cipher.add(&mut list, part.start, part.len, self.unit(part.offset));
             pending += part.len;
-            if pending >= CHUNK {
+            if pending >= CHUNK || list.len() == SEGMENTS_MAX {
                 let batch = std::mem::replace(&mut list, self.cipher.list());
                 pending = 0;
                 if let Err(error) = self.cipher.apply(Operation::DecryptSectors, buffer, batch) {
@@ -180,7 +180,7 @@ impl Device for Volume {
         for (piece, outcome) in pieces.iter().zip(&mut *outcomes) {
             *outcome = self.check_writable().and_then(|()| self.check(piece));
         }
-        let mut chunk: [Option<Part>; PARTS_MAX] = [None; PARTS_MAX];
+        let mut chunk: [Option<Part>; SEGMENTS_MAX] = [None; SEGMENTS_MAX];
         let (mut count, mut pending) = (0, 0);
         let mut lost = false;
         for part in parts(pieces) {
@@ -194,7 +194,7 @@ impl Device for Volume {
             chunk[count] = Some(part);
             count += 1;
             pending += part.len;
-            if pending >= CHUNK || count == PARTS_MAX {
+            if pending >= CHUNK || count == SEGMENTS_MAX {
                 lost = self.write_chunk(&chunk[..count], buffer, outcomes).is_err();
                 (count, pending) = (0, 0);
             }
@@ -238,9 +238,6 @@ impl Device for Volume {
         Ok(Extent { len, allocated, zero: false })
     }
 }
-
-/// Parts that are encrypted together at most.
-const PARTS_MAX: usize = 64;
 
 impl Volume {
     /// Encrypts parts together and writes each.

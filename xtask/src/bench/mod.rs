@@ -1,5 +1,6 @@
 //! Measurements. One benchmark is one module; what they share in work and reporting stands beside them.
 
+mod disk;
 mod durability;
 mod floor;
 mod folder;
@@ -24,6 +25,8 @@ enum Benchmark {
     Floor(floor::FloorArgs),
     /// Encrypted folders and unencrypted FUSE compared, row by row
     Folder(folder::FolderArgs),
+    /// Encrypted disks: every cipher in memory and through every export, and against qemu-nbd and nbdkit
+    Disk(disk::DiskArgs),
     /// What the default durability costs against `--durability relaxed`, on a disk
     Durability(durability::DurabilityArgs),
 }
@@ -32,6 +35,7 @@ pub(crate) fn run(arguments: &BenchArgs) -> Result {
     match &arguments.benchmark {
         Benchmark::Floor(arguments) => floor::run(arguments),
         Benchmark::Folder(arguments) => folder::run(arguments),
+        Benchmark::Disk(arguments) => disk::run(arguments),
         Benchmark::Durability(arguments) => durability::run(arguments),
     }
 }

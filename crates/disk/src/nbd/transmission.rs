@@ -28,7 +28,7 @@ const INBOX_LEN: usize = 64 << 10;
 /// Places of data in a worker's buffer begin at multiples of this.
 const ALIGNMENT: usize = 4096;
 /// Bytes that a worker has for zeros.
-const ZEROS_LEN: usize = 256 << 10;
+const ZEROS_LEN: usize = 64 << 10;
 /// Most extents of one answer.
 const EXTENTS_MAX: usize = 128;
 
@@ -60,7 +60,7 @@ struct Taken {
 /// What one worker works with; allocated once.
 pub(super) struct Worker {
     buffer: Buffer,
-    /// Zeros to write; empty until they are asked for.
+    /// Zeros to write.
     zeros: Buffer,
     taken: Vec<Taken>,
     pieces: Vec<Piece>,
@@ -72,7 +72,7 @@ impl Worker {
     pub(super) fn new() -> Worker {
         Worker {
             buffer: Buffer::new(BUFFER_LEN),
-            zeros: Buffer::empty(),
+            zeros: Buffer::new(ZEROS_LEN),
             taken: Vec::with_capacity(TAKEN_MAX),
             pieces: Vec::with_capacity(TAKEN_MAX),
             outcomes: Vec::with_capacity(TAKEN_MAX),
@@ -274,9 +274,6 @@ impl<'a> Connection<'a> {
             command::FLUSH => self.device.flush(),
             command::TRIM => self.device.discard(offset, len),
             command::WRITE_ZEROES if request.flags & !(flag::FUA | flag::NO_HOLE) == 0 => {
-                if zeros.is_empty() {
-                    *zeros = Buffer::new(ZEROS_LEN);
-                }
                 self.device.write_zeroes(offset, len, zeros)
             }
             command::BLOCK_STATUS if self.agreed.allocation && len > 0 => {

@@ -22,6 +22,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::bench::folder::rows::{Row, Work};
+pub(super) use crate::bench::folder::stage::cpu_seconds;
 use crate::bench::folder::stage::{Stage, Variant};
 use crate::bench::folder::state::{Record, State};
 use crate::bench::folder::summary::Summary;

@@ -176,7 +176,7 @@ fn evict(directory: &Path) -> Result {
 
 /// What all threads of a process have used, those that ended included (proc(5), stat). The kernel's own
 /// workers for its io_uring are threads of the process too.
-fn cpu_seconds(daemon: Option<Pid>) -> Result<f64> {
+pub(in crate::bench) fn cpu_seconds(daemon: Option<Pid>) -> Result<f64> {
     let Some(pid) = daemon else { return Ok(0.0) };
     let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
     let stat = fs::read_to_string(&path).context(&path)?;

@@ -192,12 +192,13 @@ fn ephemeral(plan: &Plan) -> Result<(Segment, SecretBytes)> {
 }
 
 /// What a process does that may have to write so that the kernel gets memory:
-/// its pages stay, and its own writes wait for no writes that wait for it.
+/// its pages are there before they are touched, and stay; and its own writes
+/// wait for no writes that wait for it.
 fn protect(log: &Log) {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE;
     if let Err(errno) = rustix::mm::mlockall(flags) {
         log.write(Severity::Warning, &format!("memory cannot be locked ({errno}): unfit to serve swap"));
     }

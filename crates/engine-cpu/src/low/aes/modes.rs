@@ -32,13 +32,7 @@ const WIDTH_MAX: usize = 4;
 /// The tweaks of the first `CHUNK` blocks.
 #[inline(always)]
 fn first_tweaks<V: AesVector>(token: V::AesToken, tweak: &Block) -> [V; REGISTERS] {
-    let mut tweak = u128::from_le_bytes(*tweak);
-    let mut first = [[0; 16]; WIDTH_MAX];
-    for place in &mut first[..V::WIDTH] {
-        *place = tweak.to_le_bytes();
-        tweak = (tweak << 1) ^ ((tweak >> 127) * 0x87);
-    }
-    let mut tweaks = [V::load_blocks(token, &first); REGISTERS];
+    let mut tweaks = [V::splat_block(token, tweak).times_x_place(token); REGISTERS];
     let mut i = 1;
     while i < REGISTERS {
         tweaks[i] = tweaks[i - 1].times_x_width(token);
@@ -56,7 +50,15 @@ pub(super) fn xts<V: AesVector, const CHUNK: usize, const ENCRYPT: bool>(
     sector: &mut [Block],
 ) {
     let mut tweaks = first_tweaks::<V>(token, tweak);
+    let mut is_first = true;
     by_chunks!(CHUNK, sector, chunk => {
+        // Not behind the last chunk: a sector of 512 bytes may have no other.
+        if !is_first {
+            for tweak in &mut tweaks {
+                *tweak = tweak.times_x_8_width(token);
+            }
+        }
+        is_first = false;
         let mut state = load::<V>(token, chunk);
         xor_all(&mut state, &tweaks);
         match ENCRYPT {
@@ -65,9 +67,6 @@ pub(super) fn xts<V: AesVector, const CHUNK: usize, const ENCRYPT: bool>(
         }
         xor_all(&mut state, &tweaks);
         store(state, chunk);
-        for tweak in &mut tweaks {
-            *tweak = tweak.times_x_8_width(token);
-        }
     });
 }
 

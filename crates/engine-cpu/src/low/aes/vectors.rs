@@ -35,6 +35,8 @@ pub(in crate::low) trait AesVector: Copy {
     fn add_words(self, other: Self) -> Self;
     /// Every block with its bytes from last to first.
     fn reversed(self, token: Self::AesToken) -> Self;
+    /// Every block, a tweak of XTS, times x to the power of its place.
+    fn times_x_place(self, token: Self::AesToken) -> Self;
     /// Every block, a tweak of XTS, times x^WIDTH.
     fn times_x_width(self, token: Self::AesToken) -> Self;
     /// Every block, a tweak of XTS, times x^(8 WIDTH).
@@ -46,7 +48,7 @@ macro_rules! aes_vector {
      $load:ident $store:ident $splat:expr, $xor:ident
      $enc:ident $enclast:ident $dec:ident $declast:ident
      $add:ident $shuffle:ident $swap:expr, $and:ident
-     $shift_left:ident $shift_right:ident $bytes_left:ident $bytes_right:ident $multiply:ident) => {
+     $shift_left:ident $shift_right:ident $bytes_left:ident $bytes_right:ident $multiply:ident $by_place:expr) => {
         impl AesVector for $vector {
             type AesToken = $token;
             const WIDTH: usize = $width;
@@ -117,6 +119,19 @@ macro_rules! aes_vector {
             }
 
             #[inline(always)]
+            fn times_x_place(self, token: $token) -> Self {
+                let high = Self::splat_block(token, &(u128::MAX << 64).to_le_bytes()).0;
+                let polynomial = Self::splat_block(token, &0x87_u128.to_le_bytes()).0;
+                // SAFETY: the token proves the instructions.
+                $vector(unsafe {
+                    let (shifted, shifted_out) = $by_place(self.0);
+                    let carried = $swap(shifted_out);
+                    let reduced = $multiply::<0>(carried, polynomial);
+                    $xor($xor(shifted, $and(carried, high)), reduced)
+                })
+            }
+
+            #[inline(always)]
             fn times_x_width(self, token: $token) -> Self {
                 let high = Self::splat_block(token, &(u128::MAX << 64).to_le_bytes()).0;
                 let polynomial = Self::splat_block(token, &0x87_u128.to_le_bytes()).0;
@@ -148,6 +163,7 @@ aes_vector!(
     _mm_aesenc_si128 _mm_aesenclast_si128 _mm_aesdec_si128 _mm_aesdeclast_si128
     _mm_add_epi64 _mm_shuffle_epi8 |v| _mm_shuffle_epi32::<0x4e>(v), _mm_and_si128
     _mm_slli_epi64 _mm_srli_epi64 _mm_bslli_si128 _mm_bsrli_si128 _mm_clmulepi64_si128
+    |block| (block, _mm_setzero_si128())
 );
 aes_vector!(
     V256, Vaes256, 2, 2, 62,
@@ -155,6 +171,10 @@ aes_vector!(
     _mm256_aesenc_epi128 _mm256_aesenclast_epi128 _mm256_aesdec_epi128 _mm256_aesdeclast_epi128
     _mm256_add_epi64 _mm256_shuffle_epi8 |v| _mm256_shuffle_epi32::<0x4e>(v), _mm256_and_si256
     _mm256_slli_epi64 _mm256_srli_epi64 _mm256_bslli_epi128 _mm256_bsrli_epi128 _mm256_clmulepi64_epi128
+    |block| (
+        _mm256_sllv_epi64(block, _mm256_set_epi64x(1, 1, 0, 0)),
+        _mm256_srlv_epi64(block, _mm256_set_epi64x(63, 63, 64, 64))
+    )
 );
 aes_vector!(
     V512, Vaes512, 4, 4, 60,
@@ -162,4 +182,8 @@ aes_vector!(
     _mm512_aesenc_epi128 _mm512_aesenclast_epi128 _mm512_aesdec_epi128 _mm512_aesdeclast_epi128
     _mm512_add_epi64 _mm512_shuffle_epi8 |v| _mm512_shuffle_epi32::<0x4e>(v), _mm512_and_si512
     _mm512_slli_epi64 _mm512_srli_epi64 _mm512_bslli_epi128 _mm512_bsrli_epi128 _mm512_clmulepi64_epi128
+    |block| (
+        _mm512_sllv_epi64(block, _mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0)),
+        _mm512_srlv_epi64(block, _mm512_set_epi64(61, 61, 62, 62, 63, 63, 64, 64))
+    )
 );

@@ -1,0 +1,261 @@
+//! The exports against qemu-nbd, nbdkit and FUSE in clear: each row in interleaved pairs, its ratio the median
+//! of the pairs'.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::Plan;
+use super::server::{Programs, Server};
+use super::work::{Access, Job, Sample, fill};
+use crate::bench::ratio::median;
+use crate::failure::Result;
+use crate::random::Random;
+
+const MIB: u32 = 1 << 20;
+
+const fn job(key: &'static str, access: Access, pattern: &'static str, block: u32, depth: u32) -> Job {
+    Job { key, access, pattern, block, depth }
+}
+
+const NBD: [Job; 6] = [
+    job("read, 1 MiB", Access::Nbd, "read", MIB, 1),
+    job("write, 1 MiB", Access::Nbd, "write", MIB, 1),
+    job("read, 1 MiB, depth 4", Access::Nbd, "read", MIB, 4),
+    job("write, 1 MiB, depth 4", Access::Nbd, "write", MIB, 4),
+    job("random read, 4 KiB, depth 32", Access::Nbd, "randread", 4096, 32),
+    job("random write, 4 KiB, depth 32", Access::Nbd, "randwrite", 4096, 32),
+];
+
+const RAW: [Job; 6] = [
+    job("read, 1 MiB", Access::File, "read", MIB, 1),
+    job("write, 1 MiB", Access::File, "write", MIB, 1),
+    job("direct read, 1 MiB, depth 4", Access::Direct, "read", MIB, 4),
+    job("direct write, 1 MiB, depth 4", Access::Direct, "write", MIB, 4),
+    job("direct random read, 4 KiB, depth 32", Access::Direct, "randread", 4096, 32),
+    job("direct random write, 4 KiB, depth 32", Access::Direct, "randwrite", 4096, 32),
+];
+
+/// A row against one peer.
+pub(super) struct Judged {
+    cipher: &'static str,
+    work: &'static str,
+    peer: &'static str,
+    floor: f64,
+    ours: Vec<Sample>,
+    theirs: Vec<Sample>,
+}
+
+impl Judged {
+    pub(super) fn name(&self) -> String {
+        format!("{} {} against {}", self.cipher, self.work, self.peer)
+    }
+
+    fn ratios(&self) -> Vec<f64> {
+        self.ours.iter().zip(&self.theirs).map(|(ours, theirs)| ours.rate() / theirs.rate()).collect()
+    }
+
+    fn ratio(&self) -> f64 {
+        median(&self.ratios())
+    }
+
+    pub(super) fn is_met(&self) -> bool {
+        self.ratio() >= self.floor
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let samples = |samples: &[Sample]| -> Vec<Value> {
+            let one = |sample: &Sample| json!({"bytes_per_second": sample.rate().round(), "cpu_seconds_per_gib": sample.cpu_per_gib()});
+            samples.iter().map(one).collect()
+        };
+        json!({
+            "cipher": self.cipher,
+            "work": self.work,
+            "peer": self.peer,
+            "floor": self.floor,
+            "ratio": self.ratio(),
+            "met": self.is_met(),
+            "ours": samples(&self.ours),
+            "theirs": samples(&self.theirs),
+        })
+    }
+}
+
+/// A peer, and what is asked of our side for sequential and for random work.
+struct Peer {
+    name: &'static str,
+    server: Server,
+    floors: (f64, f64),
+}
+
+pub(super) fn run(programs: &Programs, plan: &Plan, directory: &Path) -> Result<Vec<Judged>> {
+    let data = directory.join("data");
+    let mut bytes = vec![0; plan.bytes as usize];
+    Random::new(6).fill(&mut bytes);
+    fs::write(&data, bytes)?;
+    let mut rows = Vec::new();
+    for (cipher, qemu) in [
+        ("aes-xts-plain64", (1.5, 1.5)),
+        ("serpent-xts-plain64", (4.0, 4.0)),
+        ("twofish-xts-plain64", (1.5, 1.5)),
+    ] {
+        nbd(programs, plan, directory, cipher, qemu, &mut rows)?;
+    }
+    fs::remove_file(&data)?;
+    raw(programs, plan, directory, &mut rows)?;
+    Ok(rows)
+}
+
+fn nbd(
+    programs: &Programs,
+    plan: &Plan,
+    directory: &Path,
+    cipher: &'static str,
+    qemu: (f64, f64),
+    rows: &mut Vec<Judged>,
+) -> Result {
+    println!("judging {cipher} through NBD");
+    let images = ["ours", "qemu", "nbdkit"].map(|name| directory.join(name));
+    programs.luks1(directory, "ours", cipher, plan.bytes)?;
+    fs::copy(&images[0], &images[1])?;
+    let socket = |name: &str| directory.join(format!("{name}.socket"));
+    let ours = Server::of_luks(programs, &images[0], ("nbd", &socket("ours")))?;
+    let mut peers =
+        vec![Peer { name: "qemu-nbd", server: Server::qemu(&images[1], &socket("qemu"))?, floors: qemu }];
+    if cipher.starts_with("aes") {
+        // Its filter has AES alone.
+        fs::copy(&images[1], &images[2])?;
+        let server = Server::nbdkit(&images[2], &socket("nbdkit"))?;
+        peers.push(Peer { name: "nbdkit", server, floors: (2.0, 1.5) });
+    }
+    for server in std::iter::once(&ours).chain(peers.iter().map(|peer| &peer.server)) {
+        fill(server, &directory.join("data"))?;
+    }
+    judge(cipher, &NBD, plan, &ours, &peers, rows)?;
+    for server in peers.into_iter().map(|peer| peer.server).chain([ours]) {
+        server.stop()?;
+    }
+    images.iter().for_each(|image| drop(fs::remove_file(image)));
+    Ok(())
+}
+
+fn raw(programs: &Programs, plan: &Plan, directory: &Path, rows: &mut Vec<Judged>) -> Result {
+    println!("judging aes-xts-plain64 through the raw file");
+    let points = [directory.join("point"), directory.join("clear")];
+    for point in &points {
+        fs::create_dir(point)?;
+    }
+    let images = [directory.join("image"), directory.join("plain")];
+    programs.luks1(directory, "image", "aes-xts-plain64", plan.bytes)?;
+    File::create(&images[1])?.set_len(plan.bytes)?;
+    let ours = Server::of_luks(programs, &images[0], ("raw", &points[0]))?;
+    let clear = Server::clear(programs, &images[1], &points[1])?;
+    let peers = [Peer { name: "FUSE in clear", server: clear, floors: (0.9, 0.9) }];
+    for server in [&ours, &peers[0].server] {
+        // Every block is there before it is timed.
+        RAW[1].run(server, &server.place, plan.bytes, plan.cell)?;
+    }
+    judge("aes-xts-plain64", &RAW, plan, &ours, &peers, rows)?;
+    for server in peers.into_iter().map(|peer| peer.server).chain([ours]) {
+        server.stop()?;
+    }
+    images.iter().for_each(|image| drop(fs::remove_file(image)));
+    Ok(())
+}
+
+/// Runs every job on ours and on each peer in turn; every second time in the other order.
+fn judge(
+    cipher: &'static str,
+    jobs: &[Job],
+    plan: &Plan,
+    ours: &Server,
+    peers: &[Peer],
+    rows: &mut Vec<Judged>,
+) -> Result {
+    for job in jobs {
+        let floor = |peer: &Peer| if job.block < MIB { peer.floors.1 } else { peer.floors.0 };
+        let mut of_job: Vec<Judged> = peers
+            .iter()
+            .map(|peer| Judged {
+                cipher,
+                work: job.key,
+                peer: peer.name,
+                floor: floor(peer),
+                ours: Vec::new(),
+                theirs: Vec::new(),
+            })
+            .collect();
+        let sample = |server: &Server| job.run(server, &server.place, plan.bytes, plan.cell);
+        for pair in 0..plan.pairs {
+            for (peer, row) in peers.iter().zip(&mut of_job) {
+                if pair % 2 == 0 {
+                    row.ours.push(sample(ours)?);
+                    row.theirs.push(sample(&peer.server)?);
+                } else {
+                    row.theirs.push(sample(&peer.server)?);
+                    row.ours.push(sample(ours)?);
+                }
+            }
+        }
+        for row in &of_job {
+            println!(
+                "  {}: {:.2} ({})",
+                row.name(),
+                row.ratio(),
+                if row.is_met() { "met" } else { "missed" }
+            );
+        }
+        rows.append(&mut of_job);
+    }
+    Ok(())
+}
+
+/// A line for each row: medians, the ratio between its least and its most, and what was asked.
+pub(super) fn table(rows: &[Judged]) -> String {
+    let mut text = "\n| cipher | work | peer | ours, MB/s (CPU s per GiB) | peer, MB/s (CPU s per GiB) | ratio, least to \
+                    most | asked |\n|---|---|---|---|---|---|---|\n"
+        .to_owned();
+    for row in rows {
+        let side = |samples: &[Sample]| {
+            let rates: Vec<f64> = samples.iter().map(|sample| sample.rate() / 1e6).collect();
+            let cpu: Vec<f64> = samples.iter().map(Sample::cpu_per_gib).collect();
+            format!("{:.0} ({:.2})", median(&rates), median(&cpu))
+        };
+        let ratios = row.ratios();
+        let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = ratios.iter().copied().fold(0.0, f64::max);
+        let mark = if row.is_met() { "" } else { " **missed**" };
+        let Judged { cipher, work, peer, floor, .. } = row;
+        let _ = writeln!(
+            text,
+            "| {cipher} | {work} | {peer} | {} | {} | {:.2} ({least:.2} to {most:.2}){mark} | {floor} |",
+            side(&row.ours),
+            side(&row.theirs),
+            row.ratio(),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_below_its_floor_is_missed() {
+        let sample = |bytes| Sample { bytes, seconds: 1.0, cpu_seconds: 0.1 };
+        let row = |floor| Judged {
+            cipher: "c",
+            work: "w",
+            peer: "p",
+            floor,
+            ours: [30.0, 40.0, 10.0].map(sample).to_vec(),
+            theirs: [10.0, 20.0, 10.0].map(sample).to_vec(),
+        };
+        assert!(row(2.0).is_met() && !row(2.1).is_met());
+        assert!(table(&[row(2.1)]).contains("2.00 (1.00 to 3.00) **missed** | 2.1"));
+        assert_eq!(row(2.0).json()["met"], true);
+    }
+}

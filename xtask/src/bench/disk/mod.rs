@@ -1,0 +1,157 @@
+//! Encrypted disks: what each cipher does in memory and through the exports, and the exports against other
+//! programs that serve the same.
+//!
+//! Three parts. `memory` is what engines do by themselves. `judged` puts the exports beside qemu-nbd, nbdkit and
+//! the same FUSE layer without encryption, in interleaved pairs. `matrix` takes every cipher through every
+//! export, on an idle machine and beside a busy CPU. Images lie on a file system in memory.
+
+mod judged;
+mod load;
+mod matrix;
+mod memory;
+mod server;
+mod work;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::bench::report::{commit, machine_line};
+use crate::command;
+use crate::failure::{Context, Result, ensure};
+use crate::packages;
+use crate::subject::scratch::Scratch;
+use crate::workspace;
+use server::Programs;
+
+const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
+
+#[derive(Args)]
+pub(crate) struct DiskArgs {
+    /// A few minutes: few ciphers, small images, short times, few pairs
+    #[arg(long)]
+    quick: bool,
+    /// Only these parts (memory, judged, matrix)
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Only ciphers whose name contains this, in `memory` and `matrix`
+    #[arg(long, default_value = "")]
+    cipher: String,
+    /// Engines that serve in `matrix`, as `strongroom disk open --engine` takes them
+    #[arg(long, value_delimiter = ',', default_value = "cpu")]
+    engines: Vec<String>,
+    /// Interleaved pairs of each judged row [default: 7, 3 with --quick]
+    #[arg(long)]
+    pairs: Option<u64>,
+    /// Size of an image, in MiB [default: 512, 128 with --quick]
+    #[arg(long)]
+    mib: Option<u64>,
+    /// Time of a cell of random access, in milliseconds [default: 2000, 500 with --quick]
+    #[arg(long)]
+    cell_ms: Option<u64>,
+    /// A built strongroom binary [default: build one]
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// Where the images lie
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    work: PathBuf,
+    /// Writes the report there too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// What one run takes.
+struct Plan {
+    quick: bool,
+    pairs: usize,
+    bytes: u64,
+    cell: Duration,
+    cipher: String,
+    engines: Vec<String>,
+}
+
+const PARTS: [&str; 3] = ["memory", "judged", "matrix"];
+
+/// Programs and the Debian packages that they come from.
+const PROGRAMS: [(&str, &str); 6] = [
+    ("qemu-img", "qemu-utils"),
+    ("qemu-nbd", "qemu-utils"),
+    ("nbdkit", "nbdkit"),
+    ("nbdcopy", "libnbd-bin"),
+    ("fio", "fio"),
+    ("mkfs.ext4", "e2fsprogs"),
+];
+
+/// Measures, prints, and fails when a judged row is missed.
+pub(crate) fn run(arguments: &DiskArgs) -> Result {
+    for part in &arguments.only {
+        ensure!(PARTS.contains(&part.as_str()), "there is no part `{part}`: {}", PARTS.join(", "));
+    }
+    let chosen = |part: &str| arguments.only.is_empty() || arguments.only.iter().any(|name| name == part);
+    let pick = |quick: u64, full: u64| if arguments.quick { quick } else { full };
+    let plan = Plan {
+        quick: arguments.quick,
+        pairs: arguments.pairs.unwrap_or(pick(3, 7)) as usize,
+        bytes: arguments.mib.unwrap_or(pick(128, 512)) << 20,
+        cell: Duration::from_millis(arguments.cell_ms.unwrap_or(pick(500, 2000))),
+        cipher: arguments.cipher.clone(),
+        engines: arguments.engines.clone(),
+    };
+    ensure!(plan.pairs > 0 && plan.bytes >= 64 << 20, "at least one pair and 64 MiB");
+    packages::need(&PROGRAMS)?;
+    let programs = build(arguments)?;
+    let scratch = Scratch::new(Some(&arguments.work), "disk")?;
+    println!("{}, load {}", machine_line(), load::average());
+    let versions = programs.versions()?;
+    println!("{}\n", versions.join("; "));
+    let (mut memory, mut judged, mut matrix) = (Vec::new(), Vec::new(), Vec::new());
+    if chosen("memory") {
+        memory = memory::run(&programs, &plan)?;
+        println!("{}", memory::table(&memory));
+    }
+    if chosen("judged") {
+        judged = judged::run(&programs, &plan, scratch.path())?;
+        println!("{}", judged::table(&judged));
+    }
+    if chosen("matrix") {
+        matrix = matrix::run(&programs, &plan, scratch.path())?;
+        println!("{}", matrix::table(&matrix));
+    }
+    println!("load at the end: {}", load::average());
+    if let Some(file) = &arguments.json {
+        let document = json!({
+            "schema": "strongroom.bench.disk/1",
+            "machine": machine_line(),
+            "commit": commit(),
+            "versions": versions,
+            "quick": plan.quick,
+            "image_bytes": plan.bytes,
+            "pairs": plan.pairs,
+            "memory": memory.iter().map(memory::Rate::json).collect::<Vec<_>>(),
+            "judged": judged.iter().map(judged::Judged::json).collect::<Vec<_>>(),
+            "matrix": matrix.iter().map(matrix::Cell::json).collect::<Vec<_>>(),
+        });
+        std::fs::write(file, serde_json::to_string_pretty(&document)?).context(file.display())?;
+    }
+    let missed: Vec<String> = judged.iter().filter(|row| !row.is_met()).map(judged::Judged::name).collect();
+    ensure!(missed.is_empty(), "below what is asked: {}", missed.join(", "));
+    Ok(())
+}
+
+/// The program, and the examples that measure without it.
+fn build(arguments: &DiskArgs) -> Result<Programs> {
+    let strongroom = match &arguments.binary {
+        Some(path) => path.canonicalize()?,
+        None => workspace::build_strongroom()?,
+    };
+    for (package, example) in [("strongroom-disk", "memory"), ("strongroom-fuse", "raw")] {
+        let mut command: Command = workspace::cargo();
+        command.args(["build", "--release", "--package", package, "--example", example]);
+        command::show(&mut command, BUILD_LIMIT)?;
+    }
+    let examples = workspace::target()?.join("release/examples");
+    Ok(Programs { strongroom, memory: examples.join("memory"), raw: examples.join("raw") })
+}
