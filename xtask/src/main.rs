@@ -78,6 +78,9 @@ enum Task {
     Crash(crash::CrashArgs),
     /// Exchange encrypted disks with cryptsetup, QEMU, nbdkit, libnbd and fio, and put ext4 on them
     Luks(luks::LuksArgs),
+    /// Fill memory and check it: a part of `luks`
+    #[command(hide = true)]
+    LuksPressure(luks::pressure::PressureArgs),
     /// Measure
     Bench(bench::BenchArgs),
     /// Run every test: the workspace's own and all suites on a mount
@@ -105,6 +108,7 @@ fn main() -> ExitCode {
         Task::Sparse(arguments) => concluded(sparse::run(&arguments)),
         Task::Crash(arguments) => concluded(crash::run(&arguments)),
         Task::Luks(arguments) => concluded(luks::run(&arguments)),
+        Task::LuksPressure(arguments) => luks::pressure::fill(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
         Task::Dist(arguments) => dist::run(&arguments),

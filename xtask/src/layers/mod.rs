@@ -43,6 +43,7 @@ const LAYERS: &[Layer] = &[
     layer("vault", &["units", "format", "keys", "engine", "store"], &["engine-cpu", "sched"]),
     layer("disk", &["format", "keys", "engine"], &["engine-cpu", "sched"]),
     layer("fuse", &["units", "engine", "store", "vault", "disk"], &["format", "keys", "engine-cpu", "sched"]),
+    layer("ublk", &["engine", "disk"], &[]),
     layer(
         "strongroom",
         &[
@@ -57,6 +58,7 @@ const LAYERS: &[Layer] = &[
             "vault",
             "disk",
             "fuse",
+            "ublk",
         ],
         &[],
     ),

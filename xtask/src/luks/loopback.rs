@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::lab::{LIMIT, Lab};
+use super::pressure;
 use crate::command;
 use crate::failure::{Context, Failure, Result, ensure};
 use crate::packages;
@@ -17,7 +18,7 @@ const CHEAP: &str = "--kdf-memory 64KiB --kdf-time 4";
 pub(super) fn run(lab: &Lab, tally: &mut Tally, long: bool) {
     if !packages::is_root() || !Path::new("/dev/loop-control").exists() {
         println!("  loop devices need root and /dev/loop-control: not run");
-        tally.skipped += 3;
+        tally.skipped += 4;
         return;
     }
     for sector in [512, 4096] {
@@ -26,6 +27,10 @@ pub(super) fn run(lab: &Lab, tally: &mut Tally, long: bool) {
     let kills = if long { 20 } else { 3 };
     tally.count(&format!("a server killed {kills} times while ext4 is written to"), killed(lab, kills));
     tally.count("a swap area under a one-time key", swap(lab));
+    match pressure::run(lab) {
+        Ok(false) => tally.skipped += 1,
+        other => tally.count("swap through our own server under memory pressure", other.map(drop)),
+    }
 }
 
 /// An open image with a loop device and a mounted file system; gone, as far as it can be, when dropped.

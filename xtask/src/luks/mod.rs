@@ -7,6 +7,7 @@ mod cryptsetup;
 mod lab;
 mod loopback;
 mod nbd;
+pub(crate) mod pressure;
 mod qemu;
 
 use std::path::PathBuf;

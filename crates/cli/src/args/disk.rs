@@ -217,6 +217,7 @@ Examples:
   sudo losetup -f --show ~/disk/volume                 makes a block device of it
   strongroom disk open backup.img --nbd disk.socket    for QEMU, nbd-client, libnbd:
   qemu-img info 'nbd+unix:///?socket=disk.socket'
+  sudo strongroom disk open backup.img --ublk          a block device, without losetup
   strongroom disk open scratch.img --ephemeral --raw ~/scratch
 
 Close it with `strongroom disk close`. Words after -o are those of crypttab(5):
@@ -228,6 +229,9 @@ pub(crate) struct DiskOpenArgs {
     /// Serve it through NBD on this unix socket
     #[arg(long, value_name = "SOCKET", group = "export")]
     pub(crate) nbd: Option<PathBuf>,
+    /// Serve it as a block device through ublk, where the kernel has that
+    #[arg(long, group = "export")]
+    pub(crate) ublk: bool,
     /// Show it as the file `volume` in this empty directory
     #[arg(long, value_name = "DIR", group = "export")]
     pub(crate) raw: Option<PathBuf>,
@@ -253,7 +257,7 @@ pub(crate) struct DiskOpenArgs {
     #[arg(long)]
     pub(crate) allow_discards: bool,
     /// With --raw: let other users in, root among them
-    #[arg(long, conflicts_with = "nbd")]
+    #[arg(long, conflicts_with_all = ["nbd", "ublk"])]
     pub(crate) allow_other: bool,
     /// Stay in the foreground until it is closed
     #[arg(long, short)]
@@ -277,7 +281,7 @@ pub(crate) struct DiskOpenArgs {
 /// Options of `disk close`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DiskCloseArgs {
-    /// The image, the socket or the directory
+    /// The image, the socket, the directory or the block device
     pub(crate) target: PathBuf,
     /// Close it although it is in use: whoever uses it gets errors
     #[arg(long)]

@@ -92,6 +92,9 @@ fn what_is_there_is_not_destroyed_unasked() {
     disk(&place, &again).expect(2).error_text("--yes");
     disk(&place, &format!("{again} --yes --size 20MiB")).expect(2);
     disk(&place, "open d --ephemeral --nbd s").expect(2).error_text("--yes");
+    if !std::path::Path::new("/dev/ublk-control").exists() {
+        disk(&place, "open d --ephemeral --yes --ublk").expect(6).error_text("modprobe ublk_drv");
+    }
     disk(&place, "resize d 16MiB --yes").expect(2);
     disk(&place, "resize d 17000000").expect(2);
     assert_eq!(place.read("d"), before);

@@ -51,9 +51,9 @@ enum Answer {
 pub(super) struct DiskReport {
     /// The image.
     pub(super) image: PathBuf,
-    /// `nbd` or `raw`.
+    /// `nbd`, `raw` or `ublk`.
     pub(super) kind: String,
-    /// The socket, or the directory.
+    /// The socket, the directory, or the block device.
     pub(super) export: String,
     /// Whether its key is nowhere else.
     pub(super) ephemeral: bool,

@@ -21,6 +21,7 @@ use strongroom_fuse::{
     Mount, MountErrorKind, MountOptions, Session, SessionHandle, SessionOptions, UnmountMode,
 };
 use strongroom_keys::{SecretBytes, random};
+use strongroom_ublk::StartError;
 
 use super::control::{self, OpenDisk};
 use super::image;
@@ -44,6 +45,8 @@ pub(super) enum Ender {
     Nbd(ServerHandle),
     /// The raw file.
     Raw(SessionHandle),
+    /// The block device.
+    Ublk(strongroom_ublk::ServerHandle),
 }
 
 impl Ender {
@@ -61,6 +64,13 @@ impl Ender {
                 server.stop();
                 Ok(())
             }
+            Ender::Ublk(server) if !force && server.is_in_use() => {
+                Err(Failure::new(Exit::InUse, "the block device is mounted, or otherwise in use")
+                    .hint("Unmount it first, or use --force."))
+            }
+            Ender::Ublk(server) => server
+                .stop()
+                .map_err(|error| Failure::new(Exit::Other, format!("the block device stays: {error}"))),
             Ender::Raw(session) => {
                 let mode = if force { UnmountMode::Lazy } else { UnmountMode::Orderly };
                 match session.unmount(mode) {
@@ -129,16 +139,14 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Log, ready: &(dyn Fn() 
     let engine = image::engine(plan.engine.as_deref())?;
     let volume = Arc::new(open_volume(plan, secret, &engine)?);
     protect(log);
-    let told = format!("opened {} at {}", plan.image.display(), plan.export.path().display());
+    let opened = |at: &Path| {
+        log.write(Severity::Notice, &format!("opened {} at {}", plan.image.display(), at.display()));
+        ready();
+    };
     let ran = match &plan.export {
-        Export::Nbd(socket) => serve_nbd(plan, socket, &volume, signals, || {
-            log.write(Severity::Notice, &told);
-            ready();
-        }),
-        Export::Raw(directory) => serve_raw(plan, directory, &volume, signals, || {
-            log.write(Severity::Notice, &told);
-            ready();
-        }),
+        Export::Nbd(socket) => serve_nbd(plan, socket, &volume, signals, || opened(socket)),
+        Export::Raw(directory) => serve_raw(plan, directory, &volume, signals, || opened(directory)),
+        Export::Ublk(_) => serve_ublk(plan, &volume, signals, opened),
     };
     let open = ran.inspect_err(|_| control::remove())?;
     let flushed = match volume.is_read_only() {
@@ -256,6 +264,39 @@ fn serve_raw(
     match session.run() {
         Ok(_) => Ok(open),
         Err(error) => Err(Failure::new(Exit::Other, error.to_string())),
+    }
+}
+
+fn serve_ublk(
+    plan: &Plan,
+    volume: &Arc<Volume>,
+    signals: Signals,
+    ready: impl FnOnce(&Path),
+) -> Result<Arc<OpenDisk>> {
+    let device = Arc::clone(volume) as Arc<dyn Device>;
+    let server = strongroom_ublk::Server::start(device).map_err(|error| explain_ublk(&error))?;
+    let plan = Plan { export: Export::Ublk(server.path()), ..plan.clone() };
+    let open = OpenDisk::new(&plan, Ender::Ublk(server.handle()));
+    if let Err(failure) = begin(&open, signals) {
+        let _ = server.handle().stop();
+        server.run();
+        return Err(failure);
+    }
+    ready(&server.path());
+    server.run();
+    Ok(open)
+}
+
+pub(super) fn explain_ublk(error: &StartError) -> Failure {
+    let new = |exit, hint: &str| Failure::new(exit, error.to_string()).hint(hint);
+    match error {
+        StartError::Absent => new(
+            Exit::Unsupported,
+            "Load its module (`modprobe ublk_drv`), or use --raw and losetup instead of --ublk.",
+        ),
+        StartError::TooOld => new(Exit::Unsupported, "Use --raw and losetup instead of --ublk."),
+        StartError::NotPermitted => new(Exit::Usage, "Run it as root, or use --raw or --nbd."),
+        StartError::Io(..) => Failure::new(Exit::Other, error.to_string()),
     }
 }
 

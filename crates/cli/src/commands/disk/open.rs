@@ -21,13 +21,15 @@ pub(super) enum Export {
     Nbd(PathBuf),
     /// A directory with one file.
     Raw(PathBuf),
+    /// A block device; which one is known when it is there.
+    Ublk(PathBuf),
 }
 
 impl Export {
-    /// The socket or the directory.
+    /// The socket, the directory or the block device.
     pub(super) fn path(&self) -> &Path {
         match self {
-            Export::Nbd(path) | Export::Raw(path) => path,
+            Export::Nbd(path) | Export::Raw(path) | Export::Ublk(path) => path,
         }
     }
 
@@ -36,6 +38,7 @@ impl Export {
         match self {
             Export::Nbd(_) => "nbd",
             Export::Raw(_) => "raw",
+            Export::Ublk(_) => "ublk",
         }
     }
 }
@@ -64,9 +67,9 @@ pub(super) struct Plan {
 struct Document {
     schema: &'static str,
     image: String,
-    /// `nbd` or `raw`.
+    /// `nbd`, `raw` or `ublk`.
     export: &'static str,
-    /// The socket, or the file.
+    /// The socket, the file, or the block device.
     path: String,
     /// For clients that take a URI.
     uri: Option<String>,
@@ -98,6 +101,10 @@ pub(super) fn run(args: &DiskOpenArgs, output: Output) -> Result<Exit> {
     let (path, uri) = match &plan.export {
         Export::Nbd(path) => (path.clone(), Some(format!("nbd+unix:///?socket={}", path.display()))),
         Export::Raw(directory) => (directory.join(daemon::FILE_NAME), None),
+        // Its daemon knows.
+        Export::Ublk(path) => {
+            (control::find(&plan.image).map_or(path.clone(), |open| open.export.into()), None)
+        }
     };
     let document = Document {
         schema: "strongroom.disk-open/1",
@@ -116,6 +123,7 @@ pub(super) fn run(args: &DiskOpenArgs, output: Output) -> Result<Exit> {
 fn plan(args: &DiskOpenArgs) -> Result<Plan> {
     let image = args.image.canonicalize().map_err(|error| Failure::system(&args.image, &error))?;
     let export = match (&args.nbd, &args.raw) {
+        _ if args.ublk => Export::Ublk(PathBuf::new()),
         (Some(socket), _) => Export::Nbd(absolute(socket)?),
         (None, Some(directory)) => Export::Raw(
             directory
@@ -124,7 +132,7 @@ fn plan(args: &DiskOpenArgs) -> Result<Plan> {
         ),
         (None, None) => {
             return Err(Failure::usage("it is not said where the disk shall be seen")
-                .hint("Use --raw DIR for a file, or --nbd SOCKET for NBD."));
+                .hint("Use --raw DIR for a file, --nbd SOCKET for NBD, or --ublk for a block device."));
         }
     };
     let mut plan = Plan {
@@ -174,6 +182,9 @@ fn check(plan: &Plan, yes: bool) -> Result<()> {
         if entries.next().is_some() {
             return Err(Failure::usage("the directory is not empty").at(directory).hint("Use an empty one."));
         }
+    }
+    if let Export::Ublk(_) = plan.export {
+        strongroom_ublk::Server::check().map_err(|error| daemon::explain_ublk(&error))?;
     }
     let device = image::look(&plan.image)?;
     if plan.ephemeral {
