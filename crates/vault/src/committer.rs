@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::content::{Content, checkpoint_all, commit_all};
+use crate::content::{Content, Extent, checkpoint_all, commit_all};
 use crate::context::Context;
 use crate::error::Result;
 use crate::freshness::Freshness;
@@ -94,7 +94,7 @@ fn commit_contents(context: &Context, contents: &[Arc<Content>]) -> Result<()> {
     let mut outcome = Ok(());
     for round in contents.chunks(ROUND) {
         let round: Vec<&Content> = round.iter().map(|content| &**content).collect();
-        if let Err(error) = commit_all(context, &round, true) {
+        if let Err(error) = commit_all(context, &round, Extent::Data) {
             outcome = Err(error);
         }
         context.counters.commits.fetch_add(1, Ordering::Relaxed);

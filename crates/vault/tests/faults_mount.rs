@@ -267,7 +267,7 @@ fn a_file_whose_header_page_was_lost_by_a_barrier_gets_it_again() {
     close(&vault, entry.number);
     // Its pages and blocks are written out, and no barrier has covered them.
     let (number, content) = open_for_writing(vault.namespace(), "f");
-    store.fail(Plan { effect: Effect::LosesUnsynced(EIO), ..Plan::once(0, EIO).of(Call::SyncData) });
+    store.fail(Plan { effect: Effect::LosesUnsynced(EIO), ..Plan::once(0, EIO).of(Call::SyncAll) });
     assert_eq!(content.sync().unwrap_err().errno(), EIO);
     store.heal();
     content.sync().unwrap();

@@ -386,9 +386,9 @@ impl Filesystem for Adapter {
         Ok(())
     }
 
-    fn fsync(&self, _context: &Context, node: NodeId, handle: Handle, _data_only: bool) -> Answered<()> {
+    fn fsync(&self, _context: &Context, node: NodeId, handle: Handle, data_only: bool) -> Answered<()> {
         let content = self.file(handle)?;
-        self.answer(node, content.sync())
+        self.answer(node, if data_only { content.sync_data() } else { content.sync() })
     }
 
     fn opendir(&self, _context: &Context, node: NodeId, _flags: OpenFlags) -> Answered<Opened> {

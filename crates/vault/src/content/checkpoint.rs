@@ -7,7 +7,7 @@ use strongroom_format::vault::record::Place;
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, PAGE_LEN, PlainLen};
 
 use super::Content;
-use super::commit::sync_homes;
+use super::commit::{Extent, sync_homes};
 use super::state::PageAddress;
 use crate::context::Context;
 use crate::error::Result;
@@ -38,7 +38,9 @@ pub(crate) fn checkpoint_all(context: &Context, contents: &[Arc<Content>], rule:
     }
     if context.rules.keeps(rule) {
         let homes: Vec<&Content> = landings.iter().map(|landing| &*landing.content).collect();
-        sync_homes(context, &homes)?;
+        // The records that held the times are given up too.
+        let keeps = context.rules.keeps(Rule::AttributesBeforeReply);
+        sync_homes(context, &homes, if keeps { Extent::File } else { Extent::Data })?;
     }
     for landing in landings {
         landing.content.clone().land_home(&landing);

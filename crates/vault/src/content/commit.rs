@@ -6,6 +6,7 @@ use strongroom_format::vault::record::{Change, Commit, Timestamp};
 use strongroom_store::{AllocateMode, Attributes, SetTime};
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, PlainLen};
 
+use super::attributed::Attribute;
 use super::emit::Emission;
 use super::state::{PageAddress, Source, State};
 use super::{Content, Promise};
@@ -17,35 +18,67 @@ use crate::rules::Rule;
 /// store costs less.
 const BARRIERS_EACH: usize = 4;
 
+/// How far a commit goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// New files are written out whole, and nothing is waited for.
+    Home,
+    /// Everything written is durable.
+    Data,
+    /// Also the attributes of each stored file that needs a barrier.
+    File,
+}
+
 impl Content {
     /// Makes everything written so far durable, with the file's mode, owner,
-    /// times and extended attributes.
+    /// times and extended attributes: `fsync(2)`, POSIX's synchronized I/O
+    /// file integrity completion.
     ///
     /// # Errors
     /// What the store reported. What was to be committed stays pending, and
     /// the next commit tries again.
     pub fn sync(&self) -> Result<()> {
-        {
-            let mut state = self.write_state();
-            state.journal_small = state.born && state.fresh_bytes <= super::SMALL_SYNC;
-        }
+        self.learn_habits();
         if !self.is_pending_or_committing() {
             return self.sync_attributes();
         }
-        // Noted before the commit, whose own barrier does not cover them.
+        let keeps = self.context.rules.keeps(Rule::AttributesBeforeReply);
+        // Noted before the commit, which may not cover later ones.
         let attributed = self.context.table.attributed().take(self.inode);
-        let committed = self.commit();
-        if attributed && self.context.rules.keeps(Rule::AttributesBeforeReply) {
-            self.sync_attributes()?;
+        match self.commit(if keeps { Extent::File } else { Extent::Data }) {
+            // A record holds the times, and no barrier is needed for these.
+            Ok(covered) if covered || attributed <= Some(Attribute::Times) || !keeps => Ok(()),
+            Ok(_) => self.sync_attributes(),
+            Err(error) => {
+                if let Some(attribute) = attributed {
+                    self.context.table.attributed().note(self.inode, attribute);
+                }
+                Err(error)
+            }
         }
-        committed
+    }
+
+    /// Makes everything written so far durable, with its length:
+    /// `fdatasync(2)`, POSIX's synchronized I/O data integrity completion.
+    ///
+    /// # Errors
+    /// As [`Content::sync`].
+    pub fn sync_data(&self) -> Result<()> {
+        self.learn_habits();
+        self.sync_pending()
+    }
+
+    fn learn_habits(&self) {
+        let mut state = self.write_state();
+        state.journal_small = state.born && state.fresh_bytes <= super::SMALL_SYNC;
     }
 
     /// A barrier on the stored file and all its attributes.
     fn sync_attributes(&self) -> Result<()> {
-        self.context.table.attributed().take(self.inode);
+        let attributed = self.context.table.attributed().take(self.inode);
         if let Err(error) = self.file.sync_all() {
-            self.context.table.attributed().note(self.inode);
+            let attribute = attributed.unwrap_or(Attribute::Other);
+            self.context.table.attributed().note(self.inode, attribute);
             return Err(error.into());
         }
         Ok(())
@@ -53,7 +86,7 @@ impl Content {
 
     /// As [`Content::sync`], when anything is pending.
     pub(super) fn sync_pending(&self) -> Result<()> {
-        if self.is_pending_or_committing() { self.commit() } else { Ok(()) }
+        if self.is_pending_or_committing() { self.commit(Extent::Data).map(drop) } else { Ok(()) }
     }
 
     /// Whether anything is pending that was not durable when this was called.
@@ -72,14 +105,15 @@ impl Content {
         is_pending()
     }
 
-    /// Commits this file.
-    pub(super) fn commit(&self) -> Result<()> {
-        commit_all(&self.context, &[self], true)
+    /// Commits this file; true when a barrier on its stored file was part of
+    /// that.
+    pub(super) fn commit(&self, extent: Extent) -> Result<bool> {
+        Ok(commit_all(&self.context, &[self], extent)? > 0)
     }
 
     /// Writes out what is pending, without a barrier.
     pub(super) fn write_out(&self) -> Result<()> {
-        commit_all(&self.context, &[self], false)
+        commit_all(&self.context, &[self], Extent::Home).map(drop)
     }
 }
 
@@ -93,9 +127,14 @@ struct Committing<'a> {
     sequence: Option<u64>,
 }
 
-/// Commits several files, ordered by [`Content::order`]. Without `durable`,
-/// new files are written out whole and nothing else is done.
-pub(crate) fn commit_all<'a>(context: &'a Context, contents: &[&'a Content], durable: bool) -> Result<()> {
+/// Commits several files, ordered by [`Content::order`]; tells how many of the
+/// stored files a barrier has covered.
+pub(crate) fn commit_all<'a>(
+    context: &'a Context,
+    contents: &[&'a Content],
+    extent: Extent,
+) -> Result<usize> {
+    let durable = extent != Extent::Home;
     if !contents.is_empty() {
         context.fenced.check()?;
     }
@@ -109,25 +148,25 @@ pub(crate) fn commit_all<'a>(context: &'a Context, contents: &[&'a Content], dur
             Err(error) => failed = Err(error),
         }
     }
-    let outcome = if durable { finish(context, &mut under_way) } else { Ok(()) };
+    let outcome = if durable { finish(context, &mut under_way, extent) } else { Ok(0) };
     for mut committing in under_way {
         let content = committing.content;
         let mut state = content.write_state();
         state.committing = false;
         match &outcome {
-            Ok(()) if durable => {
+            Ok(_) if durable => {
                 if let Err(error) = content.committed(&mut state, &committing) {
                     failed = Err(error);
                 }
             }
-            Ok(()) => content.written_out(&mut state, &committing.emission),
+            Ok(_) => content.written_out(&mut state, &committing.emission),
             Err(_) => {
                 content.abandon(&mut state, &committing.emission);
                 content.keep_for_next(&mut state, &mut committing.promise);
             }
         }
     }
-    outcome.and(failed)
+    failed.and(outcome)
 }
 
 fn begin<'a>(context: &'a Context, content: &'a Content, durable: bool) -> Result<Option<Committing<'a>>> {
@@ -150,11 +189,12 @@ fn begin<'a>(context: &'a Context, content: &'a Content, durable: bool) -> Resul
     }
 }
 
-/// Barriers and records.
-fn finish(context: &Context, under_way: &mut [Committing<'_>]) -> Result<()> {
+/// Barriers and records; tells how many stored files a barrier has covered.
+fn finish(context: &Context, under_way: &mut [Committing<'_>], extent: Extent) -> Result<usize> {
     let homes: Vec<&Content> =
         under_way.iter().filter(|one| needs_barrier(context, one)).map(|one| one.content).collect();
-    sync_homes(context, &homes)?;
+    sync_homes(context, &homes, extent)?;
+    let covered = homes.len();
     let mut last = None;
     for one in under_way.iter_mut() {
         if let Some(record) = one.content.record(&one.emission)? {
@@ -163,10 +203,10 @@ fn finish(context: &Context, under_way: &mut [Committing<'_>]) -> Result<()> {
             last = Some(appended.since(last));
         }
     }
-    match (last, &context.journal) {
-        (Some(sequence), Some(journal)) => journal.sync_to(sequence),
-        _ => Ok(()),
+    if let (Some(sequence), Some(journal)) = (last, &context.journal) {
+        journal.sync_to(sequence)?;
     }
+    Ok(covered)
 }
 
 fn needs_barrier(context: &Context, one: &Committing<'_>) -> bool {
@@ -178,12 +218,16 @@ fn needs_barrier(context: &Context, one: &Committing<'_>) -> bool {
 }
 
 /// Makes the homes of these files durable, with as few barriers as possible.
-pub(crate) fn sync_homes(context: &Context, homes: &[&Content]) -> Result<()> {
+pub(crate) fn sync_homes(context: &Context, homes: &[&Content], extent: Extent) -> Result<()> {
     if homes.len() > BARRIERS_EACH {
         return context.sync_store();
     }
     for content in homes {
-        content.file.sync_data()?;
+        match extent {
+            Extent::Home => (),
+            Extent::Data => content.file.sync_data()?,
+            Extent::File => content.file.sync_all()?,
+        }
     }
     Ok(())
 }

@@ -40,8 +40,9 @@ use crate::error::{Error, Result, errno};
 use crate::freshness::Version;
 pub(crate) use crate::journal::Promise;
 use crate::journal::Segments;
+pub(crate) use attributed::Attribute;
 pub(crate) use checkpoint::checkpoint_all;
-pub(crate) use commit::commit_all;
+pub(crate) use commit::{Extent, commit_all};
 pub use examine::{BATCH, Examination, Examined, Loss};
 pub(crate) use pages::{OpenedPage, PageReader};
 pub(crate) use settle::Replayed;
@@ -53,6 +54,10 @@ pub use verify::Verification;
 /// Nodes that one file keeps in memory before clean ones are dropped: 16 MiB
 /// of them, for 2 GiB of data in blocks of 4 KiB.
 const NODES_IN_MEMORY: usize = 4096;
+
+/// Slots for a commit of the header page alone, whose record has the longest
+/// path hint.
+const HEADER_SLOTS: u32 = 4;
 
 /// A sync after at most this many fresh bytes makes the next small writes
 /// journaled.
@@ -159,14 +164,21 @@ impl Content {
     }
 
     /// Sets the stored times, between commits and checkpoints, which put back
-    /// the times that they found.
+    /// the times that they found. A record that is not home yet would bring
+    /// older ones back after a crash: another is to follow it.
     ///
     /// # Errors
-    /// What the store reported.
+    /// What the journal or the store reported.
     pub fn set_times(&self, accessed: SetTime, modified: SetTime) -> Result<()> {
+        let is_journaled = self.read_state().is_journaled();
+        let mut promise = if is_journaled { self.promise_for_header()? } else { Promise::new(None, 0) };
         let _commit = self.lock_commit();
-        let _state = self.write_state();
-        Ok(self.file.set_times(accessed, modified)?)
+        let mut state = self.write_state();
+        self.file.set_times(accessed, modified)?;
+        if state.record.is_some() && self.context.writable {
+            self.note_dirty(&mut state, &mut promise);
+        }
+        Ok(())
     }
 
     /// The file has been renamed: its new home is bound at the next commit,
@@ -194,7 +206,7 @@ impl Content {
 
     fn change_header(&self, change: impl FnOnce(&mut State)) -> Result<()> {
         self.context.check_writable()?;
-        let mut promise = self.promise_for(0, 1)?;
+        let mut promise = self.promise_for_header()?;
         let mut state = self.write_state();
         change(&mut state);
         self.note_dirty(&mut state, &mut promise);
@@ -265,6 +277,12 @@ impl Content {
         self.context.note_pending(self);
         let slots = images + pages + images / 128 + 4;
         self.context.promise(u32::try_from(slots).unwrap_or(u32::MAX))
+    }
+
+    /// As [`Content::promise_for`], for a change of the header page alone.
+    fn promise_for_header(&self) -> Result<Promise<'_>> {
+        self.context.note_pending(self);
+        self.context.promise(HEADER_SLOTS)
     }
 
     /// How many hold this content open.

@@ -9,7 +9,7 @@ use strongroom_format::vault::FileId;
 use strongroom_store::{Access, FileRef, InodeId, NodeRef};
 use strongroom_units::StoredLen;
 
-use super::attributed::Attributed;
+use super::attributed::{Attribute, Attributed};
 use super::{Content, Home, Opened};
 use crate::context::Context;
 use crate::error::{Damage, Error, Result};
@@ -208,10 +208,10 @@ impl Contents {
         Ok(())
     }
 
-    /// Mode, owner, times or extended attributes of a stored file change: the
-    /// next sync of the file makes them durable too.
-    pub fn note_attributes(&self, inode: InodeId) {
-        self.context.table.attributed().note(inode);
+    /// Attributes of a stored file change: the next sync of the file makes
+    /// them durable too.
+    pub(crate) fn note_attribute(&self, inode: InodeId, attribute: Attribute) {
+        self.context.table.attributed().note(inode, attribute);
     }
 
     /// Whether an ordering rule is kept.

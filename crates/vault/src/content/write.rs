@@ -12,6 +12,7 @@ use strongroom_units::{
     BlockIndex, GROUP_BLOCKS, GroupIndex, MAX_PLAIN_LEN, PAGE_LEN, PlainLen, PlainOffset,
 };
 
+use super::commit::Extent;
 use super::range::{Merge, merge, pieces};
 use super::state::{Source, State};
 use super::{Content, NODES_IN_MEMORY, Promise};
@@ -91,7 +92,7 @@ impl Content {
             return Ok(state);
         }
         drop(state);
-        self.commit()?;
+        self.commit(Extent::Data)?;
         Ok(self.write_state())
     }
 

@@ -6,6 +6,7 @@ use strongroom_store::{Attributes, Kind, SetTime};
 
 use super::inode::{Inode, lock};
 use super::{Changes, Namespace, PRIVATE, ROOT};
+use crate::content::Attribute;
 use crate::error::{Error, Result, errno};
 
 const SET_USER_ID: u32 = 0o4000;
@@ -104,7 +105,7 @@ impl Namespace {
             (modified, _) => modified,
         };
         if (changes.accessed, modified) != (SetTime::Omit, SetTime::Omit) {
-            self.contents.note_attributes(inode.node.id());
+            self.contents.note_attribute(inode.node.id(), Attribute::Times);
             match inode.live(&self.contents) {
                 Some(content) => content.set_times(changes.accessed, modified)?,
                 None => inode.node.set_times(changes.accessed, modified)?,
@@ -132,7 +133,7 @@ impl Namespace {
             return Ok(());
         }
         let _metadata = lock(&inode.metadata);
-        self.contents.note_attributes(inode.node.id());
+        self.contents.note_attribute(inode.node.id(), Attribute::Other);
         let before = inode.node.attributes()?.mode;
         if chown {
             inode.node.set_owner(changes.uid, changes.gid)?;

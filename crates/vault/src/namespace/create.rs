@@ -13,7 +13,7 @@ use super::names::RECORD;
 use super::remove::discard;
 use super::xattr::{ACCESS_LIST, DEFAULT_LIST};
 use super::{Creation, Entry, GENERATION, Namespace, Opening, Place};
-use crate::content::{Content, Home};
+use crate::content::{Attribute, Content, Home};
 use crate::error::{Error, Result, errno};
 use crate::rules::Rule;
 
@@ -289,7 +289,7 @@ impl Namespace {
         let (to_uid, to_gid) =
             (inheritance.uid.filter(|to| *to != uid), inheritance.gid.filter(|to| *to != gid));
         if to_uid.is_some() || to_gid.is_some() {
-            self.contents.note_attributes(node.id());
+            self.contents.note_attribute(node.id(), Attribute::Other);
             match node.set_owner(to_uid, to_gid) {
                 Ok(()) => mode = node.attributes()?.mode,
                 // An ordinary user may be no member of the directory's group.
@@ -298,7 +298,7 @@ impl Namespace {
             }
         }
         if node.kind() != Kind::Symlink && mode != inheritance.mode {
-            self.contents.note_attributes(node.id());
+            self.contents.note_attribute(node.id(), Attribute::Other);
             node.set_mode(inheritance.mode)?;
         }
         Ok(())

@@ -10,6 +10,7 @@ use super::access::FILE_BITS;
 use super::acl::Acl;
 use super::inode::{Inode, lock};
 use super::{Namespace, attributes};
+use crate::content::Attribute;
 use crate::error::{Error, Result, errno};
 
 /// The list that decides access.
@@ -157,7 +158,7 @@ impl Namespace {
             let kept = if kill_sgid { attributes::unprivileged(before) | (before & 0o4000) } else { before };
             let mode = (kept & 0o7000) | acl.mode_bits();
             if mode != before {
-                self.contents.note_attributes(inode.node.id());
+                self.contents.note_attribute(inode.node.id(), Attribute::Other);
                 inode.node.set_mode(mode)?;
             }
         }
@@ -187,14 +188,14 @@ impl Namespace {
         if sealed.len() > VALUE_LEN_MAX {
             return Err(Error::Refused(E2BIG));
         }
-        self.contents.note_attributes(node.id());
+        self.contents.note_attribute(node.id(), Attribute::Other);
         self.granted_alone(node, FILE_BITS, || Ok(node.set_xattr(&stored, &sealed, mode)?))
     }
 
     /// As [`Namespace::set_sealed`], removing it.
     pub(super) fn remove_sealed(&self, node: &NodeRef, name: &[u8]) -> Result<()> {
         let stored = self.stored_xattr_name(node.kind(), name)?;
-        self.contents.note_attributes(node.id());
+        self.contents.note_attribute(node.id(), Attribute::Other);
         self.granted_alone(node, FILE_BITS, || Ok(node.remove_xattr(&stored)?))
     }
 
