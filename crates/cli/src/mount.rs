@@ -40,15 +40,20 @@ fn run_with(args: &MountArgs, strictness: options::Strictness, output: Output) -
     check_mount_point(&plan)?;
     let locked = LockedVault::open(&plan.vault, plan.store_mode())?;
     let may_take = |holder: &Holder| args.takeover && holder.standing() == Standing::Elsewhere;
-    let holder = VaultLock::holder(&plan.vault).filter(|_| !plan.is_read_only());
+    let holder = VaultLock::holder(&plan.vault);
     if let Some(holder) = holder.as_ref().filter(|holder| may_take(holder)) {
-        output.warn(&format!(
-            "taking the vault over from {holder}: what was not synced there is lost, and if it still writes, files \
-             that both change are damaged"
-        ));
+        output.warn(&match plan.is_read_only() {
+            true => format!(
+                "reading although {holder} has the vault: if it still writes, files may seem older or damaged"
+            ),
+            false => format!(
+                "taking the vault over from {holder}: what was not synced there is lost, and if it still writes, \
+                 files that both change are damaged"
+            ),
+        });
     }
     if let Some(holder) = holder.filter(|holder| !may_take(holder)) {
-        return Err(Failure::from(LockError::Held(Some(holder))).at(&plan.vault));
+        return Err(plan.in_use(LockError::Held(Some(holder))));
     }
     locked.check_slots(&plan.source).map_err(|failure| failure.at(&plan.vault))?;
     if plan.foreground {

@@ -20,10 +20,13 @@ const ABORT_TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// Usage when nothing is mounted there, in use, or what went wrong with
-/// closing the vault.
-pub(crate) fn run(args: &UmountArgs, _output: Output) -> Result<Exit> {
+/// closing the vault. Without a daemon the mount goes, and that is a failure:
+/// whatever was not synced is lost. With `--lazy` and `--abort`, which promise
+/// nothing, it is a warning.
+pub(crate) fn run(args: &UmountArgs, output: Output) -> Result<Exit> {
     let mounted = mounts::at(&args.directory)?;
     let client = Client::connect(&mounted);
+    let is_lost = client.is_none() && !mounted.read_only;
     let done = if args.abort {
         abort(&mounted, client)
     } else {
@@ -33,8 +36,17 @@ pub(crate) fn run(args: &UmountArgs, _output: Output) -> Result<Exit> {
         }
     };
     done.map_err(|failure| failure.at(&mounted.path))?;
+    match is_lost {
+        true if args.abort || args.lazy => output.warn(UNANSWERED),
+        true => return Err(Failure::new(Exit::Other, UNANSWERED).at(&mounted.path).hint(RECOVERED)),
+        false => {}
+    }
     Ok(Exit::Done)
 }
+
+/// The mount is gone, and nobody has said that the vault is closed.
+const UNANSWERED: &str = "unmounted, but no daemon answered: the vault was not closed";
+const RECOVERED: &str = "What was synced is safe; the next mount recovers the rest. The system's log may say why the daemon ended.";
 
 /// Ends the connection in the kernel, which frees whoever waits for it. The
 /// daemon then closes the vault, if there is one and it can.

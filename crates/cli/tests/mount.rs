@@ -241,26 +241,57 @@ fn files_come_back_from_an_engine_that_errs() {
 }
 
 #[test]
-fn a_second_writer_is_refused_and_a_reader_is_not() {
+fn a_writer_keeps_others_out_and_readers_keep_writers_out() {
     let place = Place::new();
     place.mount(&[]);
     fs::write(place.at("file"), "text").expect("written");
-    assert_success(&place.ask(&["sync"]));
     let other = place.directory.path().join("other");
     fs::create_dir(&other).expect("made");
-    let refused = place.try_mount_at(&other, &[]);
-    assert_fails_with(&refused, 5, place.mount_point().to_str().expect("text"));
-    assert!(!is_mounted(&other));
-
-    assert_success(&place.try_mount_at(&other, &["--read-only"]));
-    assert_eq!(fs::read(other.join("file")).expect("read"), b"text");
-    let written = fs::write(other.join("more"), "text").expect_err("read-only");
-    assert_eq!(written.raw_os_error(), Some(rustix::io::Errno::ROFS.raw_os_error()));
-    let closed = Command::new(PROGRAM).arg("umount").arg(&other).output().expect("the program runs");
-    assert_success(&closed);
+    for options in [&[][..], &["--read-only"]] {
+        let refused = place.try_mount_at(&other, options);
+        assert_fails_with(&refused, 5, place.mount_point().to_str().expect("text"));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(said.contains("bind,ro"), !options.is_empty(), "{said}");
+        assert!(!is_mounted(&other));
+    }
     place.umount();
-    // The lock has gone with the mount.
+
+    // The lock has gone with the mount. Readers share it.
+    place.mount(&["--read-only"]);
+    assert_success(&place.try_mount_at(&other, &["--read-only"]));
+    for directory in [&place.mount_point(), &other] {
+        assert_eq!(fs::read(directory.join("file")).expect("read"), b"text");
+        let written = fs::write(directory.join("more"), "text").expect_err("read-only");
+        assert_eq!(written.raw_os_error(), Some(rustix::io::Errno::ROFS.raw_os_error()));
+    }
+    place.umount();
+    assert_fails_with(&place.try_mount(&[]), 5, "read-only mount");
+    assert_success(&run(&["umount", other.to_str().expect("text")]));
     place.mount(&[]);
+    place.umount();
+}
+
+/// The success of `umount` is the promise that everything is stored.
+#[test]
+fn unmounting_what_a_dead_daemon_left_is_no_success() {
+    let place = Place::new();
+    place.mount(&[]);
+    fs::write(place.at("file"), "text").expect("written");
+    place.signal(rustix::process::Signal::KILL);
+    let mut said = None;
+    soon("the dead mount goes", || {
+        let ended = place.ask(&["umount"]);
+        let is_gone = !is_mounted(&place.mount_point());
+        said = Some(ended);
+        is_gone
+    });
+    assert_fails_with(&said.expect("asked"), 1, "the vault was not closed");
+    // There is nothing to close where nothing could be written.
+    place.mount(&["--read-only"]);
+    place.signal(rustix::process::Signal::KILL);
+    soon("the dead mount goes", || place.ask(&["umount"]).status.success());
+    place.mount(&[]);
+    place.umount();
 }
 
 #[test]

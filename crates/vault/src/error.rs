@@ -168,6 +168,7 @@ pub mod errno {
     pub const ENOTEMPTY: i32 = 39;
     pub const ENODATA: i32 = 61;
     pub const EOPNOTSUPP: i32 = 95;
+    pub const ENOSYS: i32 = 38;
     pub const ESTALE: i32 = 116;
     pub const ENXIO: i32 = 6;
 }

@@ -1,16 +1,27 @@
-//! The vault header as two stored files.
+//! The vault header as two stored files, and a third that takes their place in
+//! turn, so that a header can be written on a full store.
 
 use strongroom_format::vault::header::{Header, LEN};
 use strongroom_keys::RootKey;
-use strongroom_store::{Access, NodeRef, Store};
+use strongroom_store::{Access, FileRef, NodeRef, RenameMode, Store};
 
-use crate::error::Result;
+use crate::error::{Result, errno};
 use crate::reading::read_at;
+use crate::rules::{Rule, Rules};
 
 /// The vault's own directory.
 pub(crate) const PRIVATE: &[u8] = b".strongroom";
 
-const COPIES: [&str; 2] = ["header.0", "header.1"];
+const COPIES: [&[u8]; 2] = [b"header.0", b"header.1"];
+
+/// Where the next header is written before it becomes a copy.
+const SPARE: &[u8] = b"header.spare";
+
+/// What stores say that have no exchange of names.
+const CANNOT_EXCHANGE: [i32; 3] = [errno::EINVAL, errno::EOPNOTSUPP, errno::ENOSYS];
+
+/// How often a copy is read again that was exchanged while it was read.
+const READS_MAX: usize = 8;
 
 /// The bytes of both copies, as far as they are there.
 ///
@@ -18,47 +29,92 @@ const COPIES: [&str; 2] = ["header.0", "header.1"];
 /// What the store reports; a missing copy is no error, a missing vault is.
 pub fn read_header_copies(store: &dyn Store) -> Result<[Option<Vec<u8>>; 2]> {
     let private = store.root().lookup(PRIVATE)?;
-    let read = |name: &str| -> Result<Option<Vec<u8>>> {
-        let node = match private.lookup(name.as_bytes()) {
+    Ok([read_copy(&private, COPIES[0])?, read_copy(&private, COPIES[1])?])
+}
+
+/// A copy that a writer exchanges meanwhile is written over once it is the
+/// spare: what was read counts only if it is still the copy.
+fn read_copy(private: &NodeRef, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    for _ in 0..READS_MAX {
+        let node = match private.lookup(name) {
             Ok(node) => node,
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         let file = node.open(Access::Read)?;
-        let mut bytes = vec![0; LEN + 1];
+        bytes.resize(LEN + 1, 0);
         let read = read_at(&*file, &mut bytes, 0)?;
         bytes.truncate(read);
-        Ok(Some(bytes))
-    };
-    Ok([read(COPIES[0])?, read(COPIES[1])?])
+        if private.lookup(name).is_ok_and(|now| now.id() == node.id()) {
+            break;
+        }
+    }
+    Ok(Some(bytes))
 }
 
-/// Writes both copies, the first durably before the second. The header's
-/// sequence number and MAC are brought up to date.
+/// Writes both copies, the first durably before the second, and the spare. The
+/// header's sequence number and MAC are brought up to date.
+///
+/// Where there is a spare, and the store exchanges names, no space is needed.
 ///
 /// # Errors
 /// What the store reports. One whole copy is there at any time.
 pub fn write_header(store: &dyn Store, header: &mut Header, root: &RootKey) -> Result<()> {
+    write_header_under(Rules::STRICT, store, header, root)
+}
+
+/// The same under other rules than all.
+pub(crate) fn write_header_under(
+    rules: Rules,
+    store: &dyn Store,
+    header: &mut Header,
+    root: &RootKey,
+) -> Result<()> {
+    let durable = rules.keeps(Rule::CopyBeforeOther);
     strongroom_keys::slots::seal_header(header, root);
     let private = store.root().lookup(PRIVATE)?;
     let bytes = header.encode();
     for name in COPIES {
-        write_copy(&private, name, &bytes[..])?;
+        write_spare(&private, &bytes[..], durable)?;
+        take_place(&private, name)?;
+        if durable {
+            private.sync()?;
+        }
+    }
+    // The spare was a copy before, with key slots that may have been removed.
+    if let Err(error) = write_spare(&private, &bytes[..], durable) {
+        match private.remove(SPARE) {
+            Err(gone) if !gone.is_not_found() => return Err(error),
+            _ => {}
+        }
     }
     Ok(())
 }
 
-fn write_copy(private: &NodeRef, name: &str, bytes: &[u8]) -> Result<()> {
-    let temporary = format!("{name}.new").into_bytes();
-    match private.remove(&temporary) {
-        Err(error) if !error.is_not_found() => return Err(error.into()),
-        _ => {}
-    }
-    let (_, file) = private.create(&temporary, 0o600)?;
+/// The spare holds `bytes`, durably unless a test plants that fault.
+fn write_spare(private: &NodeRef, bytes: &[u8], durable: bool) -> Result<()> {
+    let file = spare(private)?;
     file.write_at(bytes, 0)?;
-    file.sync_all()?;
-    let mode = strongroom_store::RenameMode::Replace;
-    private.rename(&temporary, &**private, name.as_bytes(), mode)?;
-    private.sync()?;
-    Ok(())
+    file.set_len(bytes.len() as u64)?;
+    if durable { Ok(file.sync_all()?) } else { Ok(()) }
+}
+
+fn spare(private: &NodeRef) -> Result<FileRef> {
+    match private.lookup(SPARE) {
+        Ok(node) => Ok(node.open(Access::ReadWrite)?),
+        Err(error) if error.is_not_found() => Ok(private.create(SPARE, 0o600)?.1),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The spare becomes the copy `name`, and that the spare where it can.
+fn take_place(private: &NodeRef, name: &[u8]) -> Result<()> {
+    match private.rename(SPARE, &**private, name, RenameMode::Exchange) {
+        // There is no such copy yet, or the store cannot exchange.
+        Err(error) if error.is_not_found() || CANNOT_EXCHANGE.contains(&error.errno()) => {
+            Ok(private.rename(SPARE, &**private, name, RenameMode::Replace)?)
+        }
+        other => Ok(other?),
+    }
 }

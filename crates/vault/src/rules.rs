@@ -44,11 +44,14 @@ pub enum Rule {
     SideBeforeEntry,
     /// Rule 8: an entry is gone before the side file that it needs.
     EntryGoneBeforeSide,
+    /// A copy of the vault header is durable before it takes the place of the
+    /// one before, and that before the other copy is written.
+    CopyBeforeOther,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 18] = [
+    pub const ALL: [Rule; 19] = [
         Rule::JournalOverwrites,
         Rule::JournalPages,
         Rule::DataBeforeRecord,
@@ -67,6 +70,7 @@ impl Rule {
         Rule::RecordBeforeEntry,
         Rule::SideBeforeEntry,
         Rule::EntryGoneBeforeSide,
+        Rule::CopyBeforeOther,
     ];
 }
 

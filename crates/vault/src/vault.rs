@@ -19,7 +19,7 @@ use crate::context::{Context, Counters, Parts, Recovered};
 use crate::error::{Damage, Error, Result, Staleness, errno};
 use crate::fence::{Fence, Fenced};
 use crate::freshness::{Deed, Freshness, Trusted, Walk};
-use crate::header_file::{PRIVATE, write_header};
+use crate::header_file::{PRIVATE, write_header, write_header_under};
 use crate::journal::replay::Reader;
 use crate::journal::{Journal, Segments};
 use crate::namespace::{self, Namespace, Observer, Opening, ROOT};
@@ -365,7 +365,7 @@ impl Vault {
             .iter_mut()
             .filter(|listed| is_listed(listed, session))
             .for_each(|listed| *listed = None);
-        write_header(&*self.context.store, &mut header, &self.root_key)?;
+        write_header_under(self.context.rules, &*self.context.store, &mut header, &self.root_key)?;
         let private = self.context.store.root().lookup(PRIVATE)?;
         Segments::remove(&*private, session)?;
         match &self.context.freshness {
@@ -440,7 +440,7 @@ fn settle(
             *listed = None;
         }
     }
-    write_header(&*context.store, &mut header, root)?;
+    write_header_under(context.rules, &*context.store, &mut header, root)?;
     if let Some(freshness) = &context.freshness {
         freshness.note_header(header.sequence);
     }
@@ -606,7 +606,7 @@ impl Unopened<'_> {
         for session in self.header.sessions.iter_mut().flatten() {
             session.state = SessionState::Crashed;
         }
-        write_header(&*self.store, &mut self.header, &self.root)?;
+        write_header_under(self.options.rules, &*self.store, &mut self.header, &self.root)?;
         let private = self.private()?;
         for session in open {
             Segments::remove(&*private, session)?;
@@ -647,7 +647,7 @@ impl Unopened<'_> {
         });
         if self.options.rules.keeps(Rule::SessionBeforeWrite) {
             Fenced::new(self.fence.clone()).check()?;
-            write_header(&*self.store, &mut self.header, &self.root)?;
+            write_header_under(self.options.rules, &*self.store, &mut self.header, &self.root)?;
         }
         let mut parts = self.parts(sealer);
         parts.crashed = self.sessions(SessionState::Crashed);

@@ -285,6 +285,58 @@ fn another_vaults_header_or_file_does_not_open_here() {
     assert!(vault.namespace().lookup(ROOT, b"f").unwrap_err().is_not_found());
 }
 
+/// A session that is listed has a journal: without it, or with nothing in it
+/// that opens, what it said would be lost silently.
+#[test]
+fn a_journal_that_was_deleted_is_damage() {
+    let resting = Resting::with(Suite::Xaes256Gcm, &[("f", content(1, 20_000))]);
+    let shared: Arc<dyn Store> = Arc::new(resting.store.clone());
+    let options = strongroom_vault::Options { journal_len: 1 << 20, ..options() };
+    support::open_with(shared, support::engine(), &options).unwrap().abandon();
+    type Attack = fn(&dyn strongroom_store::Node, &[u8], &[u8]);
+    let attacks: [Attack; 4] = [
+        |private, first, _| private.remove(first).unwrap(),
+        |private, _, second| private.remove(second).unwrap(),
+        |private, first, second| {
+            private.remove(first).unwrap();
+            private.remove(second).unwrap();
+        },
+        |private, first, second| {
+            for name in [first, second] {
+                let file = private.lookup(name).unwrap().open(Access::ReadWrite).unwrap();
+                file.write_at(&[0; 4096], 0).unwrap();
+            }
+        },
+    ];
+    for attack in attacks {
+        let store = resting.store.snapshot();
+        let private = store.root().lookup(b".strongroom").unwrap();
+        let mut journal: Vec<_> = private.entries().unwrap().into_iter().map(|entry| entry.name).collect();
+        journal.retain(|name| name.starts_with(b"journal."));
+        journal.sort();
+        let [first, second] = &journal[..] else { panic!("two segments") };
+        attack(&*private, first, second);
+        for writable in [false, true] {
+            let (header, root) = support::unlock(&store);
+            let options = strongroom_vault::Options { writable, ..options.clone() };
+            let shared: Arc<dyn Store> = Arc::new(store.clone());
+            let opened = Vault::open(shared, support::engine(), header, root, &options, Arc::new(Unobserved));
+            assert!(matches!(opened.map(drop), Err(Error::Damaged(Damage::Journal(_)))));
+        }
+        // Its owner can give it up.
+        let (header, root) = support::unlock(&store);
+        let shared: Arc<dyn Store> = Arc::new(store);
+        let observer = Arc::new(Unobserved);
+        let (vault, damage) =
+            Vault::open_damaged(Arc::clone(&shared), support::engine(), header, root, &options, observer)
+                .unwrap();
+        assert_eq!(damage.len(), 1);
+        vault.settle().unwrap();
+        vault.close().unwrap();
+        support::open_with(shared, support::engine(), &options).unwrap().close().unwrap();
+    }
+}
+
 /// The journal of a crashed session: what is flipped in it is not replayed.
 #[test]
 fn a_changed_journal_gives_nothing_but_what_was_durable() {

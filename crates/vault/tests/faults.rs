@@ -6,15 +6,17 @@
 mod fault_model;
 mod support;
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use fault_model::{Step, Trial, base};
+use strongroom_engine::Engine;
 use strongroom_format::vault::Suite;
 use strongroom_store::faulty::{EVERYTHING, Effect, NOTHING, Plan};
 
 use Step::{Close, Create, Punch, Read, Remove, Rename, SetLen, Sync, SyncAll, Write};
 
+const EINTR: i32 = 4;
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 const ESTALE: i32 = 116;
@@ -109,8 +111,8 @@ fn watched(work: impl FnOnce(&mpsc::Sender<String>) + Send + 'static) {
 }
 
 /// How many calls of the store the workload makes.
-fn calls_of_workload() -> u64 {
-    let mut trial = Trial::new(&base(Suite::Xaes256Gcm), false);
+fn calls_of_workload(engine: &Arc<dyn Engine>) -> u64 {
+    let mut trial = Trial::new(&base(Suite::Xaes256Gcm), false, engine);
     let before = trial.store.calls(None);
     WORKLOAD.iter().for_each(|&step| trial.step(step).unwrap());
     let calls = trial.store.calls(None) - before;
@@ -122,8 +124,18 @@ fn calls_of_workload() -> u64 {
 
 /// The workload with the plans that `plan` makes for every `stride`th call.
 fn inject(name: &'static str, stride: u64, loses: bool, plan: impl Fn(u64) -> Plan + Send + 'static) {
+    inject_on(support::engine(), name, stride, loses, plan);
+}
+
+fn inject_on(
+    engine: Arc<dyn Engine>,
+    name: &'static str,
+    stride: u64,
+    loses: bool,
+    plan: impl Fn(u64) -> Plan + Send + 'static,
+) {
     watched(move |reports| {
-        let calls = calls_of_workload();
+        let calls = calls_of_workload(&engine);
         assert!(calls > 150, "the workload reaches the store: {calls} calls");
         let bases = Suite::ALL.map(base);
         let mut told = 0;
@@ -131,7 +143,7 @@ fn inject(name: &'static str, stride: u64, loses: bool, plan: impl Fn(u64) -> Pl
             for dies in [false, true] {
                 let label = format!("{name}, call {after}, {}", if dies { "dying" } else { "healing" });
                 reports.send(label).expect("somebody watches");
-                let mut trial = Trial::new(&bases[(after % 3) as usize], loses);
+                let mut trial = Trial::new(&bases[(after % 3) as usize], loses, &engine);
                 trial.store.fail(plan(after));
                 WORKLOAD.iter().for_each(|&step| drop(trial.step(step)));
                 told += trial.failures();
@@ -157,6 +169,13 @@ fn once(effect: Effect) -> impl Fn(u64) -> Plan {
 #[test]
 fn every_call_fails_once_with_eio() {
     inject("EIO", 1, false, once(Effect::Fails(EIO)));
+}
+
+/// A local store repeats calls that a signal cuts short, one behind a network
+/// may not.
+#[test]
+fn every_call_fails_once_with_eintr() {
+    inject("EINTR", 3, false, once(Effect::Fails(EINTR)));
 }
 
 #[test]
@@ -197,4 +216,32 @@ fn the_store_turns_read_only() {
 fn the_store_disappears_and_returns() {
     inject("for 40 calls", 3, false, |after| Plan { times: 40, ..Plan::from(after, EIO) });
     inject("for good", 5, false, |after| Plan::from(after, ESTALE));
+}
+
+/// The same faults, while the engine answers from other threads, late, out of
+/// order, and loses work of its own. The calls and their order are the same:
+/// the store is called by whoever waits.
+#[test]
+fn calls_fail_on_an_unruly_engine() {
+    let unruly = support::unruly();
+    let on = |name, stride, loses, plan: Effect| {
+        inject_on(Arc::clone(&unruly), name, stride, loses, once(plan));
+    };
+    on("unruly, EIO", 5, false, Effect::Fails(EIO));
+    on("unruly, EINTR", 11, false, Effect::Fails(EINTR));
+    on("unruly, ENOSPC", 11, false, Effect::Fails(ENOSPC));
+    on("unruly, EDQUOT", 17, false, Effect::Fails(EDQUOT));
+    on("unruly, short write", 11, false, Effect::PartialWrite { bytes: 5000, errno: EIO });
+    on("unruly, short read", 11, false, Effect::ShortRead(100));
+    on("unruly, lost", 11, true, Effect::LosesUnsynced(EIO));
+    inject_on(Arc::clone(&unruly), "unruly, read-only", 23, false, |after| Plan {
+        call: None,
+        after,
+        times: u64::MAX,
+        effect: Effect::ReadOnly,
+    });
+    inject_on(unruly, "unruly, for 40 calls", 23, false, |after| Plan {
+        times: 40,
+        ..Plan::from(after, EIO)
+    });
 }

@@ -285,3 +285,40 @@ fn a_file_whose_header_page_was_lost_by_a_barrier_gets_it_again() {
     check(&vault, &[("f", vec![4; 9000])], "after a lost header page");
     vault.close().unwrap();
 }
+
+/// The stored length is checked at each opening: what a failed write has left
+/// behind the end is cut off again, if not at once then by the next commit.
+#[test]
+fn a_write_that_failed_halfway_leaves_no_longer_file() {
+    let fresh = |vault: &Vault| create_file(vault.namespace(), "f");
+    for (synced, cuts_fail) in [(false, false), (false, true), (true, false), (true, true)] {
+        let memory = MemoryStore::new();
+        support::create(&memory, Suite::Xaes256Gcm, BlockSize::MIN);
+        let store = FaultyStore::injecting(memory);
+        let shared: Arc<dyn Store> = Arc::new(store.clone());
+        let vault = support::open_with(Arc::clone(&shared), support::engine(), &small_journal()).unwrap();
+        let (entry, content) = fresh(&vault);
+        write(&content, 0, &[3; 9000]).unwrap();
+        if synced {
+            content.sync().unwrap();
+        }
+        store.fail(Plan {
+            effect: Effect::PartialWrite { bytes: 5000, errno: ENOSPC },
+            ..Plan::once(0, EIO).of(Call::Write)
+        });
+        if cuts_fail {
+            store.fail(Plan::from(0, EIO).of(Call::SetLen));
+        }
+        let len = 100 << 10;
+        assert_eq!(write(&content, 400_000, &vec![4; len]).unwrap_err().errno(), ENOSPC);
+        assert_eq!(content.plain_len(), 9000);
+        store.heal();
+        drop(content);
+        close(&vault, entry.number);
+        vault.close().unwrap();
+        let vault = support::open_with(shared, support::engine(), &small_journal()).unwrap();
+        let what = format!("synced {synced}, cuts fail {cuts_fail}");
+        check(&vault, &[("f", vec![3; 9000])], &what);
+        vault.close().unwrap();
+    }
+}

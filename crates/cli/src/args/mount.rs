@@ -28,7 +28,7 @@ pub(crate) struct MountArgs {
     /// Stay in the foreground until it is unmounted
     #[arg(long, short)]
     pub(crate) foreground: bool,
-    /// Change nothing in the vault
+    /// Change nothing in the vault. Several may read it so at once, and nobody can mount it for writing meanwhile
     #[arg(long)]
     pub(crate) read_only: bool,
     /// Let other users in, as far as file modes permit (for others than root,
@@ -111,7 +111,7 @@ pub(crate) struct UmountArgs {
     /// Where it is mounted
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
-    /// Detach now, and end when the last open file is closed
+    /// Detach now, and end when the last open file is closed, which is not waited for
     #[arg(long, conflicts_with = "abort")]
     pub(crate) lazy: bool,
     /// End at once: whoever uses the mount gets errors, and what was not synced may be lost

@@ -43,6 +43,8 @@ pub(crate) struct Mounted {
     pub(crate) source: String,
     /// Who mounted it.
     pub(crate) owner: u32,
+    /// Nothing can be written through it.
+    pub(crate) read_only: bool,
 }
 
 /// All mounts of this program, in the table's order.
@@ -89,6 +91,7 @@ fn parse(line: &[u8]) -> Option<Mounted> {
         path: OsString::from_vec(unescape(fields.get(4)?)).into(),
         source: String::from_utf8_lossy(&unescape(source)).into_owned(),
         owner: std::str::from_utf8(owner?).ok()?.parse().ok()?,
+        read_only: fields.get(5)?.split(|&byte| byte == b',').any(|word| word == b"ro"),
     })
 }
 
@@ -121,8 +124,11 @@ mod tests {
             path: "/a b".into(),
             source: "/my vault".to_owned(),
             owner: 1000,
+            read_only: false,
         };
         assert_eq!(parse(line), Some(mounted));
+        let line = b"30 1 0:40 / /m ro,nosuid - fuse.strongroom /v rw,user_id=0";
+        assert!(parse(line).is_some_and(|mounted| mounted.read_only));
         assert_eq!(parse(b"22 1 0:21 / /proc rw shared:5 - proc proc rw"), None);
         assert_eq!(parse(b"31 1 0:41 / /m rw - fuse.sshfs host: rw,user_id=0"), None);
         assert_eq!(parse(b""), None);

@@ -103,6 +103,23 @@ impl Plan {
         format!("Password of {}", self.vault.display())
     }
 
+    /// Why the vault could not be locked.
+    pub(crate) fn in_use(&self, error: LockError) -> Failure {
+        let beside = match &error {
+            LockError::Held(Some(holder)) if self.is_read_only() && holder.is_here() => {
+                holder.mount_point.as_ref().map(|at| report::shown(at.as_os_str().as_encoded_bytes()))
+            }
+            _ => None,
+        };
+        let failure = Failure::from(error).at(&self.vault);
+        match beside {
+            Some(at) => failure.hint(format!(
+                "Read what is mounted there (mount -o bind,ro {at} DIR), or unmount it first: strongroom umount {at}"
+            )),
+            None => failure,
+        }
+    }
+
     fn durability_name(&self) -> &'static str {
         if self.relaxed { "relaxed" } else { "full" }
     }
@@ -191,14 +208,11 @@ fn serve(
     let file_limit = prepare_process();
     // Before anything is mounted, so that none can leave a mount behind.
     let signals = unmounting::signals()?;
-    let lock = match plan.is_read_only() {
-        true => None,
-        false => {
-            let (vault, at) = (&plan.vault, Some(&*plan.directory));
-            let taken = VaultLock::acquire_from(vault, LockMode::Exclusive, "mount", at, plan.takeover);
-            taken.map_err(|error| not_locked(plan, error))?
-        }
-    };
+    // What a writer changes would be seen half changed: readers keep writers
+    // out, as these do them.
+    let mode = if plan.is_read_only() { LockMode::Shared } else { LockMode::Exclusive };
+    let lock = VaultLock::acquire_from(&plan.vault, mode, "mount", Some(&*plan.directory), plan.takeover)
+        .map_err(|error| not_locked(plan, error))?;
     // The header may have changed between unlocking and locking.
     let header = header_now(plan, &unlocked)?;
     let engines = compose(plan.engine.as_deref(), plan.placing)?;
@@ -235,7 +249,7 @@ fn serve(
 
 fn not_locked(plan: &Plan, error: LockError) -> Failure {
     let read_only = matches!(error, LockError::System(_, Errno::ROFS));
-    let failure = Failure::from(error).at(&plan.vault);
+    let failure = plan.in_use(error);
     if read_only { failure.hint("It cannot be written to: use --read-only.") } else { failure }
 }
 

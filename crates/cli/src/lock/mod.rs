@@ -197,7 +197,7 @@ impl From<LockError> for Failure {
     fn from(error: LockError) -> Failure {
         match error {
             LockError::Held(None) => Failure::new(Exit::InUse, "the vault is in use by another process")
-                .hint("Wait until that is done, and try again."),
+                .hint("A read-only mount of it, or a command that reads it, keeps writers out: unmount it, or wait."),
             LockError::Held(Some(holder)) => {
                 let failure = Failure::new(Exit::InUse, format!("the vault is in use ({holder})"));
                 match (&holder.mount_point, holder.is_here()) {

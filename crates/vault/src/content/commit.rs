@@ -366,6 +366,7 @@ impl Content {
                 return Err(error.into());
             }
             state.home_len = len;
+            self.reserve_behind(state, len);
         }
         if state.cut == emission.cut {
             state.cut_committed = None;

@@ -20,6 +20,7 @@ mod pages;
 mod range;
 mod read;
 mod rescue;
+mod reserve;
 mod resize;
 mod settle;
 mod state;

@@ -212,6 +212,7 @@ impl Content {
         let last = size.block_of(PlainOffset(offset + len - 1));
         let start = geometry.block_offset(first).0;
         let end = geometry.block_offset(last).0 + size.bytes();
+        self.reserve_page_before(first)?;
         self.file.allocate(AllocateMode::KeepLength, start, end - start)?;
         if !keep_len && self.plain_len() < offset + len {
             self.set_len(offset + len)?;

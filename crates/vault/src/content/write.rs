@@ -234,8 +234,12 @@ impl Content {
         }
         prepared?;
         let mut placed = Vec::new();
+        let home_len = state.home_len;
         for load in loads.iter() {
-            self.place_load(state, load, promise, &mut placed)?;
+            if let Err(error) = self.place_load(state, load, promise, &mut placed) {
+                self.undo_growth(state, home_len);
+                return Err(error);
+            }
         }
         self.apply(state, loads, &placed, new_len, promise);
         Ok(())
@@ -257,7 +261,10 @@ impl Content {
         groups.dedup();
         for group in groups {
             self.load_group(state, group)?;
-            let Some(node) = state.nodes.get(&group.0) else { continue };
+            let Some(node) = state.nodes.get(&group.0) else {
+                self.reserve_group(state, group)?;
+                continue;
+            };
             if room == Room::Made || node.slot.page.has_room_for(session) {
                 continue;
             }
@@ -304,6 +311,7 @@ impl Content {
                 if state.unlinked {
                     self.context.table.note_removed();
                 }
+                self.reserve_blocks(state, first.block, last.block, data.len())?;
                 let place = promise.write_images(data, slots * run.len() as u32)?;
                 placed.extend(
                     run.iter()

@@ -26,12 +26,18 @@ pub(crate) struct Reader<'a> {
 }
 
 /// What a journal says.
-#[derive(Default)]
 pub(crate) struct Said {
     pub(crate) files: HashMap<FileId, Replayed>,
     /// A record that was durable does not open any more; what it and those
     /// behind it said is lost.
     pub(crate) damage: Option<Damage>,
+}
+
+impl Said {
+    /// Nothing can be read.
+    fn lost(what: &'static str) -> Said {
+        Said { files: HashMap::new(), damage: Some(Damage::Journal(what)) }
+    }
 }
 
 /// A record that opened, and where.
@@ -50,15 +56,16 @@ struct CommitImages {
 
 impl Reader<'_> {
     /// What the journal of `session` in `directory` says of each file, up to
-    /// where it is damaged. A journal that is missing, or was never begun,
-    /// says nothing.
+    /// where it is damaged. A listed session has a journal: both its files are
+    /// durable before the header that lists it, and removed after the one that
+    /// does not any more.
     ///
     /// # Errors
     /// What the store reported.
     pub(crate) fn read(&self, directory: &NodeRef, session: WriteSession) -> Result<Said> {
         let segments = match Segments::open(directory, session, Access::Read) {
             Ok(segments) => Arc::new(segments),
-            Err(error) if error.is_not_found() => return Ok(Said::default()),
+            Err(error) if error.is_not_found() => return Ok(Said::lost("the journal is missing")),
             Err(error) => return Err(error),
         };
         let headers = [
@@ -68,7 +75,7 @@ impl Reader<'_> {
         let Some(begin) =
             headers.iter().flatten().map(|(_, begin)| *begin).max_by_key(|begin| begin.next_sequence)
         else {
-            return Ok(Said::default());
+            return Ok(Said::lost("no header of the journal opens"));
         };
         let mut found = BTreeMap::new();
         for (segment, header) in headers.iter().enumerate() {

@@ -66,12 +66,14 @@ impl Namespace {
         let _change = self.change(directory)?;
         let created = self.with_side(&parent, &stored, || {
             let (node, file) = parent.node.create(&stored.main, inheritance.mode)?;
-            let created = self.created(node, file, home, &inheritance, Some(place));
-            if created.is_err() {
-                // The caller is told; an empty file that stays is no harm.
-                let _ = parent.node.remove(&stored.main);
-            }
-            created
+            let undo = |content: Option<&Content>| {
+                let removed = parent.node.remove(&stored.main).is_ok();
+                if let (false, Some(content)) = (removed, content) {
+                    self.record(directory, name, || Ok(Object::File(content.id())));
+                }
+                removed
+            };
+            self.created(node, file, home, &inheritance, Some(place), &undo)
         })?;
         self.record(directory, name, || Ok(Object::File(created.1.id())));
         Ok(created)
@@ -98,10 +100,12 @@ impl Namespace {
         let parent = self.directory(parent)?;
         let inheritance = self.inheritance(&parent, creation, Kind::File)?;
         let (node, file) = parent.node.create_unnamed(inheritance.mode)?;
-        self.created(node, file, Home::UNBOUND, &inheritance, None)
+        self.created(node, file, Home::UNBOUND, &inheritance, None, &|_| true)
     }
 
-    /// Completes a file that the store has just made.
+    /// Completes a file that the store has just made. When that fails, `undo`
+    /// removes it and says whether it could; what could not be removed is an
+    /// empty file like others, and written out like them.
     fn created(
         &self,
         node: NodeRef,
@@ -109,15 +113,20 @@ impl Namespace {
         home: Home,
         inheritance: &Inheritance,
         place: Option<Place>,
+        undo: &dyn Fn(Option<&Content>) -> bool,
     ) -> Result<(Entry, Arc<Content>)> {
-        self.give(&node, inheritance)?;
         let inode = self.table.pin(Arc::clone(&node));
-        let content = self.contents.adopt(Arc::clone(&node), file, home)?;
+        let content = self.contents.adopt(Arc::clone(&node), file, home).inspect_err(|_| {
+            undo(None);
+        })?;
         inode.adopted(&content);
-        let completed = inheritance
-            .lists
-            .iter()
-            .try_for_each(|(name, acl)| self.put_list(&node, content.id().0, name, acl))
+        let completed = content
+            .reserve_header()
+            .and_then(|()| self.give(&node, inheritance))
+            .and_then(|()| {
+                let mut lists = inheritance.lists.iter();
+                lists.try_for_each(|(name, acl)| self.put_list(&node, content.id().0, name, acl))
+            })
             .and_then(|()| self.plain_attributes(&inode));
         match completed {
             Ok(attributes) => {
@@ -129,7 +138,9 @@ impl Namespace {
                 Ok((Entry { number, generation: GENERATION, attributes }, content))
             }
             Err(error) => {
-                content.unlinked();
+                if undo(Some(&content)) {
+                    content.unlinked();
+                }
                 inode.close();
                 Err(error)
             }

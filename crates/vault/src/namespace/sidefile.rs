@@ -62,7 +62,9 @@ impl Namespace {
             write(&*parent.node, &side.name, &side.sealed, self.contents.keeps(Rule::SideBeforeEntry))?;
         }
         let made = make();
-        if made.is_err() {
+        // An entry that could not be removed again needs its side file.
+        let is_gone = || parent.node.lookup(&stored.main).is_err_and(|error| error.is_not_found());
+        if made.is_err() && is_gone() {
             self.remove_side(parent, stored);
         }
         made

@@ -9,12 +9,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use strongroom_engine::Engine;
 use strongroom_store::faulty::FaultyStore;
 use strongroom_store::memory::MemoryStore;
 use strongroom_store::{RenameMode, Store};
 use strongroom_vault::content::{Allocate, Content};
 use strongroom_vault::namespace::{Opening, ROOT};
-use strongroom_vault::{Damage, Error, Options, Result, Vault};
+use strongroom_vault::{Error, Options, Result, Vault};
 
 use crate::support::{self, options, read, write};
 
@@ -108,6 +109,7 @@ pub(crate) struct Found {
 /// A vault with its model, on a store that fails.
 pub(crate) struct Trial {
     pub(crate) store: FaultyStore,
+    engine: Arc<dyn Engine>,
     vault: Option<Vault>,
     files: Vec<FileModel>,
     names: BTreeMap<String, usize>,
@@ -123,17 +125,18 @@ pub(crate) fn trial_options() -> Options {
     Options { journal_len: 1 << 20, ..options() }
 }
 
-fn open_vault(store: Arc<dyn Store>) -> Result<Vault> {
-    support::open_with(store, support::engine(), &trial_options())
+fn open_vault(store: Arc<dyn Store>, engine: &Arc<dyn Engine>) -> Result<Vault> {
+    support::open_with(store, Arc::clone(engine), &trial_options())
 }
 
 impl Trial {
     /// `base` holds a vault without files.
-    pub(crate) fn new(base: &MemoryStore, loses: bool) -> Trial {
+    pub(crate) fn new(base: &MemoryStore, loses: bool, engine: &Arc<dyn Engine>) -> Trial {
         let store = FaultyStore::new(base.snapshot());
-        let vault = open_vault(Arc::new(store.clone())).unwrap();
+        let vault = open_vault(Arc::new(store.clone()), engine).unwrap();
         Trial {
             store,
+            engine: Arc::clone(engine),
             vault: Some(vault),
             files: Vec::new(),
             names: BTreeMap::new(),
@@ -403,9 +406,6 @@ impl Trial {
                     |file: &FileModel| file.is_whole() && file.aliases.contains(&name) && file.is(&found);
                 self.files.iter().position(is_it)
             }
-            // Created, and neither completed nor removed again, since the
-            // store had gone in between.
-            Err(Error::Damaged(Damage::Length { stored: 0 })) if !self.names.contains_key(&name) => None,
             Err(error) => panic!("{name} after healing: {error}"),
         };
         match known {
@@ -456,7 +456,8 @@ impl Trial {
     /// Opens what a power cut would leave now, of seed `seed`.
     pub(crate) fn check_power_cut(&self, seed: u64) {
         let image = self.store.image(self.store.position(), seed);
-        let vault = open_vault(Arc::new(image)).unwrap_or_else(|error| panic!("after a power cut: {error}"));
+        let vault = open_vault(Arc::new(image), &self.engine)
+            .unwrap_or_else(|error| panic!("after a power cut: {error}"));
         self.check_promises(&vault);
         vault.close().unwrap();
     }
@@ -464,7 +465,8 @@ impl Trial {
     /// The same for an image after everything has been synced.
     pub(crate) fn check_power_cut_of_synced(&self, seed: u64) {
         let image = self.store.image(self.store.position(), seed);
-        let vault = open_vault(Arc::new(image)).unwrap_or_else(|error| panic!("after a power cut: {error}"));
+        let vault = open_vault(Arc::new(image), &self.engine)
+            .unwrap_or_else(|error| panic!("after a power cut: {error}"));
         self.check_names(&vault);
         vault.close().unwrap();
     }
@@ -475,7 +477,7 @@ impl Trial {
             self.close(&name);
         }
         self.vault.take().expect("open").close().unwrap();
-        let vault = open_vault(Arc::new(self.store.clone())).unwrap();
+        let vault = open_vault(Arc::new(self.store.clone()), &self.engine).unwrap();
         assert!(!vault.is_settling(), "a clean end lists no crash");
         self.check_names(&vault);
         vault.close().unwrap();
@@ -490,11 +492,11 @@ impl Trial {
         for seed in [strongroom_store::faulty::NOTHING, strongroom_store::faulty::EVERYTHING, cut as u64] {
             self.check_power_cut(seed);
         }
-        let vault = open_vault(Arc::new(self.store.clone())).unwrap();
+        let vault = open_vault(Arc::new(self.store.clone()), &self.engine).unwrap();
         self.check_promises(&vault);
         vault.settle().unwrap();
         vault.close().unwrap();
-        let vault = open_vault(Arc::new(self.store.clone())).unwrap();
+        let vault = open_vault(Arc::new(self.store.clone()), &self.engine).unwrap();
         assert!(!vault.is_settling());
         self.check_promises(&vault);
         vault.close().unwrap();

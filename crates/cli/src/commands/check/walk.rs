@@ -189,7 +189,8 @@ impl<'v, 'a> Walk<'v, 'a> {
     }
 
     fn private_entry(&mut self, name: &[u8], header: &Header) {
-        let known: [&[u8]; 6] = [b"header.0", b"header.1", b"lock", b"links", b"temporary", b"aside"];
+        let known: [&[u8]; 7] =
+            [b"header.0", b"header.1", b"header.spare", b"lock", b"links", b"temporary", b"aside"];
         let is_open = |session| header.session(session).is_some();
         if known.contains(&name) || parse_journal_name(name).is_some_and(|(session, _)| is_open(session)) {
             return;

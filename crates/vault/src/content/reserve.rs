@@ -1,0 +1,156 @@
+//! Space at home for what is not written there yet: a change that was accepted
+//! must reach its home even if the store is full by then, or the journal could
+//! never be emptied again and every overwrite would fail.
+//!
+//! A block that goes into the journal, and a page that will be sealed by a
+//! later commit, have their homes reserved before they count as written.
+//! Whoever writes is told when there is no space. What was ever written home
+//! has its space already. Where the store cannot reserve, nothing is promised.
+
+use strongroom_format::vault::geometry::{HEADER_GROUPS, map_of};
+use strongroom_store::AllocateMode;
+use strongroom_units::{BlockIndex, GroupIndex, PAGE_LEN};
+
+use super::Content;
+use super::state::{PageAddress, State};
+use crate::error::{Result, errno};
+
+impl Content {
+    /// The header page of a new file, which its first commit writes.
+    ///
+    /// Zeros, and no reservation: a page that the store may place together
+    /// with the data behind it. Recovery takes both for a file that was never
+    /// made durable.
+    pub(crate) fn reserve_header(&self) -> Result<()> {
+        self.write_zeros(&mut self.write_state(), 0)
+    }
+
+    /// The pages that come to be with a group that the file does not have.
+    pub(super) fn reserve_group(&self, state: &mut State, group: GroupIndex) -> Result<()> {
+        if group.0 == 0 || state.group_present(group) == Some(true) {
+            return Ok(());
+        }
+        self.reserve_page(state, PageAddress::node(group))?;
+        if group.0 < HEADER_GROUPS {
+            return Ok(());
+        }
+        let (map, _) = map_of(group).expect("groups past the header's have a map");
+        if state.map_present(map) != Some(true) {
+            self.reserve_page(state, PageAddress::map(map))?;
+        }
+        if !state.header.root_map {
+            self.reserve_page(state, PageAddress::ROOT_MAP)?;
+        }
+        Ok(())
+    }
+
+    /// A new file gets its length with its first commit; that of another must
+    /// not change before a commit that says so.
+    fn reserve_page(&self, state: &mut State, page: PageAddress) -> Result<()> {
+        let offset = self.geometry().page_offset(page.kind, page.number).0;
+        if state.born { self.reserve_home(offset, PAGE_LEN as u64) } else { self.write_zeros(state, offset) }
+    }
+
+    /// Zeros for a page that will stand at `offset`.
+    fn write_zeros(&self, state: &mut State, offset: u64) -> Result<()> {
+        self.file.write_at(&[0; PAGE_LEN], offset)?;
+        state.home_len = state.home_len.max(offset + PAGE_LEN as u64);
+        Ok(())
+    }
+
+    /// The homes of `first` to `last`, neighbours in one group, that are about
+    /// to be written to the journal; `len` bytes in all.
+    ///
+    /// What is referenced has had its space since it was first written, but
+    /// behind a cut, and where the old last block grows.
+    pub(super) fn reserve_blocks(
+        &self,
+        state: &State,
+        first: BlockIndex,
+        last: BlockIndex,
+        len: usize,
+    ) -> Result<()> {
+        let size = self.geometry().block_size();
+        let last_len = len as u64 - (last.0 - first.0) * size.bytes();
+        let grows = last_len > size.block_len(last, state.plain_len()) as u64;
+        let has_space = |block| state.is_referenced(block) && !state.behind_cut(block);
+        if !grows && (first.0..=last.0).all(|block| has_space(BlockIndex(block))) {
+            return Ok(());
+        }
+        self.reserve_home(self.geometry().block_offset(first).0, len as u64)
+    }
+
+    /// The stored file has been cut to `len`: what stands in the journal, or
+    /// has not been written yet, and belongs behind it needs its space again. A store that somebody else has
+    /// filled in this moment keeps the journal waiting until there is some.
+    pub(super) fn reserve_behind(&self, state: &State, len: u64) {
+        let geometry = self.geometry();
+        let size = geometry.block_size();
+        for &block in state.images.keys() {
+            let offset = geometry.block_offset(BlockIndex(block)).0;
+            let block_len = size.block_len(BlockIndex(block), state.plain_len()) as u64;
+            if offset + block_len > len {
+                let _ = self.reserve_home(offset, block_len);
+            }
+        }
+        let fresh_nodes = state.nodes.iter().filter(|(_, node)| node.slot.image.is_none());
+        let fresh_maps = state.maps.iter().filter(|(_, map)| map.image.is_none());
+        let fresh_root = state.root_map.iter().filter(|map| map.image.is_none());
+        let pages = fresh_nodes
+            .map(|(&number, _)| PageAddress::node(GroupIndex(number)))
+            .chain(fresh_maps.map(|(&number, _)| PageAddress::map(number)))
+            .chain(fresh_root.map(|_| PageAddress::ROOT_MAP))
+            .chain(state.committed_pages.keys().copied());
+        for page in pages {
+            let offset = geometry.page_offset(page.kind, page.number).0;
+            if offset >= len {
+                let _ = self.reserve_home(offset, PAGE_LEN as u64);
+            }
+        }
+    }
+
+    /// A write has failed, and may have left the stored file longer than the
+    /// `home_len` from before, which would be damage: it is cut again, now or
+    /// by the next commit.
+    pub(super) fn undo_growth(&self, state: &mut State, home_len: u64) {
+        let Ok(found) = self.file.len() else {
+            // Nobody knows: a cut does no harm where there is nothing to cut.
+            return self.cut_later(state, u64::MAX);
+        };
+        if found <= home_len {
+            return;
+        }
+        if self.file.set_len(home_len).is_err() {
+            return self.cut_later(state, found);
+        }
+        state.home_len = home_len;
+        self.reserve_behind(state, home_len);
+    }
+
+    fn cut_later(&self, state: &mut State, found: u64) {
+        state.home_len = found;
+        if state.born {
+            let len = state.plain_len().0;
+            state.cut = Some(state.cut.map_or(len, |cut| cut.min(len)));
+            state.cut_committed = None;
+        }
+        state.mark_dirty();
+    }
+
+    fn reserve_home(&self, offset: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        match self.file.allocate(AllocateMode::KeepLength, offset, len) {
+            Err(error) if error.errno() != errno::EOPNOTSUPP => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The page that the first group of a reserved range may need; those of
+    /// later groups lie in the range.
+    pub(super) fn reserve_page_before(&self, first: BlockIndex) -> Result<()> {
+        let page = PageAddress::node(first.group());
+        self.reserve_home(self.geometry().page_offset(page.kind, page.number).0, PAGE_LEN as u64)
+    }
+}
