@@ -22,7 +22,11 @@ use crate::subject::{Kind, Settings, Subject};
 use crate::tally::Tally;
 use crate::workspace;
 
-const TARGETS: [&str; 5] = ["page", "journal", "header", "names", "request"];
+const TARGETS: [&str; 7] = ["page", "journal", "header", "names", "request", "freshness", "luks"];
+/// Seconds for each target in the short form, which CI runs.
+const SHORT: u64 = 15;
+/// Seconds for each target in the long form of `cargo xtask test`.
+const LONG: u64 = 600;
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// Longest input: a vault header with room to spare.
 const LEN_MAX: u64 = 16 << 10;
@@ -38,11 +42,18 @@ pub(crate) struct FuzzArgs {
     /// Seconds for each target
     #[arg(long, default_value_t = 600)]
     seconds: u64,
-    /// Only these targets (page, journal, header, names, request)
+    /// Only these targets (page, journal, header, names, request, freshness, luks)
     targets: Vec<String>,
     /// A built strongroom binary, for the corpora [default: build one]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+}
+
+impl FuzzArgs {
+    /// The suite as `cargo xtask test` runs it.
+    pub(crate) fn on(binary: Option<PathBuf>, long: bool) -> Self {
+        Self { seconds: if long { LONG } else { SHORT }, targets: Vec::new(), binary }
+    }
 }
 
 /// Builds and runs the targets.

@@ -17,6 +17,7 @@ mod kill;
 mod layers;
 mod ledger;
 mod luks;
+mod model;
 mod packages;
 mod posix;
 mod postgres;
@@ -76,6 +77,8 @@ enum Task {
     Sparse(sparse::SparseArgs),
     /// Cut the power of recorded histories: every image has to be whole, every planted fault caught
     Crash(crash::CrashArgs),
+    /// Try many orders of the threads that share files, the journal and the table of live contents
+    Model(model::ModelArgs),
     /// Exchange encrypted disks with cryptsetup, QEMU, nbdkit, libnbd and fio, and put ext4 on them
     Luks(luks::LuksArgs),
     /// Fill memory and check it: a part of `luks`
@@ -107,6 +110,7 @@ fn main() -> ExitCode {
         Task::Git(arguments) => concluded(git::run(&arguments)),
         Task::Sparse(arguments) => concluded(sparse::run(&arguments)),
         Task::Crash(arguments) => concluded(crash::run(&arguments)),
+        Task::Model(arguments) => concluded(model::run(&arguments)),
         Task::Luks(arguments) => concluded(luks::run(&arguments)),
         Task::LuksPressure(arguments) => luks::pressure::fill(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),

@@ -10,8 +10,8 @@ use crate::failure::{Failure, Result, ensure};
 use crate::subject::{Kind, Settings, SubjectArgs};
 use crate::tally::Tally;
 use crate::{
-    crash, demo, fsx, git, kill, luks, packages, posix, postgres, powercut, soak, sparse, sqlite, stress,
-    workspace,
+    crash, demo, fsx, fuzz, git, kill, luks, model, packages, posix, postgres, powercut, soak, sparse,
+    sqlite, stress, workspace,
 };
 
 /// Compiling for the tests from nothing, on two slow cores, and running them.
@@ -27,7 +27,7 @@ pub(crate) struct TestArgs {
     /// Where the working directories are made [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// Only these suites (cargo, unruly, crash, demo, posix, fsx, stress, sqlite, postgres, kill, powercut,
+    /// Only these suites (cargo, unruly, crash, model, fuzz, demo, posix, fsx, stress, sqlite, postgres, kill, powercut,
     /// soak, git, sparse, luks)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -39,10 +39,16 @@ struct Suite {
     run: fn(&SubjectArgs, bool) -> Result<Tally>,
 }
 
-const SUITES: [Suite; 15] = [
+const SUITES: [Suite; 17] = [
     Suite { name: "cargo", needs_root: false, run: |_, _| cargo_test() },
     Suite { name: "unruly", needs_root: false, run: |_, _| unruly_test() },
     Suite { name: "crash", needs_root: false, run: |_, long| crash::run(&crash::CrashArgs::on(long)) },
+    Suite { name: "model", needs_root: false, run: |_, long| model::run(&model::ModelArgs::on(long)) },
+    Suite {
+        name: "fuzz",
+        needs_root: false,
+        run: |subject, long| fuzz::run(&fuzz::FuzzArgs::on(subject.binary.clone(), long)),
+    },
     Suite { name: "demo", needs_root: false, run: |subject, _| demo::run(&demo::DemoArgs::on(subject)) },
     Suite { name: "posix", needs_root: true, run: |subject, _| posix::run(&posix::PosixArgs::on(subject)) },
     Suite { name: "fsx", needs_root: false, run: |subject, long| fsx::run(&fsx::FsxArgs::on(subject, long)) },
@@ -105,7 +111,10 @@ pub(crate) fn run(arguments: &TestArgs) -> Result {
         work: arguments.work.clone(),
         binary: None,
     };
-    if SUITES.iter().any(|suite| chosen(suite) && !matches!(suite.name, "cargo" | "unruly" | "crash")) {
+    if SUITES
+        .iter()
+        .any(|suite| chosen(suite) && !matches!(suite.name, "cargo" | "unruly" | "crash" | "model"))
+    {
         subject.binary = Some(workspace::build_strongroom()?);
     }
     let mut lines = Vec::new();
@@ -173,7 +182,7 @@ fn judge(finished: &command::Finished) -> Tally {
 }
 
 /// Adds up the `test result:` lines and collects the names of failed tests.
-fn parse(output: &str) -> Tally {
+pub(crate) fn parse(output: &str) -> Tally {
     let mut tally = Tally::default();
     for line in output.lines() {
         if let Some(counts) = line.strip_prefix("test result: ") {

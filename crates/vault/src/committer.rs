@@ -1,8 +1,8 @@
 //! When to commit: every few seconds, when many files wait, when the journal
 //! fills up, and when someone asks for everything.
 
+use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 

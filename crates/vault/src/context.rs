@@ -1,9 +1,10 @@
 //! What every part of a mounted vault needs: the store, the sealer, the
 //! journal, and the table of live contents.
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use strongroom_engine::{Buffer, SessionId};
 use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};

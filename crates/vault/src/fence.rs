@@ -6,8 +6,8 @@
 //! checkpoints, headers. Writes of fresh blocks between two commits are not
 //! held back; nothing refers to them.
 
+use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 

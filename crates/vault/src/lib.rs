@@ -18,11 +18,14 @@ mod fence;
 mod freshness;
 mod header_file;
 mod journal;
+#[cfg(all(test, strongroom_model))]
+mod model;
 pub mod namespace;
 mod reading;
 mod recovery;
 mod rules;
 mod sealer;
+mod sync;
 mod vault;
 
 pub use context::{Counters, Recovered};

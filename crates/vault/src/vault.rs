@@ -1,9 +1,10 @@
 //! A mounted vault: from the store and the root key to names and contents,
 //! and back to a clean end.
 
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
 use strongroom_engine::Engine;
@@ -398,6 +399,12 @@ impl Vault {
         settle(&self.context, &self.namespace, &self.header, &self.root_key, &self.stopping)
     }
 
+    /// Journal slots that are promised to changes and commits.
+    #[cfg(all(test, strongroom_model))]
+    pub(crate) fn promised(&self) -> u32 {
+        self.context.journal.as_ref().map_or(0, Journal::promised)
+    }
+
     fn start_sweep(&self) {
         let context = Arc::clone(&self.context);
         let namespace = Arc::clone(&self.namespace);
@@ -413,7 +420,7 @@ impl Vault {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> crate::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

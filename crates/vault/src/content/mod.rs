@@ -28,8 +28,9 @@ pub(crate) mod table;
 mod verify;
 mod write;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError};
 
 use strongroom_format::vault::block::BlockContext;
 use strongroom_format::vault::{DirectoryId, FileId, Geometry};

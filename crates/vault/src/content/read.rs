@@ -1,7 +1,7 @@
 //! Reading: which runs of blocks stand together, one read for each, one batch
 //! to open them all.
 
-use std::sync::RwLockReadGuard;
+use crate::sync::RwLockReadGuard;
 
 use strongroom_engine::{AssociatedData, Batch, Buffer, Operation, Segment, StoredNonce, Verdict};
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, PlainOffset};

@@ -2,9 +2,10 @@
 //! of the format, rule by rule. Outside of crashed sessions everything that is
 //! not whole is an error.
 
+use crate::sync::atomic::AtomicUsize;
+use crate::sync::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use strongroom_engine::Buffer;

@@ -1,9 +1,10 @@
 //! The table of live contents: open, or with something that has yet to reach
 //! its home.
 
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use strongroom_format::vault::FileId;
 use strongroom_store::{Access, FileRef, InodeId, NodeRef};

@@ -86,7 +86,7 @@ impl Content {
     }
 
     /// The state, locked for a write of `len` bytes.
-    fn write_state_for(&self, len: usize) -> Result<std::sync::RwLockWriteGuard<'_, State>> {
+    fn write_state_for(&self, len: usize) -> Result<crate::sync::RwLockWriteGuard<'_, State>> {
         let state = self.write_state();
         if len <= LARGE_WRITE || state.cut.is_none() {
             return Ok(state);

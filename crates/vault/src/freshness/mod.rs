@@ -17,9 +17,10 @@ mod log;
 mod table;
 mod walk;
 
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use strongroom_format::freshness::{FileHeader, Object, Operation};
 use strongroom_format::vault::header::Header;

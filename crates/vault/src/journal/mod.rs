@@ -11,7 +11,8 @@ pub(crate) mod replay;
 mod segments;
 mod space;
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use crate::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use strongroom_engine::{AssociatedData, Buffer};
@@ -133,6 +134,12 @@ impl Journal {
     /// For reading images.
     pub(crate) fn segments(&self) -> &Arc<Segments> {
         &self.segments
+    }
+
+    /// Slots that are promised.
+    #[cfg(all(test, strongroom_model))]
+    pub(crate) fn promised(&self) -> u32 {
+        lock(&self.space).promised()
     }
 
     /// Most slots that one change may ask for.

@@ -47,6 +47,11 @@ impl Space {
         self.promised = self.promised.saturating_sub(slots);
     }
 
+    #[cfg(all(test, strongroom_model))]
+    pub(crate) fn promised(&self) -> u32 {
+        self.promised
+    }
+
     /// Takes consecutive slots, of which `promised` had been promised.
     pub(crate) fn take(&mut self, slots: u32, promised: u32) -> Option<Place> {
         if self.next + slots > self.slots {

@@ -4,9 +4,10 @@
 //! rewound. Offsets count entries, `.` and `..` first. What does not open is
 //! left out and reported: one forged name must not hide all others.
 
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use strongroom_format::vault::DirectoryId;
 use strongroom_store::Kind;

@@ -6,12 +6,11 @@
 //! an entry holds its store node, so that the store cannot give its identity
 //! to another inode meanwhile.
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, Deref};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
-};
+use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 
 use strongroom_format::vault::DirectoryId;
 use strongroom_store::{InodeId, Kind, NodeRef};

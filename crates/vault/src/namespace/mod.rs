@@ -40,8 +40,9 @@ pub mod survey;
 mod symlink;
 mod xattr;
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, OnceLock};
+use crate::sync::Mutex;
+use crate::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 
 use strongroom_format::vault::DirectoryId;
 use strongroom_keys::VaultKeys;

@@ -1,0 +1,68 @@
+//! Orders of threads: the models in `crates/vault/src/model.rs`.
+//!
+//! They run the vault's own code with locks and atomics that a scheduler watches, which the unit tests have
+//! when they are compiled with `--cfg strongroom_model`. The flag is passed to that one crate, so that nothing
+//! else is built anew.
+
+use std::process::Command;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::command;
+use crate::failure::{Failure, Result, ensure};
+use crate::tally::Tally;
+use crate::{test, workspace};
+
+/// Orders of each kind for each model, as CI runs it.
+const SHORT: u32 = 1000;
+/// The same in the long form of `cargo xtask test`.
+const LONG: u32 = 100_000;
+const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
+const LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
+
+#[derive(Args)]
+pub(crate) struct ModelArgs {
+    /// Orders of each kind (random, and by priorities) to try of each model
+    #[arg(long, default_value_t = SHORT)]
+    orders: u32,
+}
+
+impl ModelArgs {
+    /// The suite as `cargo xtask test` runs it.
+    pub(crate) fn on(long: bool) -> Self {
+        Self { orders: if long { LONG } else { SHORT } }
+    }
+}
+
+/// Builds the models and tries them.
+pub(crate) fn run(arguments: &ModelArgs) -> Result<Tally> {
+    let program = build()?;
+    let mut command = Command::new(program);
+    command.arg("model::").env("STRONGROOM_MODEL_ORDERS", arguments.orders.to_string());
+    let finished = command::finish(&mut command, LIMIT)?;
+    let mut tally = test::parse(&finished.stdout);
+    ensure!(tally.passed > 0 || !tally.failures.is_empty(), "no model was built:\n{}", finished.output());
+    if !finished.status.success() {
+        // The schedule that failed is longer than anybody reads.
+        let lines = finished.output();
+        lines.lines().filter(|line| line.len() < 400).for_each(|line| println!("{line}"));
+        if tally.failures.is_empty() {
+            tally.failures.push("the models did not run to their end".into());
+        }
+    }
+    Ok(tally)
+}
+
+fn build() -> Result<String> {
+    let mut command = workspace::cargo();
+    command.args(["rustc", "--package", "strongroom-vault", "--lib", "--profile", "test"]);
+    command.args(["--message-format", "json", "--", "--cfg", "strongroom_model"]);
+    let messages = command::output(&mut command, BUILD_LIMIT)?;
+    let mut executables = messages.lines().rev().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        message["executable"].as_str().map(str::to_owned)
+    });
+    executables.next().ok_or_else(|| Failure::new("cargo names no program"))
+}
