@@ -23,6 +23,7 @@ mod posix;
 mod postgres;
 mod powercut;
 mod random;
+mod simulate;
 mod soak;
 mod sparse;
 mod sqlite;
@@ -84,6 +85,8 @@ enum Task {
     /// Fill memory and check it: a part of `luks`
     #[command(hide = true)]
     LuksPressure(luks::pressure::PressureArgs),
+    /// Run the scheduler's policies on modelled machines, all of them
+    Simulate(simulate::SimulateArgs),
     /// Measure
     Bench(bench::BenchArgs),
     /// Run every test: the workspace's own and all suites on a mount
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
         Task::Model(arguments) => concluded(model::run(&arguments)),
         Task::Luks(arguments) => concluded(luks::run(&arguments)),
         Task::LuksPressure(arguments) => luks::pressure::fill(&arguments),
+        Task::Simulate(arguments) => simulate::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
         Task::Dist(arguments) => dist::run(&arguments),

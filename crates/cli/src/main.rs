@@ -77,6 +77,7 @@ fn run(command: Command, output: Output) -> Result<Exit> {
         Command::Salvage(args) => commands::salvage::run(&args, output),
         Command::Disk(command) => commands::disk::run(&command, output),
         Command::Doctor => commands::doctor::run(output),
+        Command::Simulate(args) => commands::simulate::run(&args, output),
         Command::MountHelper(args) => mount::helper(args.args),
         Command::GenerateMan(args) => commands::generate::manual(&args.directory),
         Command::GenerateCompletions(args) => commands::generate::completions(&args.directory),

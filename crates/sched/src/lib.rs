@@ -11,14 +11,15 @@
 //! result was wrong gets no more work.
 #![forbid(unsafe_code)]
 
-mod cpu_load;
+pub mod cpu_load;
 pub mod placing;
 pub mod policy;
 mod quarantine;
 pub mod record;
 mod scheduler;
-mod settings;
+pub mod settings;
 mod statistics;
+pub mod trials;
 
 pub use scheduler::{Options, Scheduler};
 pub use settings::{Objective, Policy, Settings, UnknownSetting};

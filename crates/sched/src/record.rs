@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use strongroom_engine::Operation;
+use strongroom_engine::{Capability, Operation};
 
 use crate::policy::{EngineView, Request};
 
@@ -25,6 +25,9 @@ const PARALLELISM_FIRST: f64 = 16.0;
 const PARALLELISM_MAX: f64 = 1024.0;
 /// An answer that took so many times the service time had waited.
 const WAITED: f64 = 1.25;
+/// CPU time of a device's interrupt and of waking whoever waits for it, which
+/// nothing here can measure: two switches and a completion.
+const WAKE_NS: f64 = 4_000.0;
 /// Share of the time that may be lost with probes of one engine.
 const PROBE_SHARE: f64 = 0.005;
 /// Most that a probe may have saved up, in nanoseconds.
@@ -76,6 +79,35 @@ pub struct Expectation {
     pub cpu_per_byte_ns: f64,
 }
 
+/// CPU time that is expected of a device's batch before it is measured: a
+/// submission, a completion and a thread woken, and the copy for redoing.
+const DEVICE_CPU_NS: f64 = 5_000.0;
+const DEVICE_CPU_PER_BYTE_NS: f64 = 0.1;
+
+impl Expectation {
+    /// Of an engine that says this of itself.
+    #[must_use]
+    pub fn of(capability: &Capability) -> Expectation {
+        Expectation {
+            inline: capability.inline,
+            fixed_ns: capability.latency_ns as f64,
+            per_byte_ns: 1e9 / capability.bytes_per_second.max(1) as f64,
+            ..Expectation::of_nothing()
+        }
+    }
+
+    /// Of an engine that says nothing.
+    pub(crate) fn of_nothing() -> Expectation {
+        Expectation {
+            inline: false,
+            fixed_ns: 1e3,
+            per_byte_ns: 1.0,
+            cpu_ns: DEVICE_CPU_NS,
+            cpu_per_byte_ns: DEVICE_CPU_PER_BYTE_NS,
+        }
+    }
+}
+
 /// See the module.
 pub struct Record {
     expectation: Expectation,
@@ -90,8 +122,8 @@ pub struct Record {
 /// What was measured of one batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
-    /// From the end of `submit` to the answer; of an inline engine the time
-    /// of `submit`.
+    /// From the end of `submit` to the answer; of an inline engine the CPU
+    /// time of `submit`.
     pub service_ns: f64,
     /// CPU time that the batch took.
     pub cpu_ns: f64,
@@ -116,7 +148,7 @@ fn operation_index(operation: Operation) -> usize {
     }
 }
 
-fn size_class(bytes: u64) -> usize {
+pub(crate) fn size_class(bytes: u64) -> usize {
     let exponent = (u64::BITS - bytes.max(1).saturating_sub(1).leading_zeros()) as usize;
     exponent.saturating_sub(9).min(SIZE_CLASSES - 1)
 }
@@ -134,6 +166,12 @@ impl Record {
             credit_ns: Number::default(),
             placements: AtomicU32::new(0),
         }
+    }
+
+    /// The work of a batch, in nanoseconds of what the engine says of itself.
+    #[must_use]
+    pub fn work_ns(&self, bytes: u64) -> f64 {
+        self.expected_service_ns(bytes)
     }
 
     fn expected_service_ns(&self, bytes: u64) -> f64 {
@@ -213,14 +251,6 @@ impl Record {
         Flight { operation, bytes, service_ns, backlog_ns }
     }
 
-    /// A batch that an inline engine has computed, for [`Record::learn`]:
-    /// there is no queue to keep account of.
-    #[must_use]
-    pub fn inline_flight(&self, operation: Operation, bytes: u64) -> Flight {
-        let (service_ns, _, _) = self.predict(operation, bytes);
-        Flight { operation, bytes, service_ns, backlog_ns: 0.0 }
-    }
-
     /// How many requests were placed so far, here or elsewhere.
     #[must_use]
     pub fn placements(&self) -> u32 {
@@ -254,7 +284,12 @@ impl Record {
             let service = measured.service_ns / if first { waited } else { 1.0 };
             blend(&cell.service_ratio, service / self.expected_service_ns(flight.bytes).max(1.0), first);
         }
-        blend(&cell.cpu_ratio, measured.cpu_ns / self.expected_cpu_ns(flight.bytes).max(1.0), first);
+        let waking = if self.expectation.inline { 0.0 } else { WAKE_NS };
+        blend(
+            &cell.cpu_ratio,
+            (measured.cpu_ns + waking) / self.expected_cpu_ns(flight.bytes).max(1.0),
+            first,
+        );
         cell.answers.store(cell.answers.load(Relaxed).saturating_add(1), Relaxed);
         cell.seen.store(self.placements.load(Relaxed), Relaxed);
     }
@@ -292,7 +327,7 @@ mod tests {
     }
 
     fn request(bytes: u64) -> Request {
-        Request { operation: Operation::Seal, bytes, segments: 1, in_flight: 1 }
+        Request { operation: Operation::Seal, bytes, segments: 1, in_flight: 1, computing: 1 }
     }
 
     #[test]
@@ -303,7 +338,11 @@ mod tests {
         record.left(&flight);
         record.learn(&flight, Measurement { service_ns: 50_000.0, cpu_ns: 2000.0 });
         let view = record.view(&request(4096), true);
-        assert!(view.known && (view.service_ns - 50_000.0).abs() < 1.0 && (view.cpu_ns - 2000.0).abs() < 1.0);
+        assert!(
+            view.known
+                && (view.service_ns - 50_000.0).abs() < 1.0
+                && (view.cpu_ns - 2000.0 - WAKE_NS).abs() < 1.0
+        );
         // Other sizes follow in proportion to what was expected.
         assert!(record.view(&request(65536), true).service_ns > 500_000.0);
         assert_eq!((view.in_flight, view.backlog_ns), (0, 0.0));

@@ -57,19 +57,6 @@ pub struct Statistics {
     pub fallback: EngineStatistics,
 }
 
-pub(crate) const REASONS: [Reason; 10] = [
-    Reason::Only,
-    Reason::Forced,
-    Reason::Threshold,
-    Reason::IdleCpu,
-    Reason::Soonest,
-    Reason::Least,
-    Reason::CheapestCpu,
-    Reason::Split,
-    Reason::Probe,
-    Reason::Spilled,
-];
-
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
@@ -95,7 +82,7 @@ const COUNTS: usize = Count::Latencies as usize + 1;
 #[repr(align(64))]
 pub(crate) struct Counters {
     counts: [AtomicU64; COUNTS],
-    reasons: [AtomicU64; REASONS.len()],
+    reasons: [AtomicU64; Reason::ALL.len()],
 }
 
 impl Counters {
@@ -116,7 +103,7 @@ impl Counters {
 
     pub(crate) fn snapshot(&self, engine: &str, in_flight: u64, quarantined: bool) -> EngineStatistics {
         let load = |count: Count| self.counts[count as usize].load(Ordering::Relaxed);
-        let counted = REASONS.into_iter().zip(&self.reasons);
+        let counted = Reason::ALL.into_iter().zip(&self.reasons);
         EngineStatistics {
             engine: engine.to_owned(),
             bytes: load(Count::Bytes),

@@ -5,6 +5,7 @@ pub(crate) mod disk;
 pub(crate) mod freshness;
 pub(crate) mod mount;
 pub(crate) mod secret;
+pub(crate) mod simulate;
 pub(crate) mod values;
 pub(crate) mod vault;
 
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use freshness::FreshnessCommand;
 pub(crate) use mount::{MountArgs, SetArgs, StatusArgs, SyncArgs, UmountArgs};
+pub(crate) use simulate::SimulateArgs;
 pub(crate) use vault::{CheckArgs, HeaderCommand, InfoArgs, InitArgs, KeyCommand, SalvageArgs};
 
 /// Encrypted folders and disks.
@@ -79,6 +81,7 @@ pub(crate) enum Command {
     Disk(disk::DiskCommand),
     /// Tell what this machine offers, and what to switch on
     Doctor,
+    Simulate(SimulateArgs),
     /// Mount as mount(8) asks for it: SOURCE DIR [-sfnv] [-o OPTIONS]
     #[command(hide = true)]
     MountHelper(MountHelperArgs),

@@ -11,4 +11,5 @@ pub(crate) mod info;
 pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod salvage;
+pub(crate) mod simulate;
 mod slots;

@@ -8,8 +8,18 @@ fn every_command_has_a_page_and_no_hidden_one_has() {
     std::fs::create_dir(place.path("man")).expect("a directory");
     place.line("generate-man man").expect(0);
     for name in [
-        "", "-init", "-mount", "-umount", "-sync", "-status", "-info", "-key", "-key-add", "-header",
+        "",
+        "-init",
+        "-mount",
+        "-umount",
+        "-sync",
+        "-status",
+        "-info",
+        "-key",
+        "-key-add",
+        "-header",
         "-check",
+        "-simulate",
     ] {
         let page = String::from_utf8(place.read(&format!("man/strongroom{name}.1"))).expect("UTF-8");
         assert!(page.contains(".SH SYNOPSIS"), "{name}");

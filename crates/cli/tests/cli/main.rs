@@ -12,4 +12,5 @@ mod repair;
 mod salvage;
 mod schemas;
 mod secrets;
+mod simulate;
 mod support;

@@ -2,8 +2,8 @@
 //!
 //! With the objective `throughput` the cost of an engine is the time until
 //! the request is done there plus the time for which it makes others wait:
-//! its CPU time for each thread that waits for a CPU, its place in the
-//! device's queue for each request behind it. With every request placed so,
+//! its CPU time at the price of CPU time, its place in the device's queue for
+//! each request behind it. With every request placed so,
 //! neither CPU nor device idles while the other has a queue that it could
 //! shorten. `latency` leaves the others out; `cpu` takes the engine with the
 //! least CPU time of those that keep up.
@@ -32,13 +32,13 @@ pub fn place(
         return Some(whole(unknown, Reason::Probe));
     }
     let objective = settings.objective;
-    let cost = |engine: &EngineView| cost(engine, cpu, objective);
-    let known = || engines.iter().enumerate().filter(|(_, engine)| engine.usable && engine.known);
-    let (best, least) = known()
-        .map(|(at, engine)| (at, cost(engine)))
-        .min_by(|(_, one), (_, other)| one.total_cmp(other))
-        // All that is usable is out for the first time: wait for that.
-        .or_else(|| super::first_inline(engines).map(|at| (at, f64::INFINITY)))?;
+    let price = cpu.price(request.computing);
+    let stretch = cpu.stretch(request.computing);
+    let cost = |engine: &EngineView| cost(engine, price, stretch, objective);
+    // One that is out for the first time counts as what it says of itself.
+    let known = || engines.iter().enumerate().filter(|(_, engine)| engine.usable);
+    let (best, least) =
+        known().map(|(at, engine)| (at, cost(engine))).min_by(|(_, one), (_, other)| one.total_cmp(other))?;
     let due = |(at, engine): &(usize, &EngineView)| {
         *at != best && engine.stale && engine.in_flight == 0 && engine.credit_ns >= cost(engine) - least
     };
@@ -48,7 +48,7 @@ pub fn place(
     if objective == Objective::Cpu {
         return Some(whole(best, Reason::CheapestCpu));
     }
-    if let Some(split) = best_split(request, engines, cpu, objective, least * SPLIT_GAIN) {
+    if let Some(split) = best_split(request, engines, price, objective, least * SPLIT_GAIN) {
         return Some(split);
     }
     let reason = if objective == Objective::Latency { Reason::Soonest } else { Reason::Least };
@@ -56,11 +56,11 @@ pub fn place(
 }
 
 /// What a request costs on an engine, in nanoseconds of everybody's time.
-fn cost(engine: &EngineView, cpu: &CpuView, objective: Objective) -> f64 {
-    let finish = engine.finish_ns();
+fn cost(engine: &EngineView, price: f64, stretch: f64, objective: Objective) -> f64 {
+    let finish = if engine.inline { engine.service_ns * stretch } else { engine.finish_ns() };
     match objective {
         Objective::Latency => finish,
-        Objective::Throughput => finish + made_to_wait(engine, cpu, engine.cpu_ns, engine.service_ns),
+        Objective::Throughput => finish + made_to_wait(engine, price, engine.cpu_ns, engine.service_ns),
         Objective::Cpu => {
             let late = if finish > KEEPS_UP * engine.service_ns + engine.cpu_ns { finish * 1e6 } else { 0.0 };
             engine.cpu_ns + late
@@ -69,8 +69,8 @@ fn cost(engine: &EngineView, cpu: &CpuView, objective: Objective) -> f64 {
 }
 
 /// How long others wait, in all, for this much CPU time and device time.
-fn made_to_wait(engine: &EngineView, cpu: &CpuView, cpu_ns: f64, service_ns: f64) -> f64 {
-    let for_cpu = cpu_ns * cpu.waiting / cpu.cpus;
+fn made_to_wait(engine: &EngineView, price: f64, cpu_ns: f64, service_ns: f64) -> f64 {
+    let for_cpu = cpu_ns * price;
     if engine.inline {
         return for_cpu;
     }
@@ -83,7 +83,7 @@ fn made_to_wait(engine: &EngineView, cpu: &CpuView, cpu_ns: f64, service_ns: f64
 fn best_split(
     request: &Request,
     engines: &[EngineView],
-    cpu: &CpuView,
+    price: f64,
     objective: Objective,
     limit: f64,
 ) -> Option<Decision> {
@@ -110,7 +110,7 @@ fn best_split(
         let on_cpu = hardware.cpu_ns + software_all - software.per_byte_ns * device_bytes;
         let mut cost = on_cpu;
         if objective == Objective::Throughput {
-            cost += made_to_wait(hardware, cpu, on_cpu, hardware.service_ns * share);
+            cost += made_to_wait(hardware, price, on_cpu, hardware.service_ns * share);
         }
         if cost < best.map_or(limit, |(least, _)| least) {
             let placement = Placement::Split { inline, device, device_segments: device_segments as u32 };

@@ -23,6 +23,8 @@ pub struct Request {
     /// Batches that the scheduler has accepted and not answered, this one
     /// among them.
     pub in_flight: u32,
+    /// Of these, those whose threads compute them or hand them over now.
+    pub computing: u32,
 }
 
 impl Request {
@@ -74,6 +76,31 @@ pub struct CpuView {
     pub waiting: f64,
     /// Idle share, from 0 to 1.
     pub idle: f64,
+    /// This process's share of what is used, from 0 to 1.
+    pub own: f64,
+}
+
+impl CpuView {
+    /// How many times its CPU time an engine on the CPU takes: what other
+    /// processes want of the CPUs, and this one's threads when they compute
+    /// all at once.
+    #[must_use]
+    pub fn stretch(&self, computing: u32) -> f64 {
+        let by_others = 1.0 + (1.0 - self.own) * self.waiting / self.cpus;
+        by_others.max(f64::from(computing) / self.cpus)
+    }
+
+    /// How long this process's threads wait, in all, for each nanosecond of
+    /// CPU time that one of them uses more: nothing while CPUs are idle, else
+    /// the others that are ready, for the CPUs that the process has.
+    #[must_use]
+    pub fn price(&self, computing: u32) -> f64 {
+        let ready = self.cpus + self.waiting;
+        let own = (self.own * ready).max(1.0);
+        let lately = self.waiting.min(1.0) * (own - 1.0) / (self.own * self.cpus).max(0.1);
+        let computing = f64::from(computing);
+        if computing > self.cpus { lately.max((computing - 1.0) / self.cpus) } else { lately }
+    }
 }
 
 /// Where a request goes.
@@ -116,9 +143,26 @@ pub enum Reason {
     Probe,
     /// The engine that was chosen was busy or could not.
     Spilled,
+    /// With all there the speed was highest, or it is being tried.
+    Fastest,
 }
 
 impl Reason {
+    /// Every reason, each at its own number.
+    pub const ALL: [Reason; 11] = [
+        Reason::Only,
+        Reason::Forced,
+        Reason::Threshold,
+        Reason::IdleCpu,
+        Reason::Soonest,
+        Reason::Least,
+        Reason::CheapestCpu,
+        Reason::Split,
+        Reason::Probe,
+        Reason::Spilled,
+        Reason::Fastest,
+    ];
+
     /// For reports.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -133,6 +177,7 @@ impl Reason {
             Reason::Split => "split",
             Reason::Probe => "probe",
             Reason::Spilled => "spilled",
+            Reason::Fastest => "fastest",
         }
     }
 }

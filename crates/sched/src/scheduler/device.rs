@@ -12,6 +12,7 @@ use strongroom_engine::{
 
 use super::session::SchedulerSession;
 use super::{Core, Served};
+use crate::placing::done;
 use crate::policy::Reason;
 use crate::record::{Flight, Measurement, Record};
 use crate::statistics::Count;
@@ -101,6 +102,7 @@ pub(super) fn guarded(
     let submitted = Instant::now();
     let spent = submitted - began;
     let trusted = Trusted::of(session, operation);
+    let trials = Arc::clone(&session.trials);
     Ok(ticket.guarded(submitted + core.deadline, move |answer| {
         let (core, flight) = (Arc::clone(&in_flight.core), in_flight.flight);
         let records = Arc::clone(&in_flight.records);
@@ -111,6 +113,8 @@ pub(super) fn guarded(
             core.engines[at].counters.answered(service.as_nanos() as u64);
             let cpu_ns = (spent + checking).as_nanos() as f64;
             records[at].learn(&flight, Measurement { service_ns: service.as_nanos() as f64, cpu_ns });
+            let in_flight = core.in_flight.load(Relaxed);
+            done(&trials, &records[0], operation, bytes, in_flight, || core.now_ns());
         }
         Ok(completed)
     }))

@@ -19,15 +19,12 @@ use strongroom_engine::{
 
 use self::session::SchedulerSession;
 use crate::cpu_load::CpuLoad;
-use crate::placing::{ENGINES_MAX, decide};
+use crate::placing::{ENGINES_MAX, decide, done, is_timed};
 use crate::policy::{Placement, Reason, Request};
 use crate::quarantine::Quarantine;
 use crate::record::{Measurement, Record};
 use crate::settings::{LiveSettings, Policy, Settings};
 use crate::statistics::{Count, Counters, EngineStatistics, Statistics};
-
-/// One inline batch in so many is timed, once its cost is known.
-const TIMED: u32 = 16;
 
 /// What is decided once, when a scheduler is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +62,7 @@ struct Core {
     deadline: Duration,
     load: Arc<CpuLoad>,
     in_flight: AtomicU32,
+    began: Instant,
 }
 
 struct Served {
@@ -97,7 +95,7 @@ impl Scheduler {
             results: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
         };
-        let load = CpuLoad::new();
+        let load = CpuLoad::of_this_machine();
         if engines.len() > 1 {
             load.watch();
         }
@@ -108,6 +106,7 @@ impl Scheduler {
             deadline: options.deadline,
             load,
             in_flight: AtomicU32::new(0),
+            began: Instant::now(),
         };
         Scheduler { name, id: NEXT_ID.fetch_add(1, Relaxed), core: Arc::new(core) }
     }
@@ -181,7 +180,13 @@ impl Core {
             return Err(Box::new(Refused { batch, refusal: Refusal::Unsupported }));
         };
         if session.is_inline(at, batch.operation) {
-            self.submit_inline(at, own, session.record(at), batch, reason)
+            let (operation, bytes) = (batch.operation, batch.bytes() as u64);
+            let answer = self.submit_inline(at, own, session.record(at), batch, reason);
+            if reason != Reason::Only && answer.is_ok() {
+                let in_flight = self.in_flight.load(Relaxed).saturating_sub(1);
+                done(&session.trials, &session.records[0], operation, bytes, in_flight, || self.now_ns());
+            }
+            answer
         } else {
             device::submit(self, at, session, batch, reason)
         }
@@ -196,17 +201,19 @@ impl Core {
         reason: Reason,
     ) -> Result<Ticket, Box<Refused>> {
         let served = &self.engines[at];
-        let is_choice = self.engines.len() > 1 && reason != Reason::Only;
-        if !is_choice || reason != Reason::Probe && !record.placements().is_multiple_of(TIMED) {
+        if self.engines.len() == 1 || !is_timed(reason, record) {
             return served.submit(session, batch, reason);
         }
-        let (operation, bytes) = (batch.operation, batch.bytes() as u64);
-        let began = Instant::now();
-        let ticket = served.submit(session, batch, reason)?;
-        let took = began.elapsed().as_nanos() as f64;
-        served.counters.answered(took as u64);
-        record.learn(&record.inline_flight(operation, bytes), Measurement { service_ns: took, cpu_ns: took });
-        Ok(ticket)
+        let flight = record.began(batch.operation, batch.bytes() as u64);
+        let began = thread_cpu_ns();
+        let answer = served.submit(session, batch, reason);
+        let took = thread_cpu_ns().saturating_sub(began) as f64;
+        record.left(&flight);
+        if answer.is_ok() {
+            served.counters.answered(took as u64);
+            record.learn(&flight, Measurement { service_ns: took, cpu_ns: took });
+        }
+        answer
     }
 
     /// Tries the other engines, those that are inline first, and then the
@@ -243,36 +250,74 @@ impl Core {
 
     fn place(self: &Arc<Core>, session: &SchedulerSession, batch: Batch) -> Result<Ticket, Box<Refused>> {
         let usable = session.usable(self, &batch);
-        let placed = if usable.is_power_of_two() {
-            Some((Placement::Whole(usable.trailing_zeros() as usize), Reason::Only))
-        } else {
-            let request = Request {
-                operation: batch.operation,
-                bytes: batch.bytes() as u64,
-                segments: batch.segments.len() as u32,
-                in_flight: self.in_flight.load(Relaxed),
+        if usable.is_power_of_two() {
+            let at = usable.trailing_zeros() as usize;
+            return match self.submit_to(at, session, batch, Reason::Only) {
+                Err(refused) if !matches!(refused.refusal, Refusal::Misuse(_)) => {
+                    self.spill(session, refused, at, usable)
+                }
+                answer => answer,
             };
-            let records = session.records.iter();
-            let decision = decide(&self.settings.load(), &request, records, usable, &self.load.view());
-            decision.map(|decision| (decision.placement, decision.reason))
-        };
-        let (tried, answer) = match placed {
-            None => {
+        }
+        let mut left = usable;
+        let mut batch = batch;
+        loop {
+            let Some((placement, reason)) = self.decide(session, &batch, left, left != usable) else {
                 let refused = Box::new(Refused { batch, refusal: Refusal::Unsupported });
-                (ENGINES_MAX, Err(refused))
+                return self.spill(session, refused, ENGINES_MAX, usable);
+            };
+            let (tried, answer) = match placement {
+                Placement::Whole(at) => (at, self.submit_to(at, session, batch, reason)),
+                Placement::Split { inline, device, device_segments } => {
+                    (device, split::submit(self, session, batch, inline, device, device_segments as usize))
+                }
+            };
+            match answer {
+                // Where it costs least without the one that is busy.
+                Err(refused) if refused.refusal == Refusal::Busy && left & !(1 << tried) != 0 => {
+                    left &= !(1 << tried);
+                    batch = refused.batch;
+                }
+                Err(refused) if !matches!(refused.refusal, Refusal::Misuse(_)) => {
+                    return self.spill(session, refused, tried, usable);
+                }
+                answer => return answer,
             }
-            Some((Placement::Whole(at), reason)) => (at, self.submit_to(at, session, batch, reason)),
-            Some((Placement::Split { inline, device, device_segments }, _)) => {
-                (device, split::submit(self, session, batch, inline, device, device_segments as usize))
-            }
-        };
-        match answer {
-            Err(refused) if !matches!(refused.refusal, Refusal::Misuse(_)) => {
-                self.spill(session, refused, tried, usable)
-            }
-            answer => answer,
         }
     }
+
+    fn decide(
+        &self,
+        session: &SchedulerSession,
+        batch: &Batch,
+        usable: u32,
+        is_again: bool,
+    ) -> Option<(Placement, Reason)> {
+        let in_flight = self.in_flight.load(Relaxed);
+        let on_devices: u32 = self.engines.iter().map(|served| served.in_flight.load(Relaxed)).sum();
+        let request = Request {
+            operation: batch.operation,
+            bytes: batch.bytes() as u64,
+            segments: batch.segments.len() as u32,
+            in_flight,
+            computing: in_flight.saturating_sub(on_devices),
+        };
+        let (records, cpu) = (session.records.iter(), self.load.view());
+        let decision = decide(&self.settings.load(), &request, records, usable, &cpu, &session.trials)?;
+        Some((decision.placement, if is_again { Reason::Spilled } else { decision.reason }))
+    }
+
+    /// Nanoseconds since the scheduler was made.
+    fn now_ns(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+}
+
+/// CPU time of this thread: what an inline engine costs, whoever else wants
+/// the CPU meanwhile.
+fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 impl Engine for Scheduler {

@@ -8,6 +8,7 @@ use strongroom_engine::{Algorithm, Batch, Capability, Operation, Session, Sessio
 
 use super::{Core, Served};
 use crate::record::{Expectation, Record};
+use crate::trials::Trials;
 
 const OPERATIONS: [Operation; 5] = [
     Operation::Seal,
@@ -17,11 +18,6 @@ const OPERATIONS: [Operation; 5] = [
     Operation::DecryptSectors,
 ];
 
-/// CPU time that is expected of a device's batch before it is measured: a
-/// submission, a completion and a thread woken, and the copy for redoing.
-const DEVICE_CPU_NS: f64 = 5_000.0;
-const DEVICE_CPU_PER_BYTE_NS: f64 = 0.1;
-
 /// See the module.
 pub(super) struct SchedulerSession {
     pub(super) owner: u64,
@@ -29,6 +25,7 @@ pub(super) struct SchedulerSession {
     pub(super) engines: Vec<EngineSession>,
     pub(super) fallback: Option<Session>,
     pub(super) records: Arc<[Record]>,
+    pub(super) trials: Arc<Trials>,
 }
 
 /// One engine's part.
@@ -68,7 +65,8 @@ impl SchedulerSession {
             return Err(first_error.unwrap_or(SessionError::Unsupported));
         }
         let records = engines.iter().map(EngineSession::record).collect();
-        Ok(SchedulerSession { owner, algorithm, engines, fallback, records })
+        let trials = Arc::new(Trials::new(engines.len()));
+        Ok(SchedulerSession { owner, algorithm, engines, fallback, records, trials })
     }
 
     pub(super) fn record(&self, at: usize) -> &Record {
@@ -120,14 +118,7 @@ impl EngineSession {
     /// What the engine says of itself, of sealing or encrypting.
     fn record(&self) -> Record {
         let capability = self.capabilities.iter().flatten().next();
-        let rate = capability.map_or(1e9, |capability| capability.bytes_per_second.max(1) as f64);
-        Record::new(Expectation {
-            inline: capability.is_some_and(|capability| capability.inline),
-            fixed_ns: capability.map_or(1e3, |capability| capability.latency_ns as f64),
-            per_byte_ns: 1e9 / rate,
-            cpu_ns: DEVICE_CPU_NS,
-            cpu_per_byte_ns: DEVICE_CPU_PER_BYTE_NS,
-        })
+        Record::new(capability.map_or_else(Expectation::of_nothing, Expectation::of))
     }
 }
 

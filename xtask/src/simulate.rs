@@ -1,0 +1,44 @@
+//! The long form of the simulator's proof: every host and workload, `aca` with the best parameters of a
+//! grid, and hosts drawn from a seed.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::command;
+use crate::failure::{Result, ensure};
+use crate::workspace;
+
+/// Two slow cores need most of an hour for a hundred hosts.
+const LIMIT: Duration = Duration::from_secs(3 * 3600);
+
+#[derive(Args)]
+pub(crate) struct SimulateArgs {
+    /// The first seed of the random hosts
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many random hosts
+    #[arg(long, default_value_t = 100)]
+    hosts: u64,
+    /// Virtual milliseconds of each run
+    #[arg(long, default_value_t = 2000)]
+    milliseconds: u64,
+    /// Without the search for the best parameters of `aca`
+    #[arg(long)]
+    no_aca: bool,
+}
+
+/// Runs it, and prints what it prints.
+pub(crate) fn run(arguments: &SimulateArgs) -> Result {
+    let mut command = workspace::cargo();
+    command.args(["run", "--release", "--quiet", "--package", "strongroom-sim", "--example", "proof", "--"]);
+    command.args(["--seed", &arguments.seed.to_string(), "--hosts", &arguments.hosts.to_string()]);
+    command.args(["--milliseconds", &arguments.milliseconds.to_string()]);
+    if arguments.no_aca {
+        command.arg("--no-aca");
+    }
+    let finished = command::finish(&mut command, LIMIT)?;
+    println!("{}", finished.output());
+    ensure!(finished.status.success(), "something falls short");
+    Ok(())
+}
