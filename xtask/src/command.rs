@@ -5,12 +5,18 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Timespec;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::failure::{Context, Failure, Result, ensure};
@@ -93,34 +99,48 @@ pub(crate) fn end(child: &mut Child) {
 pub(crate) fn finish(command: &mut Command, limit: Duration) -> Result<Finished> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = spawn(command)?;
-    let stdout = drain(child.stdout.take().expect("stdout is piped"));
-    let stderr = drain(child.stderr.take().expect("stderr is piped"));
-    let status = wait(&mut child, limit).context(format_args!("`{}`", shown(command)))?;
-    // A daemon that the program left behind may hold the pipes open; its output is not wanted.
-    Ok(Finished { status, stdout: collect(stdout), stderr: collect(stderr) })
+    let ended = Arc::new(AtomicBool::new(false));
+    let stdout = drain(child.stdout.take().expect("stdout is piped"), &ended);
+    let stderr = drain(child.stderr.take().expect("stderr is piped"), &ended);
+    let status = wait(&mut child, limit).context(format_args!("`{}`", shown(command)));
+    ended.store(true, Ordering::Release);
+    let (stdout, stderr) = (collect(stdout), collect(stderr));
+    Ok(Finished { status: status?, stdout, stderr })
 }
 
-type Drained = std::sync::mpsc::Receiver<Vec<u8>>;
-
-fn drain(mut pipe: impl Read + Send + 'static) -> Drained {
-    let (sender, receiver) = std::sync::mpsc::channel();
+/// Reads a pipe to its end, or until the program has `ended` and nothing more is in it: a daemon that it
+/// left behind may hold the pipe open.
+fn drain(mut pipe: impl Read + AsFd + Send + 'static, ended: &Arc<AtomicBool>) -> JoinHandle<Vec<u8>> {
+    let ended = Arc::clone(ended);
     thread::spawn(move || {
+        let mut bytes = Vec::new();
         let mut piece = vec![0; 64 * 1024];
-        while let Ok(length) = pipe.read(&mut piece) {
-            if length == 0 || sender.send(piece[..length].to_vec()).is_err() {
-                break;
+        loop {
+            // Asked first: what the program wrote is in the pipe when it has ended.
+            let last = ended.load(Ordering::Acquire);
+            match is_readable(&pipe) {
+                Ok(false) if last => break,
+                Ok(false) | Err(Errno::INTR) => continue,
+                Ok(true) => {}
+                Err(_) => break,
+            }
+            match pipe.read(&mut piece) {
+                Ok(0) | Err(_) => break,
+                Ok(length) => bytes.extend_from_slice(&piece[..length]),
             }
         }
-    });
-    receiver
+        bytes
+    })
 }
 
-fn collect(pieces: Drained) -> String {
-    let mut bytes = Vec::new();
-    while let Ok(piece) = pieces.recv_timeout(Duration::from_millis(300)) {
-        bytes.extend_from_slice(&piece);
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+/// Whether a read would not wait, asked for a moment.
+fn is_readable(pipe: &impl AsFd) -> rustix::io::Result<bool> {
+    let moment = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    Ok(poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&moment))? > 0)
+}
+
+fn collect(drained: JoinHandle<Vec<u8>>) -> String {
+    String::from_utf8_lossy(&drained.join().expect("draining does not panic")).into_owned()
 }
 
 /// Runs a program that has to succeed, and returns its standard output.
@@ -148,4 +168,20 @@ pub(crate) fn show(command: &mut Command, limit: Duration) -> Result {
 /// An output file for a child, opened fresh.
 pub(crate) fn log_file(path: &Path) -> Result<Stdio> {
     Ok(File::create(path).context(path.display())?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_whole_although_a_child_holds_the_pipe() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 60 & head -c 300000 /dev/zero"]);
+        let began = Instant::now();
+        let finished = finish(&mut command, Duration::from_secs(60)).unwrap();
+        assert!(finished.status.success());
+        assert_eq!(finished.stdout.len(), 300_000);
+        assert!(began.elapsed() < Duration::from_secs(30), "nobody waits for what was left behind");
+    }
 }
