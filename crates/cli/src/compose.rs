@@ -3,36 +3,115 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use strongroom_engine::Engine;
 use strongroom_engine::unruly::{Faults, UnrulyEngine};
-use strongroom_engine_cpu::{CpuEngine, ReferenceEngine};
+use strongroom_engine::{Algorithm, Engine};
+use strongroom_engine_cpu::{CpuEngine, ReferenceEngine, Tier};
 use strongroom_engine_sim::{Faults as DeviceFaults, Model, SimEngine};
 use strongroom_sched::{Options, Scheduler, Settings};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Exit, Failure, Result};
+use crate::profile::{Found, Profile, file};
 
 /// What `--engine` takes without being asked for anything else.
-pub(crate) const DEFAULT: &str = "cpu";
+pub(crate) const DEFAULT: &str = "auto";
 
 /// Seed of the test engines' misbehaviour.
 const SEED: u64 = 0x5eed;
 
-/// The engines of this process under one scheduler: the by-the-book engine
-/// takes what the others cannot serve. Some engines start threads: not before
-/// the process is what it will stay.
+/// The engines of a process, and what was known of them when it began.
+pub(crate) struct Composed {
+    /// All of them.
+    pub(crate) scheduler: Arc<Scheduler>,
+    /// What was measured on this machine, where it was.
+    pub(crate) profile: Option<Profile>,
+    /// Why there is no profile, where there could be one.
+    pub(crate) remark: Option<String>,
+}
+
+/// The engines of this process under one scheduler, as [`compose_for`] makes
+/// them, for work that has no settings of its own.
 ///
 /// # Errors
-/// Usage for a name that there is not, or settings that do not fit it.
-pub(crate) fn compose(name: Option<&str>, placing: Option<Settings>) -> Result<Arc<Scheduler>> {
+/// As [`compose_for`].
+pub(crate) fn compose(name: Option<&str>) -> Result<Arc<Scheduler>> {
+    Ok(compose_for(name, &[], None)?.scheduler)
+}
+
+/// The engines of this process under one scheduler: the by-the-book engine
+/// takes what the others cannot serve. `words` of the form `NAME=VALUE` change
+/// its settings, which for `algorithm` begin with what was measured. Some
+/// engines start threads: not before the process is what it will stay.
+///
+/// # Errors
+/// Usage for a name that there is not, or settings that do not fit it;
+/// unsupported when this machine does not have the engine.
+pub(crate) fn compose_for(
+    name: Option<&str>,
+    words: &[String],
+    algorithm: Option<Algorithm>,
+) -> Result<Composed> {
+    let mut engines = engines(name)?;
+    let Found { profile, remark } = match engines.len() {
+        // Where there is nothing to choose nothing has to be known.
+        1 => Found::default(),
+        _ => file::find(&engine_names(&engines)),
+    };
+    if let Some(profile) = profile.as_ref().filter(|_| is_automatic(name)) {
+        engines.retain(|engine| profile.is_worthwhile(engine.name()));
+    }
+    let mut settings = Settings::default();
+    if let (Some(profile), Some(algorithm)) = (&profile, algorithm) {
+        profile.settings(algorithm, &mut settings);
+    }
+    for word in words {
+        crate::set::apply(&mut settings, word)?;
+    }
+    let mut options = Options { settings, ..Options::default() };
+    if name == Some("unruly") {
+        // It gets more work however often it loses some.
+        options.pause = Duration::ZERO;
+    }
+    let scheduler = Scheduler::new(engines, Arc::new(ReferenceEngine), options);
+    check(&scheduler, settings)?;
+    if let Some(profile) = &profile {
+        scheduler.seed(profile.seeds());
+    }
+    Ok(Composed { scheduler: Arc::new(scheduler), profile, remark })
+}
+
+/// Whether this name leaves the choice to the program.
+fn is_automatic(name: Option<&str>) -> bool {
+    name.unwrap_or(DEFAULT) == DEFAULT
+}
+
+/// The names of engines, in their order.
+pub(crate) fn engine_names(engines: &[Arc<dyn Engine>]) -> Vec<String> {
+    engines.iter().map(|engine| engine.name().to_owned()).collect()
+}
+
+/// What `--engine NAME` means, those that are inline first.
+///
+/// # Errors
+/// Usage for a name that there is not; unsupported for a tier that this CPU
+/// does not have.
+pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
     let cpu = || -> Arc<dyn Engine> { Arc::new(CpuEngine::new()) };
     let device =
         |faults| -> Arc<dyn Engine> { Arc::new(SimEngine::new(cpu(), Model::moderate(), faults, SEED)) };
     let none = DeviceFaults::default();
-    let engines = match name.unwrap_or(DEFAULT) {
+    let name = name.unwrap_or(DEFAULT);
+    if let Some(tier) = Tier::ALL.into_iter().find(|tier| tier.engine_name() == name) {
+        let engine = CpuEngine::of_tier(tier).ok_or_else(|| lacking(tier))?;
+        return Ok(vec![Arc::new(engine)]);
+    }
+    Ok(match name {
+        DEFAULT => {
+            CpuEngine::side_by_side().into_iter().map(|tier| Arc::new(tier) as Arc<dyn Engine>).collect()
+        }
         "cpu" => vec![cpu()],
-        "reference" => vec![Arc::new(ReferenceEngine) as Arc<dyn Engine>],
+        "reference" => vec![Arc::new(ReferenceEngine)],
         // For tests alone: busy, late, out of order, and it loses work.
-        "unruly" => vec![Arc::new(UnrulyEngine::new(cpu(), SEED, Faults::lossy())) as Arc<dyn Engine>],
+        "unruly" => vec![Arc::new(UnrulyEngine::new(cpu(), SEED, Faults::lossy()))],
         // For tests alone: the CPU with a simulated device beside it, sound
         // or with a fault.
         "sim" => vec![cpu(), device(none)],
@@ -43,18 +122,14 @@ pub(crate) fn compose(name: Option<&str>, placing: Option<Settings>) -> Result<A
         "sim-gone" => vec![cpu(), device(DeviceFaults { gone_after: Some(100), ..none })],
         other => {
             return Err(Failure::usage(format!("there is no engine `{other}`"))
-                .hint("Use cpu or reference; `strongroom doctor` tells what this machine has."));
+                .hint("Use auto, cpu, one of the names that `strongroom engines` lists, or reference."));
         }
-    };
-    let settings = placing.unwrap_or_default();
-    let mut options = Options { settings, ..Options::default() };
-    if name == Some("unruly") {
-        // It gets more work however often it loses some.
-        options.pause = Duration::ZERO;
-    }
-    let scheduler = Scheduler::new(engines, Arc::new(ReferenceEngine), options);
-    check(&scheduler, settings)?;
-    Ok(Arc::new(scheduler))
+    })
+}
+
+fn lacking(tier: Tier) -> Failure {
+    let message = format!("this machine has no {}: it needs {}", tier.engine_name(), tier.requirement());
+    Failure::new(Exit::Unsupported, message).hint("`strongroom engines` lists what is here.")
 }
 
 /// Refuses settings that name an engine which this scheduler does not have.
@@ -76,20 +151,31 @@ mod tests {
 
     #[test]
     fn engines_have_names_and_others_are_refused() {
-        let first = |name| {
-            compose(name, None)
-                .map(|scheduler| scheduler.engines().next().map(str::to_owned).unwrap_or_default())
-        };
+        let first = |name| engines(name).map(|engines| engine_names(&engines)[0].clone());
         assert_eq!(first(None), first(Some("cpu")));
         assert_ne!(first(None), first(Some("reference")));
         assert!(first(Some("unruly")).is_ok_and(|name| name.starts_with("unruly(")));
+        assert_eq!(first(Some("cpu-portable")), Ok("cpu-portable".to_owned()));
         assert!(first(Some("gpu")).is_err());
     }
 
     #[test]
+    fn all_tiers_stand_side_by_side_and_one_can_be_forced() {
+        let present = Tier::ALL.into_iter().filter(|tier| *tier <= Tier::best());
+        let names: Vec<_> = present.map(|tier| tier.engine_name().to_owned()).collect();
+        assert_eq!(engines(None).map(|engines| engine_names(&engines)), Ok(names));
+        for tier in Tier::ALL {
+            match engines(Some(tier.engine_name())) {
+                Ok(only) => assert_eq!(engine_names(&only), [tier.engine_name()]),
+                Err(failure) => assert_eq!(failure.exit(), Exit::Unsupported),
+            }
+        }
+    }
+
+    #[test]
     fn an_engine_that_is_not_there_cannot_be_used() {
-        let settings = Settings { engine: 1, ..Settings::default() };
-        assert!(compose(Some("cpu"), Some(settings)).is_err());
-        assert!(compose(Some("sim"), Some(settings)).is_ok());
+        let second = ["use=1".to_owned()];
+        assert!(compose_for(Some("cpu"), &second, None).is_err());
+        assert!(compose_for(Some("sim"), &second, None).is_ok());
     }
 }

@@ -14,7 +14,9 @@ mod daemon;
 mod failure;
 mod freshness;
 mod lock;
+mod meter;
 mod mount;
+mod profile;
 mod progress;
 mod report;
 mod secrets;
@@ -32,7 +34,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use crate::args::{Cli, Command};
+use crate::args::{BenchCommand, Cli, Command};
 use crate::failure::{Exit, Failure, Result};
 use crate::report::Output;
 
@@ -78,6 +80,9 @@ fn run(command: Command, output: Output) -> Result<Exit> {
         Command::Disk(command) => commands::disk::run(&command, output),
         Command::Doctor => commands::doctor::run(output),
         Command::Simulate(args) => commands::simulate::run(&args, output),
+        Command::Engines(args) => commands::engines::run(&args, output),
+        Command::Tune(args) => commands::tune::run(&args, output),
+        Command::Bench(BenchCommand::Crypto(args)) => commands::bench::run(&args, output),
         Command::MountHelper(args) => mount::helper(args.args),
         Command::GenerateMan(args) => commands::generate::manual(&args.directory),
         Command::GenerateCompletions(args) => commands::generate::completions(&args.directory),

@@ -81,7 +81,7 @@ fn plan(args: &MountArgs, strictness: options::Strictness) -> Result<Plan> {
         idle: None,
         engine: None,
         transport: TransportChoice::default(),
-        placing: None,
+        placing: Vec::new(),
         log: None,
         relaxed: args.durability == Durability::Relaxed,
         journal_len: args.journal_size,

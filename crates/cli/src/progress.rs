@@ -70,6 +70,35 @@ impl Progress {
     }
 }
 
+/// Progress of work in steps of about the same length.
+pub(crate) struct Steps(ProgressBar);
+
+impl Steps {
+    /// So many.
+    pub(crate) fn begin(count: u64) -> Steps {
+        let target = ProgressDrawTarget::stderr_with_hz(DRAWS_PER_SECOND);
+        let bar = ProgressBar::with_draw_target(Some(count), target);
+        bar.set_style(style("{bar:24} {percent:>3} %, {eta} left: {msg}"));
+        Steps(bar)
+    }
+
+    /// The next one begins.
+    pub(crate) fn next(&self, label: &str) {
+        self.0.set_message(label.to_owned());
+        self.0.inc(1);
+    }
+
+    /// Prints something else, above it.
+    pub(crate) fn above<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.0.suspend(print)
+    }
+
+    /// Takes it from the screen.
+    pub(crate) fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("the template is valid")
 }
@@ -86,5 +115,9 @@ mod tests {
         progress.done_file();
         progress.done(10);
         progress.finish();
+        let steps = Steps::begin(2);
+        steps.next("one");
+        assert_eq!(steps.above(|| 7), 7);
+        steps.finish();
     }
 }

@@ -4,14 +4,21 @@
 
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, BlockSizeUser, KeyInit, consts::U16};
 
-use crate::kernel::{Block, Kernel};
+use crate::kernel::{Block, Code, Kernel};
 
-struct ByBlock<C>(C);
+const CODE: Code = Code::constant_time("RustCrypto");
+const TABLES: Code = Code::with_tables("RustCrypto, tables");
+
+struct ByBlock<C>(C, Code);
 
 impl<C> Kernel for ByBlock<C>
 where
     C: BlockCipherEncrypt + BlockCipherDecrypt + BlockSizeUser<BlockSize = U16> + Send + Sync,
 {
+    fn code(&self) -> Code {
+        self.1
+    }
+
     fn encrypt(&self, blocks: &mut [Block]) {
         self.0.encrypt_blocks(Array::cast_slice_from_core_mut(blocks));
     }
@@ -21,31 +28,31 @@ where
     }
 }
 
-fn boxed<C>(key: &[u8]) -> Option<Box<dyn Kernel>>
+fn boxed<C>(key: &[u8], code: Code) -> Option<Box<dyn Kernel>>
 where
     C: BlockCipherEncrypt + BlockCipherDecrypt + BlockSizeUser<BlockSize = U16> + KeyInit + Send + Sync,
     C: 'static,
 {
-    Some(Box::new(ByBlock(C::new_from_slice(key).ok()?)))
+    Some(Box::new(ByBlock(C::new_from_slice(key).ok()?, code)))
 }
 
 /// With the instructions of this CPU, or bitsliced.
 pub(crate) fn aes(key: &[u8]) -> Option<Box<dyn Kernel>> {
     match key.len() {
-        16 => boxed::<aes::Aes128>(key),
-        24 => boxed::<aes::Aes192>(key),
-        _ => boxed::<aes::Aes256>(key),
+        16 => boxed::<aes::Aes128>(key, CODE),
+        24 => boxed::<aes::Aes192>(key, CODE),
+        _ => boxed::<aes::Aes256>(key, CODE),
     }
 }
 
 pub(crate) fn serpent(key: &[u8]) -> Option<Box<dyn Kernel>> {
-    boxed::<serpent::Serpent>(key)
+    boxed::<serpent::Serpent>(key, CODE)
 }
 
 pub(crate) fn camellia(key: &[u8]) -> Option<Box<dyn Kernel>> {
     match key.len() {
-        16 => boxed::<camellia::Camellia128>(key),
-        24 => boxed::<camellia::Camellia192>(key),
-        _ => boxed::<camellia::Camellia256>(key),
+        16 => boxed::<camellia::Camellia128>(key, TABLES),
+        24 => boxed::<camellia::Camellia192>(key, TABLES),
+        _ => boxed::<camellia::Camellia256>(key, TABLES),
     }
 }

@@ -10,6 +10,7 @@ use strongroom_engine::{
 use crate::aegis256x2::Aegis;
 use crate::gcm::AesGcm;
 use crate::hardware::Tier;
+use crate::kernel::Code;
 use crate::modes::Sectors;
 use crate::xaes::Xaes;
 use crate::xchacha::{ChaCha, XChaCha};
@@ -27,6 +28,9 @@ pub(crate) const SEGMENTS_MAX: usize = 1 << 20;
 pub struct CpuEngine {
     tier: Tier,
     passes: fn(Tier, Algorithm) -> bool,
+    /// Better tiers that stand beside it: what they compute by the same code
+    /// is theirs.
+    beside: &'static [Tier],
     /// By [`slot`], what the known-answer test said.
     tested: [OnceLock<bool>; SLOTS],
 }
@@ -105,12 +109,41 @@ impl CpuEngine {
     }
 
     fn tested_by(tier: Tier, passes: fn(Tier, Algorithm) -> bool) -> CpuEngine {
-        CpuEngine { tier, passes, tested: [const { OnceLock::new() }; SLOTS] }
+        CpuEngine { tier, passes, beside: &[], tested: [const { OnceLock::new() }; SLOTS] }
     }
 
-    /// True when the algorithm computes its known answers on this machine.
+    /// The engines of all tiers that this CPU has, the best first, to stand
+    /// side by side under a scheduler. Each after the first offers only what
+    /// it computes by other code than those before it, and of that only what
+    /// is constant-time, so that a choice among them never trades away what
+    /// the best tier gives.
+    #[must_use]
+    pub fn side_by_side() -> Vec<CpuEngine> {
+        let present = Tier::ALL.iter().position(|tier| *tier <= Tier::best()).unwrap_or(0);
+        let tiers = Tier::ALL.iter().enumerate().skip(present);
+        tiers
+            .map(|(at, tier)| {
+                let engine = CpuEngine::tested_by(*tier, self_test::passes);
+                CpuEngine { beside: &Tier::ALL[present..at], ..engine }
+            })
+            .collect()
+    }
+
+    /// Which code computes the algorithm here; `None` when this engine does
+    /// not offer it, whether or not its self-test passes.
+    #[must_use]
+    pub fn code(&self, algorithm: Algorithm) -> Option<Code> {
+        let code = self.tier.code(algorithm)?;
+        let offered = self.beside.is_empty()
+            || code.constant_time && self.beside.iter().all(|better| better.code(algorithm) != Some(code));
+        offered.then_some(code)
+    }
+
+    /// True when the engine offers the algorithm and computes its known answers
+    /// on this machine.
     fn passes(&self, algorithm: Algorithm) -> bool {
-        *self.tested[slot(algorithm)].get_or_init(|| (self.passes)(self.tier, algorithm))
+        *self.tested[slot(algorithm)]
+            .get_or_init(|| self.code(algorithm).is_some() && (self.passes)(self.tier, algorithm))
     }
 
     /// Its tier.
@@ -124,7 +157,7 @@ impl CpuEngine {
     /// Empty on a sound one.
     #[must_use]
     pub fn refused(&self) -> Vec<Algorithm> {
-        Algorithm::all().filter(|&known| self.tier.has(known) && !self.passes(known)).collect()
+        Algorithm::all().filter(|&known| self.code(known).is_some() && !self.passes(known)).collect()
     }
 }
 
@@ -140,7 +173,7 @@ impl Engine for CpuEngine {
     }
 
     fn capability(&self, algorithm: Algorithm, operation: Operation) -> Option<Capability> {
-        if !algorithm.has(operation) || !self.tier.has(algorithm) || !self.passes(algorithm) {
+        if !algorithm.has(operation) || !self.passes(algorithm) {
             return None;
         }
         Some(Capability {
@@ -154,11 +187,9 @@ impl Engine for CpuEngine {
     }
 
     fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError> {
-        if !self.tier.has(algorithm) {
-            return Err(SessionError::Unsupported);
-        }
         if !self.passes(algorithm) {
-            return Err(SessionError::DeviceLost);
+            let offered = self.code(algorithm).is_some();
+            return Err(if offered { SessionError::DeviceLost } else { SessionError::Unsupported });
         }
         let cipher = Cipher::new(self.tier, algorithm, key)?;
         Ok(Session::new(algorithm, Arc::new(Keyed { tier: self.tier, cipher })))
@@ -227,6 +258,38 @@ mod tests {
     fn xts_refuses_a_key_with_equal_halves() {
         let xts = Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64);
         assert_eq!(CpuEngine::new().session(xts, &[9; 64]).err(), Some(SessionError::Unsupported));
+    }
+
+    #[test]
+    fn side_by_side_a_lower_tier_offers_other_code_alone_and_no_tables() {
+        let engines = CpuEngine::side_by_side();
+        assert_eq!(engines[0].tier(), Tier::best());
+        assert!(engines[0].code(Algorithm::Aead(Aead::Aegis256X2)).is_some());
+        for (at, engine) in engines.iter().enumerate().skip(1) {
+            for algorithm in Algorithm::all() {
+                let better = || engines[..at].iter().filter_map(|better| better.tier().code(algorithm));
+                match engine.code(algorithm) {
+                    Some(code) => {
+                        assert!(code.constant_time && better().all(|other| other != code), "{algorithm}");
+                        assert!(engine.capability(algorithm, any_operation(algorithm)).is_some());
+                    }
+                    None => {
+                        let key = vec![7; algorithm.key_lens()[0]];
+                        let refused = engine.session(algorithm, &key).err();
+                        assert_eq!(refused, Some(SessionError::Unsupported), "{algorithm}");
+                    }
+                }
+            }
+            assert!(engine.code(Algorithm::Aead(Aead::XAes256Gcm)).is_some());
+            assert!(engine.code(Algorithm::Aead(Aead::ChaCha20Poly1305)).is_none());
+        }
+    }
+
+    fn any_operation(algorithm: Algorithm) -> Operation {
+        match algorithm {
+            Algorithm::Aead(_) => Operation::Seal,
+            Algorithm::Sector(_) => Operation::EncryptSectors,
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use strongroom_engine::{BlockCipher, Tag};
 use subtle::ConstantTimeEq;
 
 use crate::hardware::Tier;
-use crate::kernel::{Block, Kernel};
+use crate::kernel::{Block, Code, Kernel};
 use crate::modes;
 use crate::polyval::Polyval;
 use crate::process::{AeadCipher, Forged, short_nonce};
@@ -41,6 +41,14 @@ impl GcmKey {
         let mut hash_key = [[0; 16]];
         kernel.encrypt(&mut hash_key);
         GcmKey::Own(Own { kernel, polyval: tier.polyval(times_x(u128::from_be_bytes(hash_key[0]))) })
+    }
+
+    /// Which code computes with it.
+    pub(crate) fn code(&self) -> Code {
+        match self {
+            GcmKey::Library(_) => Code::AWS_LC,
+            GcmKey::Own(own) => own.kernel.code(),
+        }
     }
 
     /// Encrypts in place.

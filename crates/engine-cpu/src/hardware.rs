@@ -3,7 +3,8 @@
 use strongroom_engine::{Aead, Algorithm, BlockCipher};
 
 use crate::by_block;
-use crate::kernel::Kernel;
+use crate::gcm::GcmKey;
+use crate::kernel::{Code, Kernel};
 use crate::polyval::{self, Polyval};
 use crate::twofish;
 
@@ -82,6 +83,20 @@ impl Tier {
     /// picks its instructions by the CPU, so that only the best tier has it.
     pub(crate) fn has(self, algorithm: Algorithm) -> bool {
         algorithm != Algorithm::Aead(Aead::Aegis256X2) || self == Tier::best()
+    }
+
+    /// Which code computes the algorithm on this tier, here; `None` when it
+    /// does not have it.
+    pub(crate) fn code(self, algorithm: Algorithm) -> Option<Code> {
+        if !self.has(algorithm) {
+            return None;
+        }
+        match algorithm {
+            Algorithm::Aead(Aead::XChaCha20Poly1305 | Aead::ChaCha20Poly1305) => Some(Code::AWS_LC),
+            Algorithm::Aead(Aead::Aegis256X2) => Some(Code::LIBAEGIS),
+            Algorithm::Aead(Aead::XAes256Gcm | Aead::Aes256Gcm) => Some(GcmKey::new(self, &[0; 32]).code()),
+            Algorithm::Sector(sector) => self.kernel(sector.cipher, &[0; 32]).map(|kernel| kernel.code()),
+        }
     }
 
     /// Sets a key of POLYVAL.

@@ -3,9 +3,35 @@
 /// Bytes of one block of every cipher here.
 pub(crate) type Block = [u8; 16];
 
+/// Which code computes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// In words: whose it is, and the instructions that it takes.
+    pub name: &'static str,
+    /// No address and no branch in it depends on key or data.
+    pub constant_time: bool,
+}
+
+impl Code {
+    pub(crate) const AWS_LC: Code = Code::constant_time("AWS-LC");
+    pub(crate) const LIBAEGIS: Code = Code::constant_time("libaegis");
+
+    pub(crate) const fn constant_time(name: &'static str) -> Code {
+        Code { name, constant_time: true }
+    }
+
+    /// Its tables are read at places that depend on key or data.
+    pub(crate) const fn with_tables(name: &'static str) -> Code {
+        Code { name, constant_time: false }
+    }
+}
+
 /// A block cipher under one key that works on many blocks at once, each by
 /// itself.
 pub(crate) trait Kernel: Send + Sync {
+    /// Which code this is.
+    fn code(&self) -> Code;
+
     /// Encrypts any number of blocks in place.
     fn encrypt(&self, blocks: &mut [Block]);
 

@@ -33,4 +33,5 @@ pub mod reference;
 
 pub use engine::CpuEngine;
 pub use hardware::{Tier, aes_instructions};
+pub use kernel::Code;
 pub use reference::ReferenceEngine;

@@ -14,6 +14,7 @@
 pub mod cpu_load;
 pub mod placing;
 pub mod policy;
+mod profile;
 mod quarantine;
 pub mod record;
 mod scheduler;
@@ -21,6 +22,7 @@ pub mod settings;
 mod statistics;
 pub mod trials;
 
+pub use profile::{Seed, SeedPoint};
 pub use scheduler::{Options, Scheduler};
 pub use settings::{Objective, Policy, Settings, UnknownSetting};
 pub use statistics::{EngineStatistics, PlacementCount, Statistics};

@@ -262,7 +262,8 @@ pub(crate) struct DiskOpenArgs {
     /// Stay in the foreground until it is closed
     #[arg(long, short)]
     pub(crate) foreground: bool,
-    /// Compute with this engine: cpu, or reference (slow, to compare with)
+    /// Compute with this engine: `auto` takes all that are worth it here, `cpu` the best of the CPU alone; or a
+    /// name that `strongroom engines` lists [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,
     /// Write messages to FILE, or to the system log with `syslog`

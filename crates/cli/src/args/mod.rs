@@ -2,6 +2,7 @@
 //! done here, and no value is looked at beyond its spelling.
 
 pub(crate) mod disk;
+pub(crate) mod engines;
 pub(crate) mod freshness;
 pub(crate) mod mount;
 pub(crate) mod secret;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use engines::{BenchCommand, EnginesArgs, TuneArgs};
 pub(crate) use freshness::FreshnessCommand;
 pub(crate) use mount::{MountArgs, SetArgs, StatusArgs, SyncArgs, UmountArgs};
 pub(crate) use simulate::SimulateArgs;
@@ -82,6 +84,13 @@ pub(crate) enum Command {
     /// Tell what this machine offers, and what to switch on
     Doctor,
     Simulate(SimulateArgs),
+    /// Tell what computes here, what does not and why, and what the self-tests say
+    Engines(EnginesArgs),
+    /// Measure what computes here, and keep the result for mounts to begin with
+    Tune(TuneArgs),
+    /// Measure without keeping anything
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Mount as mount(8) asks for it: SOURCE DIR [-sfnv] [-o OPTIONS]
     #[command(hide = true)]
     MountHelper(MountHelperArgs),

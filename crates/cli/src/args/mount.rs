@@ -38,7 +38,8 @@ pub(crate) struct MountArgs {
     /// Unmount after this long without use, as 10m or 2h
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) idle: Option<Duration>,
-    /// Compute with this engine: cpu, or reference (slow, to compare with)
+    /// Compute with this engine: `auto` takes all that are worth it here, `cpu` the best of the CPU alone; or a
+    /// name that `strongroom engines` lists [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,
     /// How requests come from the kernel: `dev` is /dev/fuse, `uring` needs a kernel that offers it, `auto`
@@ -133,6 +134,15 @@ pub(crate) struct StatusArgs {
     /// Where it is mounted [default: all mounts of this user]
     #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
+    /// Show it on the whole terminal as it changes, until q is pressed
+    #[arg(long, conflicts_with_all = ["json", "prometheus"])]
+    pub(crate) watch: bool,
+    /// How often --watch asks
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s", requires = "watch")]
+    pub(crate) interval: Duration,
+    /// Print the text format of Prometheus
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) prometheus: bool,
 }
 
 /// Options of `set`.

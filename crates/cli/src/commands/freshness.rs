@@ -45,7 +45,7 @@ fn accept(args: &FreshnessAcceptArgs, output: Output) -> Result<Exit> {
     let trust = Trust::Vault { whole: args.path.is_none() };
     let file = trusted(&args.file, &args.vault, trust, true)?;
     let Unlocked { store, header, root, .. } = unlock(&args.vault, OpenMode::Writable, &args.secret, output)?;
-    let engine: Arc<dyn Engine> = crate::compose::compose(None, None)?;
+    let engine: Arc<dyn Engine> = crate::compose::compose(None)?;
     let options = Options {
         writable: true,
         rules: Rules::STRICT,

@@ -194,7 +194,7 @@ fn record(args: &InitArgs, file: &Path, header: Header, root: RootKey) -> Result
         owners: false,
         background: false,
     };
-    let engine = crate::compose::compose(None, None)?;
+    let engine = crate::compose::compose(None)?;
     let observer = Arc::new(Unobserved);
     let guards = Guards { trusted: Some(trusted), fence: None };
     Vault::open_guarded(Arc::new(store), engine, header, root, &options, observer, &guards)

@@ -1,9 +1,11 @@
 //! Commands that need no mount, one module each.
 
+pub(crate) mod bench;
 pub(crate) mod check;
 mod cost;
 pub(crate) mod disk;
 pub(crate) mod doctor;
+pub(crate) mod engines;
 pub(crate) mod freshness;
 pub(crate) mod generate;
 pub(crate) mod header;
@@ -13,3 +15,4 @@ pub(crate) mod key;
 pub(crate) mod salvage;
 pub(crate) mod simulate;
 mod slots;
+pub(crate) mod tune;

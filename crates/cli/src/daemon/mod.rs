@@ -32,18 +32,20 @@ use strongroom_fuse::{
     SessionOptions, TransportChoice,
 };
 use strongroom_sched::Scheduler;
-use strongroom_store::local::OpenMode;
+use strongroom_store::local::{LocalStore, OpenMode};
 use strongroom_vault::{Guards, Options, Rules, Trust, Vault};
 
 use self::ending::Ending;
 use self::log::{Log, Severity};
 use self::server::Server;
 use crate::args::values::LogTarget;
-use crate::compose::compose;
+use crate::compose::{Composed, compose_for};
 use crate::control::mounts::{self, DeviceNumber};
 use crate::failure::{Exit, Failure, Result};
 use crate::freshness;
 use crate::lock::{LockError, LockMode, Takeover, VaultLock, host_name};
+use crate::meter::Metered;
+use crate::profile::Profile;
 use crate::report::{self, Output};
 use crate::secrets::Source;
 use crate::unlock::{LockedVault, Unlocked};
@@ -71,8 +73,8 @@ pub(crate) struct Plan {
     pub(crate) engine: Option<String>,
     /// How requests come from the kernel.
     pub(crate) transport: TransportChoice,
-    /// How batches are placed, where that is said.
-    pub(crate) placing: Option<strongroom_sched::Settings>,
+    /// How batches are placed, as words of the form `NAME=VALUE`.
+    pub(crate) placing: Vec<String>,
     /// Where messages go.
     pub(crate) log: Option<LogTarget>,
     /// Wait for no barriers.
@@ -143,6 +145,12 @@ pub(crate) struct Daemon {
     plan: Plan,
     vault: Arc<Vault>,
     engines: Arc<Scheduler>,
+    /// The scheduler as the vault has it, with a clock.
+    metered: Arc<Metered>,
+    /// The vault's store, which knows how long the system took.
+    local: Arc<LocalStore>,
+    /// What was measured on this machine before.
+    profile: Option<Profile>,
     damage: Arc<DamageLog>,
     adapter: Arc<Adapter>,
     session: SessionHandle,
@@ -215,10 +223,16 @@ fn serve(
         .map_err(|error| not_locked(plan, error))?;
     // The header may have changed between unlocking and locking.
     let header = header_now(plan, &unlocked)?;
-    let engines = compose(plan.engine.as_deref(), plan.placing)?;
+    let algorithm = strongroom_vault::algorithm(header.suite);
+    let Composed { scheduler: engines, profile, remark } =
+        compose_for(plan.engine.as_deref(), &plan.placing, Some(algorithm))?;
+    if let Some(remark) = remark {
+        log.write(Severity::Warning, &remark);
+    }
     let damage = Arc::new(DamageLog::new());
     let Unlocked { store, root, .. } = unlocked;
-    let engine = Arc::clone(&engines) as Arc<dyn Engine>;
+    let metered = Arc::new(Metered::new(Arc::clone(&engines) as Arc<dyn Engine>));
+    let (engine, local) = (Arc::clone(&metered) as Arc<dyn Engine>, Arc::clone(&store));
     let observer = Arc::clone(&damage) as Arc<_>;
     let file = plan.freshness.as_deref();
     let writable = !plan.is_read_only();
@@ -231,7 +245,7 @@ fn serve(
     if let Some(file) = file {
         freshness::tell(&vault, file, output);
     }
-    let opened = Opened { vault: Arc::new(vault), engines, damage, file_limit };
+    let opened = Opened { vault: Arc::new(vault), engines, metered, local, profile, damage, file_limit };
     let (daemon, outcome) = match mounted(plan, &opened, log, ready, signals) {
         Ok(ended) => ended,
         Err(failure) => {
@@ -257,6 +271,9 @@ fn not_locked(plan: &Plan, error: LockError) -> Failure {
 struct Opened {
     vault: Arc<Vault>,
     engines: Arc<Scheduler>,
+    metered: Arc<Metered>,
+    local: Arc<LocalStore>,
+    profile: Option<Profile>,
     damage: Arc<DamageLog>,
     /// Files that this process may have open.
     file_limit: u64,
@@ -273,7 +290,7 @@ fn mounted(
     ready: Box<dyn Fn() + Send + Sync>,
     signals: Signals,
 ) -> Result<(Arc<Daemon>, Result<()>)> {
-    let Opened { vault, engines, damage, file_limit } = opened;
+    let Opened { vault, engines, metered, local, profile, damage, file_limit } = opened;
     let mount = Mount::new(&plan.directory, &plan.mount).map_err(explain)?;
     let device = mounts::at(mount.path())?.device;
     let timeouts = if plan.is_read_only() { Timeouts::SHARED } else { Timeouts::SOLE };
@@ -292,6 +309,9 @@ fn mounted(
         plan: plan.clone(),
         vault: Arc::clone(vault),
         engines: Arc::clone(engines),
+        metered: Arc::clone(metered),
+        local: Arc::clone(local),
+        profile: profile.clone(),
         damage: Arc::clone(damage),
         adapter,
         session: session.handle(),

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use strongroom_sched::{EngineStatistics, Settings};
+use strongroom_sched::{EngineStatistics, Settings, Statistics};
 use strongroom_vault::Recovered;
 
 use super::Daemon;
+use crate::profile::DeviceBreakEven;
 use crate::report;
 
 /// One mount, as `strongroom.status/1` lists it.
@@ -33,6 +34,8 @@ pub(crate) struct MountStatus {
     /// What computes, in the order of the scheduler; at the end the one that
     /// is asked when no other can.
     pub(crate) engines: Vec<EngineStatus>,
+    /// Where the time of requests went.
+    pub(crate) time: TimeStatus,
     /// Bytes that programs and the page cache have read.
     pub(crate) read_bytes: u64,
     /// Bytes that programs and the page cache have written.
@@ -117,6 +120,11 @@ pub(crate) struct SchedulerStatus {
     pub(crate) idle_cpu_percent: f64,
     /// One result of a device in so many is checked.
     pub(crate) check_interval: u64,
+    /// When the profile was measured with which the records began.
+    pub(crate) profile_measured: Option<String>,
+    /// By that profile, for the mount's algorithm: where devices and the CPU
+    /// break even.
+    pub(crate) break_even: Vec<DeviceBreakEven>,
 }
 
 impl From<Settings> for SchedulerStatus {
@@ -128,7 +136,34 @@ impl From<Settings> for SchedulerStatus {
             beta_bytes: settings.beta_bytes.into(),
             idle_cpu_percent: f64::from(settings.idle_cpu_permille) / 10.0,
             check_interval: 1 << settings.check_exponent,
+            profile_measured: None,
+            break_even: Vec::new(),
         }
+    }
+}
+
+/// Where the time of all threads went since the mount, as far as samples tell.
+/// Background work of the vault counts for cryptography and store too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TimeStatus {
+    /// From receiving requests to handing over their answers, summed up.
+    pub(crate) requests_ns: u64,
+    /// In submissions to engines, and what devices took.
+    pub(crate) cryptography_ns: u64,
+    /// In calls of the system for reading the store.
+    pub(crate) store_read_ns: u64,
+    /// For writing to it.
+    pub(crate) store_write_ns: u64,
+    /// For barriers.
+    pub(crate) store_barrier_ns: u64,
+    /// For names and attributes in it.
+    pub(crate) store_names_ns: u64,
+}
+
+impl TimeStatus {
+    /// All of the store's.
+    pub(crate) fn store_ns(&self) -> u64 {
+        self.store_read_ns + self.store_write_ns + self.store_barrier_ns + self.store_names_ns
     }
 }
 
@@ -249,7 +284,8 @@ impl Daemon {
             pid: std::process::id(),
             since: report::rfc3339(self.since),
             transport: self.transport(),
-            scheduler: self.engines.settings().into(),
+            scheduler: self.scheduler(),
+            time: self.time(&served, &engines),
             engines: engines.engines.into_iter().chain([engines.fallback]).map(EngineStatus::from).collect(),
             read_bytes: served.bytes_read,
             written_bytes: served.bytes_written,
@@ -260,6 +296,36 @@ impl Daemon {
             settling: vault.is_settling(),
             recovered: self.recovered(),
             memory: memory(),
+        }
+    }
+
+    fn scheduler(&self) -> SchedulerStatus {
+        let algorithm = strongroom_vault::algorithm(self.vault.header().suite);
+        let profile = self.profile.as_ref();
+        SchedulerStatus {
+            profile_measured: profile.map(|profile| profile.measured.clone()),
+            break_even: profile
+                .map_or_else(Vec::new, |profile| profile.break_even(algorithm).cloned().collect()),
+            ..self.engines.settings().into()
+        }
+    }
+
+    fn time(&self, served: &strongroom_fuse::Statistics, engines: &Statistics) -> TimeStatus {
+        let nanos = |time: std::time::Duration| time.as_nanos() as u64;
+        // What an inline engine takes is in its submissions.
+        let algorithm = strongroom_vault::algorithm(self.vault.header().suite);
+        let devices =
+            engines.engines.iter().filter(|engine| !self.engines.is_inline(&engine.engine, algorithm));
+        let on_devices: u64 =
+            devices.map(|device| device.latency_ns_mean.saturating_mul(device.operations)).sum();
+        let store = self.local.times();
+        TimeStatus {
+            requests_ns: requests(served).iter().map(|request| request.latency_ns).sum(),
+            cryptography_ns: nanos(self.metered.total()).saturating_add(on_devices),
+            store_read_ns: nanos(store.reads),
+            store_write_ns: nanos(store.writes),
+            store_barrier_ns: nanos(store.barriers),
+            store_names_ns: nanos(store.names),
         }
     }
 

@@ -117,9 +117,9 @@ fn with_value(plan: &mut Plan, name: &str, value: &str) -> Result<bool> {
         "key_file" => plan.source = Source::KeyFile(path()),
         "recovery_file" => plan.source = Source::RecoveryFile(path()),
         name if crate::set::NAMES.contains(&name) => {
-            let mut settings = plan.placing.unwrap_or_default();
-            crate::set::apply(&mut settings, &format!("{name}={value}"))?;
-            plan.placing = Some(settings);
+            let word = format!("{name}={value}");
+            crate::set::apply(&mut strongroom_sched::Settings::default(), &word)?;
+            plan.placing.push(word);
         }
         name => return Ok(name == "comment" || is_for_others(name)),
     }
@@ -147,7 +147,7 @@ mod tests {
             idle: None,
             engine: None,
             transport: TransportChoice::default(),
-            placing: None,
+            placing: Vec::new(),
             log: None,
             relaxed: false,
             journal_len: 64 << 20,
@@ -175,8 +175,7 @@ mod tests {
     #[test]
     fn settings_of_the_scheduler_are_options_too() {
         let plan = plan("policy=aca,alpha=3,check=64", Strictness::Strict).expect("known words");
-        let settings = plan.placing.expect("settings");
-        assert_eq!((settings.policy.name(), settings.alpha, settings.check_exponent), ("aca", 3, 6));
+        assert_eq!(plan.placing, ["policy=aca", "alpha=3", "check=64"]);
     }
 
     #[test]
@@ -187,7 +186,7 @@ mod tests {
 
     #[test]
     fn unknown_words_are_refused_unless_sloppy() {
-        for word in ["sync", "uid=7", "quota", "idle=soon", "durability=none"] {
+        for word in ["sync", "uid=7", "quota", "idle=soon", "durability=none", "alpha=many"] {
             assert!(plan(word, Strictness::Strict).is_err(), "{word}");
         }
         assert!(plan("sync,uid=7,,quota", Strictness::Sloppy).is_ok());

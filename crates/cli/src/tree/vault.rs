@@ -38,7 +38,7 @@ pub(crate) fn open_read_only(
     header: &Header,
     root: RootKey,
 ) -> Result<(Vault, Vec<Damage>)> {
-    let engine = crate::compose::compose(None, None)?;
+    let engine = crate::compose::compose(None)?;
     Ok(Vault::open_damaged(store, engine, header.clone(), root, &options(false), Arc::new(Unobserved))?)
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn open_recorded(
     vault: &Path,
     file: Option<&Path>,
 ) -> Result<(Vault, Vec<Damage>)> {
-    let engine = crate::compose::compose(None, None)?;
+    let engine = crate::compose::compose(None)?;
     let trusted = file.map(|file| freshness::trusted(file, vault, Trust::Record, false)).transpose()?;
     let guards = Guards { trusted, fence: None };
     let observer = Arc::new(Unobserved);

@@ -20,6 +20,9 @@ fn every_command_has_a_page_and_no_hidden_one_has() {
         "-header",
         "-check",
         "-simulate",
+        "-engines",
+        "-tune",
+        "-bench-crypto",
     ] {
         let page = String::from_utf8(place.read(&format!("man/strongroom{name}.1"))).expect("UTF-8");
         assert!(page.contains(".SH SYNOPSIS"), "{name}");

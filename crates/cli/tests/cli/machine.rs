@@ -68,6 +68,11 @@ fn the_status_of_a_mount_is_valid_and_its_vault_in_use() {
     place.write("m/file", [1; 10_000]);
     let document = place.line("status m --json").expect(0).document();
     assert_eq!(document["mounts"].as_array().map(Vec::len), Some(1));
+    let metrics = place.line("status m --prometheus").expect(0).stdout;
+    assert!(metrics.contains("# TYPE strongroom_written_bytes_total counter"), "{metrics}");
+    assert!(metrics.contains("m\"} 10000\n"), "{metrics}");
+    place.line("status m --watch").expect(2).error_text("--watch needs a terminal");
+    place.line("status m --watch --json").expect(2);
     let info = place.line("info v --json").expect(0).document();
     assert_eq!(info["in_use"]["pid"], document["mounts"][0]["pid"]);
     assert_eq!(info["sessions"][0]["state"], "open");

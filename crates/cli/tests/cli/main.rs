@@ -2,6 +2,7 @@
 
 mod check;
 mod disk;
+mod engines;
 mod freshness;
 mod generated;
 mod header;

@@ -12,7 +12,7 @@ use zeroize::Zeroize;
 
 use super::cpu::{AesNi, Vaes256, Vaes512};
 use super::vector::{V128, V256, V512};
-use crate::kernel::{Block, Fused, Kernel, by_chunks};
+use crate::kernel::{Block, Code, Fused, Kernel, by_chunks};
 
 /// Registers worked on side by side, to hide the latency of a round.
 const REGISTERS: usize = 8;
@@ -190,7 +190,7 @@ fn each_block<V: AesVector>(token: V::AesToken, keys: &RoundKeys, encrypt: bool,
 /// The kernel for one width: the entry points enable the features, and are
 /// reached with their token alone.
 macro_rules! width {
-    ($token:ident, $vector:ident, $blocks:literal, $features:literal, $names:ident) => {
+    ($token:ident, $vector:ident, $blocks:literal, $features:literal, $names:ident, $code:literal) => {
         mod $names {
             use super::*;
 
@@ -230,6 +230,10 @@ macro_rules! width {
         }
 
         impl Kernel for Aes<$token> {
+            fn code(&self) -> Code {
+                Code::constant_time($code)
+            }
+
             fn encrypt(&self, blocks: &mut [Block]) {
                 // SAFETY: the token proves the features that are enabled.
                 unsafe { $names::each(self.token, &self.keys, true, blocks) }
@@ -264,12 +268,13 @@ macro_rules! width {
     };
 }
 
-width!(AesNi, V128, 8, "aes,pclmulqdq,ssse3,sse4.1", by_one);
-width!(Vaes256, V256, 16, "vaes,vpclmulqdq,aes,pclmulqdq,avx2,ssse3,sse4.1", by_two);
+width!(AesNi, V128, 8, "aes,pclmulqdq,ssse3,sse4.1", by_one, "own, AES-NI");
+width!(Vaes256, V256, 16, "vaes,vpclmulqdq,aes,pclmulqdq,avx2,ssse3,sse4.1", by_two, "own, VAES with AVX2");
 width!(
     Vaes512,
     V512,
     32,
     "vaes,vpclmulqdq,aes,pclmulqdq,avx512f,avx512bw,avx512dq,avx512vl,avx2,ssse3,sse4.1",
-    by_four
+    by_four,
+    "own, VAES with AVX-512"
 );

@@ -11,7 +11,7 @@ use zeroize::Zeroize;
 use super::cpu::{Avx2, Avx512};
 use super::vector::{V256, V512};
 use crate::galois::{self, AES_POLYNOMIAL};
-use crate::kernel::{Block, Kernel, by_chunks};
+use crate::kernel::{Block, Code, Kernel, by_chunks};
 use planes::{Planes, State};
 
 /// A round key as eight planes; every block has the same.
@@ -123,6 +123,10 @@ fn decrypt_avx512(token: Avx512, keys: &[RoundKey], blocks: &mut [Block]) {
 }
 
 impl Kernel for Bitsliced<Avx2> {
+    fn code(&self) -> Code {
+        Code::constant_time("own, bitsliced AVX2")
+    }
+
     fn encrypt(&self, blocks: &mut [Block]) {
         // SAFETY: the token proves the features that the kernel enables.
         unsafe { encrypt_avx2(self.token, &self.keys[..=self.rounds], blocks) }
@@ -135,6 +139,10 @@ impl Kernel for Bitsliced<Avx2> {
 }
 
 impl Kernel for Bitsliced<Avx512> {
+    fn code(&self) -> Code {
+        Code::constant_time("own, bitsliced AVX-512")
+    }
+
     fn encrypt(&self, blocks: &mut [Block]) {
         // SAFETY: the token proves the features that the kernel enables.
         unsafe { encrypt_avx512(self.token, &self.keys[..=self.rounds], blocks) }

@@ -15,7 +15,7 @@ use schedule::Subkeys;
 use super::cpu::{AesAvx2, Avx512Gfni};
 use super::vector::bytes::{Bytes, transpose_bytes};
 use super::vector::{V256, V512};
-use crate::kernel::{Block, Kernel, by_chunks};
+use crate::kernel::{Block, Code, Kernel, by_chunks};
 
 /// A key schedule and the proof of the instructions that use it.
 pub(crate) struct Camellia<Token> {
@@ -169,6 +169,10 @@ fn crypt_avx512(token: Avx512Gfni, subkeys: &Subkeys, blocks: &mut [Block]) {
 }
 
 impl Kernel for Camellia<AesAvx2> {
+    fn code(&self) -> Code {
+        Code::constant_time("own, AVX2 with AES-NI")
+    }
+
     fn encrypt(&self, blocks: &mut [Block]) {
         // SAFETY: the token proves the features that the kernel enables.
         unsafe { crypt_avx2(self.token, &self.encrypting, blocks) }
@@ -181,6 +185,10 @@ impl Kernel for Camellia<AesAvx2> {
 }
 
 impl Kernel for Camellia<Avx512Gfni> {
+    fn code(&self) -> Code {
+        Code::constant_time("own, AVX-512 with GFNI")
+    }
+
     fn encrypt(&self, blocks: &mut [Block]) {
         // SAFETY: the token proves the features that the kernel enables.
         unsafe { crypt_avx512(self.token, &self.encrypting, blocks) }

@@ -9,7 +9,7 @@ use zeroize::Zeroize;
 
 use super::cpu::{Avx2, Avx512};
 use super::vector::{Bits, V256, V512, Vector, transpose_words};
-use crate::kernel::{Block, Kernel, by_chunks};
+use crate::kernel::{Block, Code, Kernel, by_chunks};
 
 /// The fraction of the golden ratio that the key schedule mixes in.
 const PHI: u32 = 0x9e37_79b9;
@@ -217,6 +217,10 @@ fn decrypt_avx512(token: Avx512, subkeys: &Subkeys, blocks: &mut [Block]) {
 }
 
 impl Kernel for Serpent<Avx2> {
+    fn code(&self) -> Code {
+        Code::constant_time("own, AVX2")
+    }
+
     fn encrypt(&self, blocks: &mut [Block]) {
         // SAFETY: the token proves the features that the kernel enables.
         unsafe { encrypt_avx2(self.token, &self.subkeys, blocks) }
@@ -229,6 +233,10 @@ impl Kernel for Serpent<Avx2> {
 }
 
 impl Kernel for Serpent<Avx512> {
+    fn code(&self) -> Code {
+        Code::constant_time("own, AVX-512")
+    }
+
     fn encrypt(&self, blocks: &mut [Block]) {
         // SAFETY: the token proves the features that the kernel enables.
         unsafe { encrypt_avx512(self.token, &self.subkeys, blocks) }

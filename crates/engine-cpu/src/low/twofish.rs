@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 
 use super::cpu::Avx512Gfni;
 use super::vector::{Bits, V512, Vector, transpose_words};
-use crate::kernel::{Block, Kernel, by_chunks};
+use crate::kernel::{Block, Code, Kernel, by_chunks};
 use crate::twofish::schedule::Schedule;
 
 /// Multiplication by 0x5b and 0xef in the field of MDS, as GFNI has matrices.
@@ -217,6 +217,10 @@ fn decrypt(token: Avx512Gfni, schedule: &Schedule, blocks: &mut [Block]) {
 }
 
 impl Kernel for Twofish {
+    fn code(&self) -> Code {
+        Code::constant_time("own, AVX-512 VBMI with GFNI")
+    }
+
     fn encrypt(&self, blocks: &mut [Block]) {
         // SAFETY: the token proves the features that the kernel enables.
         unsafe { encrypt(self.token, &self.schedule, blocks) }

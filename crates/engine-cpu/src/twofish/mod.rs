@@ -10,7 +10,7 @@ pub(crate) mod schedule;
 use schedule::Schedule;
 use zeroize::Zeroize;
 
-use crate::kernel::{Block, Kernel};
+use crate::kernel::{Block, Code, Kernel};
 
 /// Blocks worked on side by side, to hide the latency of loads.
 const BLOCKS: usize = 2;
@@ -114,6 +114,10 @@ impl Tables {
 }
 
 impl Kernel for Tables {
+    fn code(&self) -> Code {
+        Code::with_tables("own, tables")
+    }
+
     fn encrypt(&self, blocks: &mut [Block]) {
         blocks.chunks_mut(BLOCKS).for_each(|pair| self.crypt(pair, true));
     }

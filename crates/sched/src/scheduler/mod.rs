@@ -9,8 +9,8 @@ mod device;
 mod session;
 mod split;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use strongroom_engine::{
@@ -21,6 +21,7 @@ use self::session::SchedulerSession;
 use crate::cpu_load::CpuLoad;
 use crate::placing::{ENGINES_MAX, decide, done, is_timed};
 use crate::policy::{Placement, Reason, Request};
+use crate::profile::Seed;
 use crate::quarantine::Quarantine;
 use crate::record::{Measurement, Record};
 use crate::settings::{LiveSettings, Policy, Settings};
@@ -63,6 +64,7 @@ struct Core {
     load: Arc<CpuLoad>,
     in_flight: AtomicU32,
     began: Instant,
+    seeds: OnceLock<Vec<Seed>>,
 }
 
 struct Served {
@@ -107,6 +109,7 @@ impl Scheduler {
             load,
             in_flight: AtomicU32::new(0),
             began: Instant::now(),
+            seeds: OnceLock::new(),
         };
         Scheduler { name, id: NEXT_ID.fetch_add(1, Relaxed), core: Arc::new(core) }
     }
@@ -130,9 +133,27 @@ impl Scheduler {
         self.core.settings.store(settings);
     }
 
+    /// Has the records of sessions that are opened from now on begin with what
+    /// was measured before. Counts once: later calls change nothing.
+    pub fn seed(&self, seeds: Vec<Seed>) {
+        let _ = self.core.seeds.set(seeds);
+    }
+
     /// The names of the engines, in their order.
     pub fn engines(&self) -> impl Iterator<Item = &str> {
         self.core.engines.iter().map(|served| served.engine.name())
+    }
+
+    /// Whether the engine of this name computes `algorithm` on the caller's
+    /// thread; false when it is not here or does not have it.
+    #[must_use]
+    pub fn is_inline(&self, engine: &str, algorithm: Algorithm) -> bool {
+        let operations = [Operation::Seal, Operation::EncryptSectors];
+        let served = self.core.engines.iter().find(|served| served.engine.name() == engine);
+        let capability = |served: &Served| {
+            operations.into_iter().find_map(|operation| served.engine.capability(algorithm, operation))
+        };
+        served.and_then(capability).is_some_and(|capability| capability.inline)
     }
 
     /// What each engine served so far.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use strongroom_engine::{Algorithm, Batch, Capability, Operation, Session, SessionError};
 
 use super::{Core, Served};
+use crate::profile;
 use crate::record::{Expectation, Record};
 use crate::trials::Trials;
 
@@ -64,7 +65,12 @@ impl SchedulerSession {
         if fallback.is_none() && engines.iter().all(|engine| engine.session.is_none()) {
             return Err(first_error.unwrap_or(SessionError::Unsupported));
         }
-        let records = engines.iter().map(EngineSession::record).collect();
+        let records: Arc<[Record]> = engines.iter().map(EngineSession::record).collect();
+        if let Some(seeds) = core.seeds.get() {
+            for (served, record) in core.engines.iter().zip(&*records) {
+                profile::apply(seeds, served.engine.name(), algorithm, record);
+            }
+        }
         let trials = Arc::new(Trials::new(engines.len()));
         Ok(SchedulerSession { owner, algorithm, engines, fallback, records, trials })
     }

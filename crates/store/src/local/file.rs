@@ -86,6 +86,7 @@ fn write_full(fd: impl AsFd, data: &[u8], offset: u64) -> Result<()> {
 
 impl File for LocalFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        let _timing = self.store.times.reads.begin();
         let mut done = 0;
         if self.uncached.load(Ordering::Relaxed) {
             // What is cut short here, by an error too, is asked for once more.
@@ -104,6 +105,7 @@ impl File for LocalFile {
     }
 
     fn read_vectored_at(&self, buffers: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
+        let _timing = self.store.times.reads.begin();
         let mut total = 0;
         let mut next = 0;
         while next < buffers.len() {
@@ -135,11 +137,13 @@ impl File for LocalFile {
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        let _timing = self.store.times.writes.begin();
         let _change = self.change();
         write_full(&self.fd, data, offset)
     }
 
     fn write_vectored_at(&self, slices: &[IoSlice<'_>], offset: u64) -> Result<()> {
+        let _timing = self.store.times.writes.begin();
         let _change = self.change();
         let mut total = 0;
         let mut next = 0;
@@ -171,24 +175,29 @@ impl File for LocalFile {
     }
 
     fn sync_data(&self) -> Result<()> {
+        let _timing = self.store.times.barriers.begin_rare();
         retry_on_intr(|| rustix::fs::fdatasync(&self.fd)).map_err(error("fdatasync"))
     }
 
     fn sync_all(&self) -> Result<()> {
+        let _timing = self.store.times.barriers.begin_rare();
         retry_on_intr(|| rustix::fs::fsync(&self.fd)).map_err(error("fsync"))
     }
 
     fn len(&self) -> Result<u64> {
+        let _timing = self.store.times.names.begin();
         let found = rustix::fs::fstat(&self.fd).map_err(error("fstat"))?;
         u64::try_from(found.st_size).map_err(|_| error("fstat")(Errno::IO))
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
+        let _timing = self.store.times.names.begin();
         let _change = self.change();
         retry_on_intr(|| rustix::fs::ftruncate(&self.fd, len)).map_err(error("ftruncate"))
     }
 
     fn allocate(&self, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
+        let _timing = self.store.times.names.begin();
         let _change = self.change();
         let flags = match mode {
             AllocateMode::KeepLength => FallocateFlags::KEEP_SIZE,
@@ -199,10 +208,12 @@ impl File for LocalFile {
     }
 
     fn attributes(&self) -> Result<Attributes> {
+        let _timing = self.store.times.names.begin();
         attributes_of(&self.fd)
     }
 
     fn set_times(&self, accessed: SetTime, modified: SetTime) -> Result<()> {
+        let _timing = self.store.times.names.begin();
         self.store.writable("futimens")?;
         let _change = self.change();
         rustix::fs::futimens(&self.fd, &timestamps(accessed, modified)).map_err(error("futimens"))

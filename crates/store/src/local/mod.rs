@@ -14,6 +14,7 @@
 mod file;
 mod node;
 mod probe;
+mod times;
 mod unsynced;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -27,6 +28,8 @@ use rustix::process::{Resource, Rlimit};
 use crate::{Error, Limits, NodeRef, Result, Space, Store};
 use node::LocalNode;
 pub use probe::Abilities;
+pub use times::StoreTimes;
+use times::Times;
 use unsynced::Unsynced;
 
 /// Longest symlink target that Linux takes (`PATH_MAX` less the NUL).
@@ -46,6 +49,7 @@ pub enum OpenMode {
 pub(crate) struct Shared {
     mode: OpenMode,
     unsynced: Unsynced,
+    times: Times,
 }
 
 impl Shared {
@@ -81,9 +85,15 @@ impl LocalStore {
             name_max: usize::try_from(bounds.f_namemax).unwrap_or(usize::MAX),
             symlink_max: SYMLINK_MAX,
         };
-        let shared = Arc::new(Shared { mode, unsynced: Unsynced::of(&handle)? });
+        let shared = Arc::new(Shared { mode, unsynced: Unsynced::of(&handle)?, times: Times::default() });
         let root = Arc::new(LocalNode::from_fd(Arc::clone(&shared), Arc::clone(&handle))?);
         Ok(LocalStore { shared, root, handle, limits })
+    }
+
+    /// How long the system took so far for what this store asked of it.
+    #[must_use]
+    pub fn times(&self) -> StoreTimes {
+        self.shared.times.totals()
     }
 }
 
@@ -93,6 +103,7 @@ impl Store for LocalStore {
     }
 
     fn sync_all(&self) -> Result<()> {
+        let _timing = self.shared.times.barriers.begin_rare();
         if self.shared.unsynced.sync()? {
             return Ok(());
         }

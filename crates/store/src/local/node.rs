@@ -88,10 +88,12 @@ impl Node for LocalNode {
     }
 
     fn attributes(&self) -> Result<Attributes> {
+        let _timing = self.store.times.names.begin();
         attributes_of(&self.fd)
     }
 
     fn set_mode(&self, mode: u32) -> Result<()> {
+        let _timing = self.store.times.names.begin();
         self.store.writable("chmod")?;
         let _change = self.changing();
         let mode = Mode::from_raw_mode(mode & 0o7777);
@@ -99,6 +101,7 @@ impl Node for LocalNode {
     }
 
     fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        let _timing = self.store.times.names.begin();
         self.store.writable("fchownat")?;
         let _change = self.changing();
         let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
@@ -106,6 +109,7 @@ impl Node for LocalNode {
     }
 
     fn set_times(&self, accessed: SetTime, modified: SetTime) -> Result<()> {
+        let _timing = self.store.times.names.begin();
         self.store.writable("utimensat")?;
         let _change = self.changing();
         let times = timestamps(accessed, modified);
@@ -121,6 +125,7 @@ impl Node for LocalNode {
     }
 
     fn read_link(&self) -> Result<Vec<u8>> {
+        let _timing = self.store.times.names.begin();
         if self.kind != Kind::Symlink {
             return Err(error("readlinkat")(Errno::INVAL));
         }
@@ -129,6 +134,7 @@ impl Node for LocalNode {
     }
 
     fn open(&self, access: Access) -> Result<FileRef> {
+        let _timing = self.store.times.names.begin();
         let flags = match access {
             Access::Read => OFlags::RDONLY,
             Access::ReadWrite => OFlags::RDWR,
@@ -147,11 +153,13 @@ impl Node for LocalNode {
     }
 
     fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
+        let _timing = self.store.times.names.begin();
         let link = proc_link(self.fd.as_fd());
         read_growing("getxattr", |buffer| rustix::fs::getxattr(&link, name, buffer))
     }
 
     fn set_xattr(&self, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        let _timing = self.store.times.names.begin();
         self.store.writable("setxattr")?;
         let _change = self.changing();
         let flags = match mode {
@@ -163,22 +171,26 @@ impl Node for LocalNode {
     }
 
     fn xattr_names(&self) -> Result<Vec<Vec<u8>>> {
+        let _timing = self.store.times.names.begin();
         let link = proc_link(self.fd.as_fd());
         let list = read_growing("listxattr", |buffer| rustix::fs::listxattr(&link, buffer))?;
         Ok(list.split(|&byte| byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
     }
 
     fn remove_xattr(&self, name: &[u8]) -> Result<()> {
+        let _timing = self.store.times.names.begin();
         self.store.writable("removexattr")?;
         let _change = self.changing();
         rustix::fs::removexattr(proc_link(self.fd.as_fd()), name).map_err(error("removexattr"))
     }
 
     fn lookup(&self, name: &[u8]) -> Result<NodeRef> {
+        let _timing = self.store.times.names.begin();
         self.entry(checked_name(name, "openat")?)
     }
 
     fn entries(&self) -> Result<Vec<DirectoryEntry>> {
+        let _timing = self.store.times.names.begin();
         let fd = self.open_directory()?;
         let mut buffer = vec![MaybeUninit::uninit(); DIRECTORY_BUFFER];
         let mut reader = RawDir::new(fd, &mut buffer);
@@ -199,6 +211,7 @@ impl Node for LocalNode {
     }
 
     fn create(&self, name: &[u8], mode: u32) -> Result<(NodeRef, FileRef)> {
+        let _timing = self.store.times.names.begin();
         let name = self.change(name, "openat")?;
         let _change = self.changing();
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -209,6 +222,7 @@ impl Node for LocalNode {
     }
 
     fn create_unnamed(&self, mode: u32) -> Result<(NodeRef, FileRef)> {
+        let _timing = self.store.times.names.begin();
         self.store.writable("openat")?;
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(mode & 0o7777);
@@ -218,6 +232,7 @@ impl Node for LocalNode {
     }
 
     fn make_directory(&self, name: &[u8], mode: u32) -> Result<NodeRef> {
+        let _timing = self.store.times.names.begin();
         let name = self.change(name, "mkdirat")?;
         let _change = self.changing();
         let mode = Mode::from_raw_mode(mode & 0o7777);
@@ -226,6 +241,7 @@ impl Node for LocalNode {
     }
 
     fn make_special(&self, name: &[u8], kind: Kind, mode: u32, device: u64) -> Result<NodeRef> {
+        let _timing = self.store.times.names.begin();
         let name = self.change(name, "mknodat")?;
         let _change = self.changing();
         let kind = match kind {
@@ -241,6 +257,7 @@ impl Node for LocalNode {
     }
 
     fn make_symlink(&self, name: &[u8], target: &[u8]) -> Result<NodeRef> {
+        let _timing = self.store.times.names.begin();
         let name = self.change(name, "symlinkat")?;
         let _change = self.changing();
         rustix::fs::symlinkat(target, &self.fd, name).map_err(error("symlinkat"))?;
@@ -248,6 +265,7 @@ impl Node for LocalNode {
     }
 
     fn link(&self, node: &dyn Node, name: &[u8]) -> Result<()> {
+        let _timing = self.store.times.names.begin();
         let name = self.change(name, "linkat")?;
         let _change = self.changing();
         let node = local(node, "linkat")?;
@@ -263,18 +281,21 @@ impl Node for LocalNode {
     }
 
     fn remove(&self, name: &[u8]) -> Result<()> {
+        let _timing = self.store.times.names.begin();
         let name = self.change(name, "unlinkat")?;
         let _change = self.changing();
         rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()).map_err(error("unlinkat"))
     }
 
     fn remove_directory(&self, name: &[u8]) -> Result<()> {
+        let _timing = self.store.times.names.begin();
         let name = self.change(name, "unlinkat")?;
         let _change = self.changing();
         rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR).map_err(error("unlinkat"))
     }
 
     fn rename(&self, name: &[u8], to: &dyn Node, to_name: &[u8], mode: RenameMode) -> Result<()> {
+        let _timing = self.store.times.names.begin();
         let name = self.change(name, "renameat2")?;
         let _change = self.changing();
         let to_name = checked_name(to_name, "renameat2")?;
@@ -290,6 +311,7 @@ impl Node for LocalNode {
     }
 
     fn sync(&self) -> Result<()> {
+        let _timing = self.store.times.barriers.begin_rare();
         let fd = self.open_directory()?;
         rustix::io::retry_on_intr(|| rustix::fs::fsync(&fd)).map_err(error("fsync"))
     }

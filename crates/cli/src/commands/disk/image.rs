@@ -41,7 +41,7 @@ pub(super) fn header(path: &Path, device: &dyn Backing) -> Result<Header> {
 
 /// The engines, and as what a disk takes them.
 pub(super) fn engine(name: Option<&str>) -> Result<Arc<dyn Engine>> {
-    Ok(compose(name, None)?)
+    Ok(compose(name)?)
 }
 
 /// The part of a key file that is meant.

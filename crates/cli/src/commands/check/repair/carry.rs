@@ -123,7 +123,7 @@ impl Carrier<'_> {
         }
         let Subject { store, header, root, .. } = &*self.subject;
         let (store, header, root) = (Arc::clone(store), header.clone(), root.duplicate());
-        let engine = crate::compose::compose(None, None)?;
+        let engine = crate::compose::compose(None)?;
         let vault = Vault::open(store, engine, header, root, &options(true), Arc::new(Unobserved))?;
         for unbound in &self.unbound {
             if let Err(error) = bind(&vault, &unbound.path) {

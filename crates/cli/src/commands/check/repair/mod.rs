@@ -135,7 +135,7 @@ pub(super) fn recover(args: &CheckArgs, subject: &mut Subject, output: Output) -
         let failure = Failure::new(Exit::Damage, "the journal is damaged, and nothing was repaired");
         return Err(failed(failure));
     }
-    let (engine, root) = (crate::compose::compose(None, None)?, subject.root.duplicate());
+    let (engine, root) = (crate::compose::compose(None)?, subject.root.duplicate());
     let (vault, _) = Vault::open_damaged(
         Arc::clone(&subject.store),
         engine,

@@ -1,4 +1,9 @@
-//! `status`: what mounts have done since they were mounted.
+//! `status`: what mounts have done since they were mounted, once, live, or
+//! for Prometheus.
+
+mod bottleneck;
+mod prometheus;
+mod watch;
 
 use std::fmt::Write;
 
@@ -6,8 +11,9 @@ use serde::Serialize;
 
 use crate::args::StatusArgs;
 use crate::control::{Answer, Client, Request, mounts, unanswered};
-use crate::daemon::status::{EngineStatus, MountStatus, RecoveredStatus};
+use crate::daemon::status::{EngineStatus, MountStatus, RecoveredStatus, TimeStatus};
 use crate::failure::{Exit, Result};
+use crate::profile::DeviceBreakEven;
 use crate::report::{Output, bytes, shown};
 
 /// `strongroom.status/1`.
@@ -23,13 +29,19 @@ struct Document {
 /// Usage when nothing is mounted at the place asked for, or when its daemon
 /// does not answer.
 pub(crate) fn run(args: &StatusArgs, output: Output) -> Result<Exit> {
-    let mounts = match &args.directory {
-        Some(directory) => {
-            let mounted = mounts::at(directory)?;
-            vec![ask(&mounted)?]
-        }
-        None => own(output)?,
+    let asked = || match &args.directory {
+        Some(directory) => Ok(vec![ask(&mounts::at(directory)?)?]),
+        None => own(output),
     };
+    if args.watch {
+        watch::run(args.interval, asked)?;
+        return Ok(Exit::Done);
+    }
+    let mounts = asked()?;
+    if args.prometheus {
+        output.print(&(), |()| prometheus::text(&mounts))?;
+        return Ok(Exit::Done);
+    }
     output.print(&Document { schema: "strongroom.status/1", mounts }, text)?;
     Ok(Exit::Done)
 }
@@ -81,7 +93,14 @@ fn mount_text(status: &MountStatus) -> String {
     line("transport", format!("{}, {} threads: {}", transport.name, transport.workers, transport.reason));
     if status.engines.len() > 2 {
         let scheduler = &status.scheduler;
-        line("placed by", format!("policy {}, objective {}", scheduler.policy, scheduler.objective));
+        let known = match &scheduler.profile_measured {
+            Some(measured) => format!("begun with what was measured {measured}"),
+            None => "begun without a profile (`strongroom tune` makes one)".to_owned(),
+        };
+        line("placed by", format!("policy {}, objective {}, {known}", scheduler.policy, scheduler.objective));
+        for even in &scheduler.break_even {
+            line("break-even", break_even_text(even));
+        }
     }
     for engine in status.engines.iter().filter(|engine| engine.operations > 0) {
         line("engine", engine_text(engine));
@@ -90,6 +109,15 @@ fn mount_text(status: &MountStatus) -> String {
     line("written", bytes(status.written_bytes));
     let total: u64 = status.requests.iter().map(|request| request.count).sum();
     let refused: u64 = status.requests.iter().map(|request| request.errors).sum();
+    if let Some(shares) = bottleneck::shares(&TimeStatus::default(), &status.time, 1.0, 1) {
+        let percent = |share: f64| (share * 100.0).round();
+        let (fuse, store, cryptography) =
+            (percent(shares.fuse), percent(shares.store), percent(shares.cryptography));
+        line(
+            "time",
+            format!("{fuse} % FUSE and the vault itself, {store} % the store, {cryptography} % cryptography"),
+        );
+    }
     line("requests", format!("{total}, of which {refused} had an error as answer"));
     line("open", format!("{} files and directories", status.open));
     if status.settling {
@@ -117,6 +145,23 @@ fn mount_text(status: &MountStatus) -> String {
     text
 }
 
+/// What was recomputed of an engine's results, in words.
+fn checked(engine: &EngineStatus) -> String {
+    format!("{} mismatches in {} checked", engine.mismatches, bytes(engine.checked_bytes))
+}
+
+fn break_even_text(even: &DeviceBreakEven) -> String {
+    let DeviceBreakEven { engine, operation, idle_cpu_percent, .. } = even;
+    match (even.alpha, even.beta_bytes) {
+        (Some(alpha), Some(beta)) => format!(
+            "{operation} on {engine} from {} on (beta) with more than {alpha} in flight (alpha), unless more than \
+             {idle_cpu_percent:.0} % of the CPUs are idle (M)",
+            bytes(beta)
+        ),
+        _ => format!("{operation}: {engine} is not faster than the CPUs with large batches"),
+    }
+}
+
 fn engine_text(engine: &EngineStatus) -> String {
     let mut text = format!("{}: {} in {} batches", engine.name, bytes(engine.bytes), engine.operations);
     if engine.placements.len() > 1 {
@@ -128,7 +173,7 @@ fn engine_text(engine: &EngineStatus) -> String {
         let _ = write!(text, ", {} in its queue", engine.in_flight);
     }
     if engine.checked > 0 {
-        let _ = write!(text, ", {} mismatches in {} checked", engine.mismatches, bytes(engine.checked_bytes));
+        let _ = write!(text, ", {}", checked(engine));
     }
     if engine.lost > 0 {
         let _ = write!(text, ", {} lost and redone", engine.lost);
@@ -137,4 +182,46 @@ fn engine_text(engine: &EngineStatus) -> String {
         text.push_str(", in QUARANTINE");
     }
     text
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A mount that has done a little.
+    pub(crate) fn sample() -> MountStatus {
+        let value = json!({
+            "vault": "/v", "mount_point": "/m", "read_only": false, "suite": "xaes-256-gcm",
+            "block_size_bytes": 4096, "pid": 7, "since": "2026-01-01T00:00:00Z",
+            "transport": {"name": "dev-fuse", "reason": "", "workers": 1, "memory_bytes": 0, "device": "0:1"},
+            "scheduler": {
+                "policy": "adaptive", "objective": "throughput", "alpha": 12, "beta_bytes": 4096,
+                "idle_cpu_percent": 10.0, "check_interval": 1, "profile_measured": null, "break_even": [],
+            },
+            "engines": [{
+                "name": "cpu", "bytes": 3000, "operations": 7, "busy": 0, "unsupported": 0, "lost": 0, "redone": 0,
+                "in_flight": 0, "latency_ns_mean": 1500, "checked": 1, "checked_bytes": 4096, "mismatches": 0,
+                "quarantined": false, "placements": {"only": 7},
+            }],
+            "time": {
+                "requests_ns": 100, "cryptography_ns": 10, "store_read_ns": 5, "store_write_ns": 5,
+                "store_barrier_ns": 0, "store_names_ns": 0,
+            },
+            "read_bytes": 1000, "written_bytes": 2000, "open": 1,
+            "requests": [{"name": "write", "count": 3, "errors": 0, "latency_ns": 100}],
+            "errors": {"background": 0, "last": null, "damaged_requests": 0, "damaged": [], "panics": 0},
+            "journal": null, "settling": false,
+            "recovered": {"replayed": 0, "emptied": 0, "trimmed": 0, "set_aside": 0, "moved": 0},
+            "memory": {"resident_bytes": 1, "resident_max_bytes": 2},
+        });
+        serde_json::from_value(value).expect("a status")
+    }
+
+    #[test]
+    fn words_tell_where_time_went_and_what_was_checked() {
+        let text = mount_text(&sample());
+        assert!(text.contains("80 % FUSE and the vault itself, 10 % the store, 10 % cryptography"), "{text}");
+        assert!(text.contains("0 mismatches in 4 KiB checked"), "{text}");
+    }
 }

@@ -1,0 +1,97 @@
+//! Options of the commands about engines.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::values::size;
+
+/// Options of `engines`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct EnginesArgs {
+    /// Every algorithm on a line of its own
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// Options of `tune`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  strongroom tune               measure this machine, and keep the result
+  strongroom tune --dry-run     measure and explain, keep nothing
+
+It takes less than a minute, unless --seconds says more; let the machine do nothing else meanwhile. The
+result is kept in $XDG_STATE_HOME/strongroom (for root in /var/lib/strongroom)
+for this CPU and this version of the program. Mounts that begin later use it.")]
+pub(crate) struct TuneArgs {
+    /// Algorithms, or parts of their names; of others the profile then knows nothing [default: all]
+    #[arg(value_name = "ALGORITHM")]
+    pub(crate) algorithms: Vec<String>,
+    /// Measure these engines, as `mount --engine` names them [default: auto]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) engine: Option<String>,
+    /// Keep nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Time to take, from 1 to 600; the less, the more a figure depends on chance
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub(crate) seconds: u64,
+}
+
+/// What can be measured.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Measure how fast each engine encrypts and decrypts
+    Crypto(BenchCryptoArgs),
+}
+
+/// With or without other work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CpuLoad {
+    /// Nothing beside the measurement.
+    Idle,
+    /// A busy thread on each CPU besides.
+    Loaded,
+    /// First without, then with.
+    Both,
+}
+
+/// Options of `bench crypto`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  strongroom bench crypto --quick
+  strongroom bench crypto aes-xts serpent --key-size 256,512 --size 4KiB,64KiB
+  strongroom bench crypto aes-256-gcm --engine cpu-vaes,cpu-aes --threads 1,2 --load both
+  strongroom bench crypto --csv > here.csv
+
+Algorithms are named as dm-crypt names them, or as suites; a part of a name
+stands for all that contain it. Rates are in MiB/s of data in cache, the median
+of the samples; after it stands half the distance of the quartiles. `CPU` is the
+CPU time of the calling thread for a GiB; what a device's own threads compute is
+not in it.")]
+pub(crate) struct BenchCryptoArgs {
+    /// Algorithms, or parts of their names [default: every cipher and mode, sectors with plain64]
+    #[arg(value_name = "ALGORITHM")]
+    pub(crate) algorithms: Vec<String>,
+    /// Key sizes in bits, for XTS of both keys together [default: all]
+    #[arg(long, value_name = "BITS", value_delimiter = ',')]
+    pub(crate) key_size: Vec<usize>,
+    /// Sizes of a portion, as 512 or 64KiB; from 512 bytes to 64MiB [default: 4KiB,64KiB]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = size)]
+    pub(crate) size: Vec<u64>,
+    /// Engines, as `strongroom engines` names them [default: all that are here]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) engine: Vec<String>,
+    /// Threads that work at the same time [default: 1]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub(crate) threads: Vec<usize>,
+    /// What else the CPUs do
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = CpuLoad::Idle)]
+    pub(crate) load: CpuLoad,
+    /// Only 64 KiB and the longest key, and less time for each
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Print comma-separated values
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
+}

@@ -1,0 +1,248 @@
+//! `engines`: what computes on this machine, what does not and why, and what
+//! the self-tests say. Nothing is changed.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use strongroom_bench::operations;
+use strongroom_engine::{Algorithm, Engine, SectorIv};
+use strongroom_engine_cpu::{Code, CpuEngine, Tier};
+
+use crate::args::EnginesArgs;
+use crate::failure::{Exit, Result};
+use crate::profile::file;
+use crate::report::Output;
+
+/// Whether and when an engine computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum State {
+    /// Mounts use it.
+    Used,
+    /// It works, and mounts use it when it is named.
+    OnRequest,
+    /// It is not here.
+    Refused,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum SelfTest {
+    /// It computes the published vectors.
+    Passed,
+    /// It does not: the algorithm is not offered.
+    Failed,
+}
+
+#[derive(Debug, Serialize)]
+struct AlgorithmReport {
+    name: String,
+    /// What code computes it.
+    code: &'static str,
+    /// That code reads no memory and takes no branch by key or data.
+    constant_time: bool,
+    self_test: SelfTest,
+    /// Mounts that use several engines have it on this one.
+    used: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct EngineReport {
+    name: String,
+    state: State,
+    reason: String,
+    algorithms: Vec<AlgorithmReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct ProfileReport {
+    measured: String,
+    version: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Document {
+    schema: &'static str,
+    version: &'static str,
+    cpu: String,
+    cpus: u64,
+    engines: Vec<EngineReport>,
+    /// What `tune` has measured here.
+    profile: Option<ProfileReport>,
+    /// Why a profile that is there is not taken.
+    profile_ignored: Option<String>,
+}
+
+/// Tells what computes. The exit code is 6 when a self-test failed.
+///
+/// # Errors
+/// When the report cannot be written.
+pub(crate) fn run(args: &EnginesArgs, output: Output) -> Result<Exit> {
+    let beside = CpuEngine::side_by_side();
+    let names: Vec<String> = beside.iter().map(|engine| engine.name().to_owned()).collect();
+    let found = file::find(&names);
+    let hardware = file::hardware(&names);
+    let mut engines: Vec<EngineReport> = Vec::new();
+    for tier in Tier::ALL {
+        let worthwhile =
+            found.profile.as_ref().is_none_or(|profile| profile.is_worthwhile(tier.engine_name()));
+        let offered = beside.iter().find(|engine| engine.tier() == tier);
+        engines.push(tier_report(tier, offered, worthwhile));
+    }
+    engines.push(EngineReport {
+        name: "reference".to_owned(),
+        state: State::OnRequest,
+        reason: "slow, by the book, from other code: to compare with, and for what no other engine can"
+            .to_owned(),
+        algorithms: Vec::new(),
+    });
+    let document = Document {
+        schema: "strongroom.engines/1",
+        version: env!("CARGO_PKG_VERSION"),
+        cpu: hardware.cpu,
+        cpus: hardware.cpus,
+        engines,
+        profile: found
+            .profile
+            .map(|profile| ProfileReport { measured: profile.measured, version: profile.version }),
+        profile_ignored: found.remark,
+    };
+    output.print(&document, |document| text(document, args.all))?;
+    let failed = |report: &EngineReport| {
+        report.algorithms.iter().any(|algorithm| algorithm.self_test == SelfTest::Failed)
+    };
+    Ok(if document.engines.iter().any(failed) { Exit::Unsupported } else { Exit::Done })
+}
+
+fn tier_report(tier: Tier, beside: Option<&CpuEngine>, worthwhile: bool) -> EngineReport {
+    let name = tier.engine_name().to_owned();
+    let (Some(engine), Some(beside)) = (CpuEngine::of_tier(tier), beside) else {
+        let reason = format!("this CPU, or the system, lacks what it needs: {}", tier.requirement());
+        return EngineReport { name, state: State::Refused, reason, algorithms: Vec::new() };
+    };
+    let report = |algorithm: Algorithm| {
+        let Code { name: code, constant_time } = engine.code(algorithm)?;
+        let passed = engine.capability(algorithm, operations(algorithm)[0]).is_some();
+        Some(AlgorithmReport {
+            name: algorithm.to_string(),
+            code,
+            constant_time,
+            self_test: if passed { SelfTest::Passed } else { SelfTest::Failed },
+            used: passed && worthwhile && beside.code(algorithm).is_some(),
+        })
+    };
+    let algorithms: Vec<_> = Algorithm::all().filter_map(report).collect();
+    let (state, reason) = match (tier == Tier::best(), worthwhile) {
+        (true, _) => (State::Used, "the best tier of this CPU"),
+        (false, true) => {
+            (State::Used, "beside the best tier, for what it computes by other code in constant time")
+        }
+        (false, false) => (State::OnRequest, "measured here, it is nowhere faster than the best tier"),
+    };
+    EngineReport { name, state, reason: reason.to_owned(), algorithms }
+}
+
+fn text(document: &Document, all: bool) -> String {
+    let mut text = format!("CPU: {}, {} CPUs\n", document.cpu, document.cpus);
+    match (&document.profile, &document.profile_ignored) {
+        (Some(profile), _) => {
+            let _ = writeln!(text, "profile: measured {}", profile.measured);
+        }
+        (None, Some(why)) => {
+            let _ = writeln!(text, "profile: none is used. {why}");
+        }
+        (None, None) => text.push_str("profile: none; `strongroom tune` makes one\n"),
+    }
+    for engine in &document.engines {
+        let state = match engine.state {
+            State::Used => "used",
+            State::OnRequest => "with --engine",
+            State::Refused => "NOT HERE",
+        };
+        let _ = writeln!(text, "\n{:<14}{state}: {}", engine.name, engine.reason);
+        if all {
+            for algorithm in &engine.algorithms {
+                text.push_str(&row(&algorithm.name, algorithm.code, std::slice::from_ref(algorithm)));
+            }
+        } else {
+            text.push_str(&grouped(&engine.algorithms));
+        }
+    }
+    text
+}
+
+/// One line for the IVs and modes of a cipher that the same code computes.
+fn grouped(algorithms: &[AlgorithmReport]) -> String {
+    let cipher = |report: &AlgorithmReport| match report.name.parse() {
+        Ok(Algorithm::Sector(sector)) => format!("{} xts, cbc, ctr", sector.cipher),
+        _ => report.name.clone(),
+    };
+    let alike = |one: &AlgorithmReport, other: &AlgorithmReport| {
+        cipher(one) == cipher(other) && one.code == other.code && one.used == other.used
+    };
+    let groups = algorithms.chunk_by(alike);
+    groups.map(|group| row(&cipher(&group[0]), group[0].code, group)).collect()
+}
+
+fn row(name: &str, code: &str, group: &[AlgorithmReport]) -> String {
+    let passed = group.iter().filter(|algorithm| algorithm.self_test == SelfTest::Passed).count();
+    let test = match (passed == group.len(), group.len()) {
+        (true, 1) => "self-test passed".to_owned(),
+        (true, count) => format!("{count} self-tests passed"),
+        (false, count) => format!("SELF-TEST FAILED for {} of {count}, not offered", count - passed),
+    };
+    let mut row = format!("  {name:<24}{code:<28}{test}");
+    if group.iter().any(|algorithm| !algorithm.constant_time) {
+        row.push_str("; timing depends on data");
+    }
+    if !group.iter().any(|algorithm| algorithm.used) {
+        row.push_str("; with --engine alone");
+    }
+    row.push('\n');
+    row
+}
+
+/// Whether a default listing shows this algorithm: the rule for IVs hardly
+/// changes a rate, so that one stands for all.
+pub(super) fn is_typical(algorithm: Algorithm) -> bool {
+    match algorithm {
+        Algorithm::Aead(_) => true,
+        Algorithm::Sector(sector) => sector.iv == SectorIv::Plain64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tier_is_told_of() {
+        let beside = CpuEngine::side_by_side();
+        for tier in Tier::ALL {
+            let offered = beside.iter().find(|engine| engine.tier() == tier);
+            let report = tier_report(tier, offered, true);
+            assert_eq!(report.state == State::Refused, offered.is_none());
+            assert_eq!(report.algorithms.is_empty(), offered.is_none());
+            assert!(report.algorithms.iter().all(|algorithm| algorithm.self_test == SelfTest::Passed));
+            assert!(
+                !report
+                    .algorithms
+                    .iter()
+                    .any(|algorithm| algorithm.used && tier != Tier::best() && !algorithm.constant_time)
+            );
+        }
+    }
+
+    #[test]
+    fn what_fails_is_said_in_capitals() {
+        let failed = AlgorithmReport {
+            name: "aes-xts-plain64".to_owned(),
+            code: "own",
+            constant_time: true,
+            self_test: SelfTest::Failed,
+            used: false,
+        };
+        let row = grouped(&[failed]);
+        assert!(row.contains("aes xts, cbc, ctr") && row.contains("SELF-TEST FAILED for 1 of 1"), "{row}");
+    }
+}

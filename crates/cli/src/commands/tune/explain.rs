@@ -1,0 +1,181 @@
+//! A profile in words.
+
+use crate::profile::{Measurement, Profile};
+use crate::report::bytes;
+
+/// The size that stands for all.
+const TYPICAL: u64 = 64 << 10;
+
+/// What a reader wants to know, one matter in each.
+pub(super) fn sentences(engines: &[(String, bool)], profile: &Profile) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
+    for found in &profile.measurements {
+        if !names.contains(&found.algorithm.as_str()) {
+            names.push(&found.algorithm);
+        }
+    }
+    for name in &names {
+        sentences.push(of_algorithm(engines, profile, name));
+    }
+    sentences.extend(engines.iter().filter_map(|(engine, _)| under_load(engine, profile)));
+    sentences.extend(of_devices(engines, profile));
+    sentences.push(match profile.worthwhile.as_slice() {
+        [only] => format!("Mounts compute with {only} alone: no other engine is faster at anything."),
+        several => format!("Mounts choose among {}, for each request.", several.join(", ")),
+    });
+    sentences
+}
+
+fn alone<'p>(profile: &'p Profile, algorithm: &'p str) -> impl Iterator<Item = &'p Measurement> {
+    profile.measurements.iter().filter(move |found| {
+        !found.loaded && found.threads == 1 && found.in_flight == 1 && found.algorithm == algorithm
+    })
+}
+
+fn gigabytes(rate: f64) -> String {
+    format!("{:.2} GB/s", rate / 1e9)
+}
+
+/// Which engine is the fastest, where that changes, and by how much.
+fn of_algorithm(engines: &[(String, bool)], profile: &Profile, algorithm: &str) -> String {
+    let mut parts = Vec::new();
+    let mut operations: Vec<&str> = alone(profile, algorithm).map(|found| found.operation.as_str()).collect();
+    operations.dedup();
+    operations.sort_unstable();
+    operations.dedup();
+    for operation in operations {
+        let of = || alone(profile, algorithm).filter(|found| found.operation == operation);
+        let mut sizes: Vec<u64> = of().map(|found| found.bytes).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let fastest = |size: u64| {
+            let at = of().filter(|found| found.bytes == size);
+            at.min_by(|one, other| one.batch_ns.total_cmp(&other.batch_ns))
+        };
+        let mut changes: Vec<(u64, &Measurement)> = Vec::new();
+        for size in sizes {
+            let Some(best) = fastest(size) else { continue };
+            if changes.last().is_none_or(|(_, last)| last.engine != best.engine) {
+                changes.push((size, best));
+            }
+        }
+        let mut text = format!("{operation}: ");
+        let words: Vec<String> = changes
+            .iter()
+            .enumerate()
+            .map(|(at, (size, best))| match at {
+                0 => best.engine.clone(),
+                _ => format!("{} from {} on", best.engine, bytes(*size)),
+            })
+            .collect();
+        text.push_str(&words.join(", "));
+        if let Some(best) = fastest(TYPICAL) {
+            let others = of().filter(|found| found.bytes == TYPICAL && found.engine != best.engine);
+            text.push_str(&format!(", {} at 64 KiB", gigabytes(best.bytes_per_second)));
+            let known = |found: &&Measurement| engines.iter().any(|(name, _)| *name == found.engine);
+            if let Some(second) = others
+                .filter(known)
+                .max_by(|one, other| one.bytes_per_second.total_cmp(&other.bytes_per_second))
+            {
+                text.push_str(&format!(" ({} {})", second.engine, gigabytes(second.bytes_per_second)));
+            }
+        }
+        parts.push(text);
+    }
+    format!("{algorithm}. {}.", parts.join("; "))
+}
+
+/// What is left of an engine's rate when the CPUs have other work.
+fn under_load(engine: &str, profile: &Profile) -> Option<String> {
+    let mut shares: Vec<f64> = Vec::new();
+    for loaded in profile.measurements.iter().filter(|found| found.loaded && found.engine == engine) {
+        let idle = alone(profile, &loaded.algorithm).find(|idle| {
+            (&idle.engine, &idle.operation, idle.bytes) == (&loaded.engine, &loaded.operation, loaded.bytes)
+        });
+        shares.extend(idle.map(|idle| loaded.bytes_per_second / idle.bytes_per_second));
+    }
+    shares.sort_by(f64::total_cmp);
+    let median = shares.get(shares.len() / 2)?;
+    Some(format!(
+        "With a busy thread on each CPU, {engine} has {:.0} % of its rate (the median of what was measured).",
+        median * 100.0
+    ))
+}
+
+/// Where devices pay.
+fn of_devices(engines: &[(String, bool)], profile: &Profile) -> Vec<String> {
+    if engines.iter().all(|(_, inline)| *inline) {
+        return vec![
+            "There is no device here: everything is computed by the CPU, and alpha, beta and M mean nothing."
+                .to_owned(),
+        ];
+    }
+    let of_one = |even: &crate::profile::DeviceBreakEven| {
+        let what = format!("{}, {} {}", even.engine, even.algorithm, even.operation);
+        let feeding = format!("feeding it at its best keeps {:.2} CPUs busy", even.feeding_cpus);
+        match (even.alpha, even.beta_bytes) {
+            (Some(alpha), Some(beta)) => format!(
+                "{what}: faster than all CPUs with more than {alpha} batches in flight (alpha) from {} on (beta), \
+                 unless more than {:.0} % of the CPUs are idle (M); {feeding}.",
+                bytes(beta),
+                even.idle_cpu_percent
+            ),
+            (Some(alpha), None) => format!(
+                "{what}: faster than all CPUs at some sizes with more than {alpha} batches in flight (alpha), and \
+                 not at the largest; {feeding}."
+            ),
+            (None, _) => format!(
+                "{what}: never faster than the CPUs, of which {:.0} % do what it does (M); {feeding}.",
+                even.idle_cpu_percent
+            ),
+        }
+    };
+    profile.break_even.iter().map(of_one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::DeviceBreakEven;
+    use crate::profile::tests::{measurement, profile};
+
+    #[test]
+    fn words_say_who_wins_where() {
+        let name = "aes-cbc-plain64";
+        let mut known = profile(
+            &["a", "b"],
+            vec![
+                measurement("a", name, "encrypt", 4096, 100.0),
+                measurement("a", name, "encrypt", 65536, 2000.0),
+                measurement("b", name, "encrypt", 4096, 150.0),
+                measurement("b", name, "encrypt", 65536, 1000.0),
+                Measurement { loaded: true, ..measurement("a", name, "encrypt", 4096, 200.0) },
+            ],
+        );
+        known.worthwhile = vec!["a".to_owned(), "b".to_owned()];
+        let engines = [("a".to_owned(), true), ("b".to_owned(), true)];
+        let text = sentences(&engines, &known).join("\n");
+        assert!(text.contains("encrypt: a, b from 64 KiB on, 65.54 GB/s at 64 KiB (a 32.77 GB/s)"), "{text}");
+        assert!(text.contains("a has 50 % of its rate"), "{text}");
+        assert!(text.contains("no device here") && text.contains("choose among a, b"), "{text}");
+    }
+
+    #[test]
+    fn words_say_where_a_device_pays() {
+        let mut known = profile(&["a", "d"], vec![measurement("a", "aes-256-gcm", "seal", 65536, 100.0)]);
+        known.break_even = vec![DeviceBreakEven {
+            engine: "d".to_owned(),
+            algorithm: "aes-256-gcm".to_owned(),
+            operation: "seal".to_owned(),
+            alpha: Some(3),
+            beta_bytes: Some(16384),
+            idle_cpu_percent: 40.0,
+            feeding_cpus: 0.5,
+        }];
+        let engines = [("a".to_owned(), true), ("d".to_owned(), false)];
+        let text = sentences(&engines, &known).join("\n");
+        assert!(text.contains("more than 3 batches in flight (alpha) from 16 KiB on (beta)"), "{text}");
+        assert!(text.contains("40 % of the CPUs are idle (M)") && text.contains("0.50 CPUs"), "{text}");
+    }
+}

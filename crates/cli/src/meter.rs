@@ -1,0 +1,92 @@
+//! How long cryptography keeps the threads that wait for it.
+//!
+//! [`Metered`] stands between a consumer and the scheduler. One batch in
+//! [`SAMPLED`] is timed, so that the others cost a counter; a batch on a
+//! device keeps its submitter as long as that waits, which is not seen here
+//! and is told by the scheduler's own figures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use strongroom_engine::{
+    Algorithm, Batch, Capability, Engine, Operation, Refused, Session, SessionError, Ticket,
+};
+
+/// One batch in so many is timed.
+const SAMPLED: u64 = 16;
+
+/// An engine with a clock.
+pub(crate) struct Metered {
+    engine: Arc<dyn Engine>,
+    submitted: AtomicU64,
+    timed: AtomicU64,
+    timed_ns: AtomicU64,
+}
+
+impl Metered {
+    /// Times `engine`.
+    pub(crate) fn new(engine: Arc<dyn Engine>) -> Metered {
+        Metered {
+            engine,
+            submitted: AtomicU64::new(0),
+            timed: AtomicU64::new(0),
+            timed_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// What all submissions took, as far as samples tell.
+    pub(crate) fn total(&self) -> Duration {
+        let mean = self.timed_ns.load(Relaxed) as f64 / self.timed.load(Relaxed).max(1) as f64;
+        Duration::from_nanos((mean * self.submitted.load(Relaxed) as f64) as u64)
+    }
+}
+
+impl Engine for Metered {
+    fn name(&self) -> &str {
+        self.engine.name()
+    }
+
+    fn capability(&self, algorithm: Algorithm, operation: Operation) -> Option<Capability> {
+        self.engine.capability(algorithm, operation)
+    }
+
+    fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError> {
+        self.engine.session(algorithm, key)
+    }
+
+    fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
+        if !self.submitted.fetch_add(1, Relaxed).is_multiple_of(SAMPLED) {
+            return self.engine.submit(session, batch);
+        }
+        let began = Instant::now();
+        let answer = self.engine.submit(session, batch);
+        self.timed_ns.fetch_add(began.elapsed().as_nanos() as u64, Relaxed);
+        self.timed.fetch_add(1, Relaxed);
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strongroom_engine::{Buffer, Outcome, SectorCipher, Segment};
+    use strongroom_engine_cpu::CpuEngine;
+
+    #[test]
+    fn what_is_submitted_is_computed_and_timed() {
+        let metered = Metered::new(Arc::new(CpuEngine::new()));
+        let algorithm = Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64);
+        let key: Vec<u8> = (0..64).collect();
+        let session = metered.session(algorithm, &key).expect("every CPU has it");
+        assert_eq!(metered.total(), Duration::ZERO);
+        for _ in 0..2 * SAMPLED {
+            let segments = vec![Segment::sectors(0, 65536, 0, 4096)];
+            let batch = Batch::new(Operation::EncryptSectors, Buffer::new(65536), segments);
+            let completed = metered.submit(&session, batch).expect("sound").wait().expect("an answer");
+            assert_eq!(completed.outcome, Outcome::Done);
+        }
+        assert_eq!((metered.submitted.load(Relaxed), metered.timed.load(Relaxed)), (2 * SAMPLED, 2));
+        assert!(metered.total() > Duration::ZERO);
+    }
+}
