@@ -1,5 +1,6 @@
 //! Measurements. One benchmark is one module; what they share in work and reporting stands beside them.
 
+mod crypto_peers;
 mod disk;
 mod durability;
 mod floor;
@@ -29,6 +30,8 @@ enum Benchmark {
     Disk(disk::DiskArgs),
     /// What the default durability costs against `--durability relaxed`, on a disk
     Durability(durability::DurabilityArgs),
+    /// The engines against AWS-LC, ipsec-mb, libgcrypt and OpenSSL, on one core
+    CryptoPeers(crypto_peers::CryptoPeersArgs),
 }
 
 pub(crate) fn run(arguments: &BenchArgs) -> Result {
@@ -37,5 +40,6 @@ pub(crate) fn run(arguments: &BenchArgs) -> Result {
         Benchmark::Folder(arguments) => folder::run(arguments),
         Benchmark::Disk(arguments) => disk::run(arguments),
         Benchmark::Durability(arguments) => durability::run(arguments),
+        Benchmark::CryptoPeers(arguments) => crypto_peers::run(arguments),
     }
 }
