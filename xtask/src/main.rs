@@ -9,6 +9,7 @@ mod command;
 mod crash;
 mod demo;
 mod dist;
+mod dudect;
 mod failure;
 mod fsx;
 mod fuzz;
@@ -87,6 +88,8 @@ enum Task {
     LuksPressure(luks::pressure::PressureArgs),
     /// Run the scheduler's policies on modelled machines, all of them
     Simulate(simulate::SimulateArgs),
+    /// Measure whether the time of a cipher depends on secrets
+    Dudect(dudect::DudectArgs),
     /// Measure
     Bench(bench::BenchArgs),
     /// Run every test: the workspace's own and all suites on a mount
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         Task::Luks(arguments) => concluded(luks::run(&arguments)),
         Task::LuksPressure(arguments) => luks::pressure::fill(&arguments),
         Task::Simulate(arguments) => simulate::run(&arguments),
+        Task::Dudect(arguments) => dudect::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
         Task::Dist(arguments) => dist::run(&arguments),
