@@ -32,6 +32,7 @@ mod stress;
 mod subject;
 mod tally;
 mod test;
+mod vm;
 mod workspace;
 
 use std::process::ExitCode;
@@ -83,6 +84,8 @@ enum Task {
     Model(model::ModelArgs),
     /// Exchange encrypted disks with cryptsetup, QEMU, nbdkit, libnbd and fio, and put ext4 on them
     Luks(luks::LuksArgs),
+    /// Exchange encrypted disks with dm-crypt in a virtual machine, and put ext4 on a ublk device there
+    Vm(vm::VmArgs),
     /// Fill memory and check it: a part of `luks`
     #[command(hide = true)]
     LuksPressure(luks::pressure::PressureArgs),
@@ -118,6 +121,7 @@ fn main() -> ExitCode {
         Task::Crash(arguments) => concluded(crash::run(&arguments)),
         Task::Model(arguments) => concluded(model::run(&arguments)),
         Task::Luks(arguments) => concluded(luks::run(&arguments)),
+        Task::Vm(arguments) => concluded(vm::run(&arguments)),
         Task::LuksPressure(arguments) => luks::pressure::fill(&arguments),
         Task::Simulate(arguments) => simulate::run(&arguments),
         Task::Dudect(arguments) => dudect::run(&arguments),

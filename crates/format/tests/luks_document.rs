@@ -73,6 +73,7 @@ fn numbers_in_the_text_are_those_of_the_code() {
         format!("memory times passes at most {} GiB", limits::ARGON2_WORK_MAX >> 20),
         format!("1 to 2^{} iterations", limits::PBKDF2_ITERATIONS_MAX.ilog2()),
         format!("volume keys of {} to {} bytes", limits::KEY_LEN_MIN, limits::KEY_LEN_MAX),
+        format!("a salt of Argon2 of at least {} bytes", limits::ARGON2_SALT_LEN_MIN),
         format!("salts and digests of at most {} bytes", limits::SALT_LEN_MAX),
         format!("{} slots, and {} each", limits::KEYSLOTS_MAX, limits::OBJECTS_MAX),
         format!("at most {} MiB together", limits::KEYSLOTS_AREA_MAX >> 20),

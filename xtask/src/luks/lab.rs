@@ -10,41 +10,41 @@ use crate::failure::{Context, Result, ensure};
 use crate::random::Random;
 
 /// Longest that one program may take.
-pub(super) const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// The passphrase of every image.
-pub(super) const PASSPHRASE: &str = "correct horse";
+pub(crate) const PASSPHRASE: &str = "correct horse";
 
 /// Where everything of one run lies.
-pub(super) struct Lab {
+pub(crate) struct Lab {
     binary: PathBuf,
     directory: PathBuf,
 }
 
 impl Lab {
-    pub(super) fn new(binary: PathBuf, directory: &Path) -> Result<Self> {
+    pub(crate) fn new(binary: PathBuf, directory: &Path) -> Result<Self> {
         let lab = Self { binary, directory: directory.to_path_buf() };
         fs::write(lab.path("passphrase"), PASSPHRASE)?;
         fs::write(lab.path("second"), "battery staple")?;
         Ok(lab)
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
     /// Runs a program in the directory; it has to succeed. Words are separated by blanks.
-    pub(super) fn run(&self, line: &str) -> Result<String> {
+    pub(crate) fn run(&self, line: &str) -> Result<String> {
         command::output(&mut self.command(line), LIMIT)
     }
 
     /// Runs a program in the directory, whatever it answers.
-    pub(super) fn finish(&self, line: &str) -> Result<command::Finished> {
+    pub(crate) fn finish(&self, line: &str) -> Result<command::Finished> {
         command::finish(&mut self.command(line), LIMIT)
     }
 
     /// A program in the directory; `strongroom` is the one under test.
-    pub(super) fn command(&self, line: &str) -> Command {
+    pub(crate) fn command(&self, line: &str) -> Command {
         let mut words = line.split_whitespace();
         let program = words.next().expect("a line names a program");
         let mut command = match program {
@@ -56,14 +56,14 @@ impl Lab {
     }
 
     /// Bytes that depend on the seed alone.
-    pub(super) fn data(len: usize, seed: u64) -> Vec<u8> {
+    pub(crate) fn data(len: usize, seed: u64) -> Vec<u8> {
         let mut bytes = vec![0; len];
         Random::new(seed).fill(&mut bytes);
         bytes
     }
 
     /// Opens an image as a raw file, gives it to `with`, and closes it.
-    pub(super) fn opened<T>(
+    pub(crate) fn opened<T>(
         &self,
         image: &str,
         options: &str,
@@ -80,7 +80,7 @@ impl Lab {
     }
 
     /// The plain bytes of an image from its beginning, as the program reads them.
-    pub(super) fn plain(&self, image: &str, options: &str, len: usize) -> Result<Vec<u8>> {
+    pub(crate) fn plain(&self, image: &str, options: &str, len: usize) -> Result<Vec<u8>> {
         self.opened(image, options, |volume| {
             use std::os::unix::fs::FileExt;
             let mut bytes = vec![0; len];
@@ -90,7 +90,7 @@ impl Lab {
     }
 
     /// Writes plain bytes to an image from its beginning, through the program.
-    pub(super) fn fill(&self, image: &str, options: &str, bytes: &[u8]) -> Result {
+    pub(crate) fn fill(&self, image: &str, options: &str, bytes: &[u8]) -> Result {
         self.opened(image, options, |volume| {
             use std::os::unix::fs::FileExt;
             let file = fs::File::options().write(true).open(volume)?;
@@ -100,19 +100,19 @@ impl Lab {
     }
 
     /// Makes a sparse file.
-    pub(super) fn sparse(&self, name: &str, len: u64) -> Result {
+    pub(crate) fn sparse(&self, name: &str, len: u64) -> Result {
         let path = self.path(name);
         let _ = fs::remove_file(&path);
         Ok(fs::File::create(&path)?.set_len(len)?)
     }
 
-    pub(super) fn remove(&self, names: &[&str]) {
+    pub(crate) fn remove(&self, names: &[&str]) {
         names.iter().for_each(|name| drop(fs::remove_file(self.path(name))));
     }
 }
 
 /// Fails unless both are the same, and says where they are not.
-pub(super) fn same(found: &[u8], expected: &[u8]) -> Result {
+pub(crate) fn same(found: &[u8], expected: &[u8]) -> Result {
     let differs = found.iter().zip(expected).position(|(a, b)| a != b);
     ensure!(
         found.len() == expected.len() && differs.is_none(),

@@ -4,7 +4,7 @@
 //! Every check compares plain bytes: what one side wrote is what the other reads.
 
 mod cryptsetup;
-mod lab;
+pub(crate) mod lab;
 mod loopback;
 mod nbd;
 pub(crate) mod pressure;

@@ -34,6 +34,8 @@ pub const PBKDF2_ITERATIONS_MAX: u64 = 1 << 28;
 /// Fewest iterations of PBKDF2 that a new slot gets (LUKS1, 4.1).
 pub const PBKDF2_ITERATIONS_FLOOR: u32 = 1000;
 
+/// Shortest salt of Argon2 in bytes (RFC 9106, section 3.1).
+pub const ARGON2_SALT_LEN_MIN: usize = 8;
 /// Longest salt or digest in bytes.
 pub const SALT_LEN_MAX: usize = 256;
 

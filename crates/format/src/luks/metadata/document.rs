@@ -74,7 +74,16 @@ pub(super) fn keyslot(keyslot: Object<'_>) -> Result<Keyslot, FormatError> {
         other => return Err(FormatError::unsupported_name("key slot area", other)),
     }
     let (offset, size) = area_range(area)?;
-    let kdf = keyslot.object("kdf")?;
+    let cost = keyslot.object("kdf")?;
+    let (salt, kdf) = (cost.bytes("salt")?, self::kdf(cost)?);
+    if let Kdf::Argon2 { .. } = kdf {
+        within(
+            "salt of Argon2",
+            salt.len() as u64,
+            limits::ARGON2_SALT_LEN_MIN as u64,
+            limits::SALT_LEN_MAX as u64,
+        )?;
+    }
     let priority = match keyslot.has("priority") {
         true => keyslot.bounded("priority", 0, 2)? as u8,
         false => 1,
@@ -88,8 +97,8 @@ pub(super) fn keyslot(keyslot: Object<'_>) -> Result<Keyslot, FormatError> {
             encryption: CipherSpec::parse(area.text("encryption")?)?,
             key_size: key_size(area)?,
         },
-        salt: kdf.bytes("salt")?,
-        kdf: self::kdf(kdf)?,
+        salt,
+        kdf,
         priority,
     })
 }

@@ -155,6 +155,19 @@ fn broken_documents_are_refused() {
 }
 
 #[test]
+fn a_salt_too_short_for_argon2_is_named() {
+    let with_salt = |salt: &str| {
+        changed(|value| {
+            value["keyslots"]["0"]["kdf"] =
+                json!({"type": "argon2id", "time": 4, "memory": 64, "cpus": 1, "salt": salt});
+        })
+    };
+    assert!(with_salt("AAAAAAAAAAA=").is_ok(), "8 bytes");
+    let error = with_salt("AAAAAAAAAA==").expect_err("7 bytes");
+    assert!(error.to_string().contains("salt of Argon2"), "{error}");
+}
+
+#[test]
 fn size_and_depth_have_bounds() {
     let parse = |text: &[u8]| {
         let mut bytes = text.to_vec();
