@@ -150,28 +150,50 @@ impl Server {
             .map_err(failed("describing the disk"))?;
         let path = PathBuf::from(format!("/dev/ublkc{}", self.number));
         appear(&path);
+        // The kernel lets it be opened once; the queues share it.
+        let file = File::options().read(true).write(true).open(&path);
+        let file = file.map_err(failed("opening the device"))?;
         let (told, ready) = channel();
+        let mut outcome = Ok(());
         for number in 0..info.queues {
-            let open = || File::options().read(true).write(true).open(&path);
-            let file = open().map_err(failed("opening the device"))?;
-            let (device, told, depth) = (Arc::clone(device), told.clone(), info.depth);
-            let serve = move || serve(&*device, file, number, depth, &told);
-            let thread = thread::Builder::new().name("ublk".into()).spawn(serve);
-            self.queues.push(thread.map_err(failed("starting a thread"))?);
+            if let Err(error) = self.serve_queue(device, &file, number, info.depth, told.clone()) {
+                outcome = Err(error);
+                break;
+            }
         }
         drop(told);
         // The kernel shows the disk when all queues wait for requests, and
-        // would wait for one that cannot.
-        for _ in 0..info.queues {
-            match ready.recv() {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => return Err(failed("serving a queue")(error)),
-                Err(_) => return Err(StartError::Io("serving a queue", Errno::IO.into())),
-            }
+        // would wait for one that cannot. It stops those alone that do wait.
+        let mut waiting = 0;
+        for told in ready {
+            waiting += 1;
+            outcome = outcome.and(told.map_err(failed("serving a queue")));
+        }
+        outcome?;
+        if waiting < info.queues {
+            return Err(StartError::Io("serving a queue", Errno::IO.into()));
         }
         self.command(control::START, Vec::new(), u64::from(std::process::id()))
             .map_err(failed("showing the disk"))?;
         appear(&self.path());
+        Ok(())
+    }
+
+    /// Starts the thread of a queue, which tells when it waits for requests or
+    /// cannot.
+    fn serve_queue(
+        &mut self,
+        device: &Arc<dyn Device>,
+        file: &File,
+        number: u16,
+        depth: u16,
+        told: Sender<io::Result<()>>,
+    ) -> Result<(), StartError> {
+        let file = file.try_clone().map_err(failed("opening the device"))?;
+        let device = Arc::clone(device);
+        let serve = move || serve(&*device, file, number, depth, told);
+        let thread = thread::Builder::new().name("ublk".into()).spawn(serve);
+        self.queues.push(thread.map_err(failed("starting a thread"))?);
         Ok(())
     }
 
@@ -242,7 +264,7 @@ fn serve(
     file: File,
     queue: u16,
     depth: u16,
-    told: &Sender<io::Result<()>>,
+    told: Sender<io::Result<()>>,
 ) -> io::Result<()> {
     let begun = || -> io::Result<Queue> {
         let descriptors = Descriptors::map(&file, queue, depth)?;
@@ -257,6 +279,8 @@ fn serve(
     match begun() {
         Ok(mut queue) => {
             let _ = told.send(Ok(()));
+            // The starting thread waits until nobody can tell any more.
+            drop(told);
             worker.serve(&mut queue, depth)
         }
         Err(error) => {

@@ -113,7 +113,7 @@ cat > /bin/step <<'END'
 #!/bin/busybox sh
 name=$1
 shift
-if timeout 120 "$@"; then echo "VERDICT $name passed"; else echo "VERDICT $name failed"; fi
+if timeout 300 "$@"; then echo "VERDICT $name passed"; else dmesg | tail -n 3; echo "VERDICT $name failed"; fi
 END
 chmod 755 /bin/step
 if mount -t ext4 /dev/vda /carrier; then
