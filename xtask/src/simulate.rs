@@ -20,6 +20,9 @@ pub(crate) struct SimulateArgs {
     /// How many random hosts
     #[arg(long, default_value_t = 100)]
     hosts: u64,
+    /// Workloads for each of them, in turns [default: all]
+    #[arg(long)]
+    workloads: Option<u64>,
     /// Virtual milliseconds of each run
     #[arg(long, default_value_t = 2000)]
     milliseconds: u64,
@@ -34,6 +37,9 @@ pub(crate) fn run(arguments: &SimulateArgs) -> Result {
     command.args(["run", "--release", "--quiet", "--package", "strongroom-sim", "--example", "proof", "--"]);
     command.args(["--seed", &arguments.seed.to_string(), "--hosts", &arguments.hosts.to_string()]);
     command.args(["--milliseconds", &arguments.milliseconds.to_string()]);
+    if let Some(workloads) = arguments.workloads {
+        command.args(["--workloads", &workloads.to_string()]);
+    }
     if arguments.no_aca {
         command.arg("--no-aca");
     }

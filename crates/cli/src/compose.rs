@@ -18,6 +18,9 @@ pub(crate) const DEFAULT: &str = "auto";
 /// Seed of the test engines' misbehaviour.
 const SEED: u64 = 0x5eed;
 
+/// One with which the first of the wrong results, 1 in 10,000, is the 1795th.
+const SEED_RARELY_WRONG: u64 = 0x5f0c;
+
 /// The engines of a process, and what was known of them when it began.
 pub(crate) struct Composed {
     /// All of them.
@@ -96,8 +99,10 @@ pub(crate) fn engine_names(engines: &[Arc<dyn Engine>]) -> Vec<String> {
 /// does not have.
 pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
     let cpu = || -> Arc<dyn Engine> { Arc::new(CpuEngine::new()) };
-    let device =
-        |faults| -> Arc<dyn Engine> { Arc::new(SimEngine::new(cpu(), Model::moderate(), faults, SEED)) };
+    let seeded = |faults, seed| -> Arc<dyn Engine> {
+        Arc::new(SimEngine::new(cpu(), Model::moderate(), faults, seed))
+    };
+    let device = |faults| seeded(faults, SEED);
     let none = DeviceFaults::default();
     let name = name.unwrap_or(DEFAULT);
     if let Some(tier) = Tier::ALL.into_iter().find(|tier| tier.engine_name() == name) {
@@ -116,6 +121,9 @@ pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
         // or with a fault.
         "sim" => vec![cpu(), device(none)],
         "sim-wrong" => vec![cpu(), device(DeviceFaults { wrong_ppm: 20_000, ..none })],
+        "sim-rarely-wrong" => {
+            vec![cpu(), seeded(DeviceFaults { wrong_ppm: 100, ..none }, SEED_RARELY_WRONG)]
+        }
         "sim-stalls" => {
             vec![cpu(), device(DeviceFaults { stall_ppm: 50_000, stall: Duration::from_secs(5), ..none })]
         }

@@ -110,10 +110,14 @@ fn place(
     }
 }
 
-/// Less than this share of the best engine's speed is not worth a trial.
+/// Less than this share of the best engine's speed is not worth a long trial.
 const HOPELESS: f64 = 0.4;
+/// A trial in which all requests in flight take no longer is never hopeless:
+/// the model may be wrong.
+const SHORT_NS: f64 = 40e6;
 
-/// Whether an engine alone would be far slower than another, by the model.
+/// Whether an engine alone would be far slower than another, by the model,
+/// and it would take long to find out.
 fn is_hopeless(way: Way, request: &Request, views: &[EngineView], cpu: &CpuView) -> bool {
     let Way::Only(engine) = way else { return false };
     let requests = f64::from(request.in_flight.max(1)) + cpu.own * cpu.waiting;
@@ -127,5 +131,7 @@ fn is_hopeless(way: Way, request: &Request, views: &[EngineView], cpu: &CpuView)
     };
     let usable = views.iter().filter(|view| view.usable);
     let best = usable.map(each).fold(f64::INFINITY, f64::min);
-    views.get(engine).is_none_or(|view| !view.usable || best < HOPELESS * each(view))
+    views
+        .get(engine)
+        .is_none_or(|view| !view.usable || best < HOPELESS * each(view) && each(view) * requests > SHORT_NS)
 }

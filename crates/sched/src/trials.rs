@@ -33,6 +33,8 @@ const WINDOW_NS: f64 = 4e6;
 const BATCHES: [f64; 2] = [16.0, 2000.0];
 /// Most that can be counted, with room for a window that ends late.
 const BATCHES_EVER: f64 = 2600.0;
+/// Most batches more until a moment of rest.
+const SLACK_EVER: f64 = 1400.0;
 /// A challenger that is slower than this is not tried on.
 const LOSES: f64 = 0.97;
 /// Faster by this much is faster.
@@ -65,6 +67,10 @@ pub struct Trials {
     /// Batches in this window after which it ends.
     window: AtomicU32,
     is_trial: AtomicU32,
+    /// Batches for which a window's end may wait for a moment of rest.
+    slack: AtomicU32,
+    /// Whether there was one in this window.
+    rests: AtomicU32,
     /// Batches, reads, sum of size classes, sum of batches in flight: in 12,
     /// 12, 18 and 22 bits.
     counts: AtomicU64,
@@ -114,6 +120,8 @@ struct State {
     /// The window takes in what was placed before: it does not count.
     settles: bool,
     windows: u32,
+    /// Windows since the last in which nothing was in flight for a moment.
+    rests_ago: u32,
     /// Windows in a row that were unlike what was known, and the last of them.
     strikes: u32,
     last: (f64, Load),
@@ -138,6 +146,8 @@ impl Trials {
             asked: AtomicU32::new(0),
             window: AtomicU32::new(BATCHES[0] as u32),
             is_trial: AtomicU32::new(0),
+            slack: AtomicU32::new(0),
+            rests: AtomicU32::new(0),
             counts: AtomicU64::new(0),
             work_ns: AtomicU64::new(0),
             state: Mutex::new(State {
@@ -146,6 +156,7 @@ impl Trials {
                 began_ns: 0,
                 settles: true,
                 windows: 0,
+                rests_ago: 0,
                 strikes: 0,
                 last: (0.0, Load::default()),
                 over_ns: 0,
@@ -202,7 +213,10 @@ impl Trials {
         self.work_ns.fetch_add(work_ns as u64, Relaxed);
         // Rather when nothing is left than in the middle of a burst.
         let (batches, window) = ((before & 0xfff) as u32 + 1, self.window.load(Relaxed));
-        let is_over = batches >= window && (in_flight == 0 || batches >= window + window / 2 + 8);
+        if in_flight == 0 {
+            self.rests.store(1, Relaxed);
+        }
+        let is_over = batches >= window && (in_flight == 0 || batches >= window + self.slack.load(Relaxed));
         if !is_over && self.is_trial.load(Relaxed) == 0 {
             return;
         }
@@ -249,6 +263,11 @@ impl Trials {
         }
         let fewest = BATCHES[0].max(2.0 * state.load.in_flight);
         let window = (WINDOW_NS / state.pace_ns.max(1.0)).clamp(fewest, BATCHES[1].max(fewest));
+        // A load that never rests, as a steady one, is not waited for.
+        state.rests_ago = if self.rests.swap(0, Relaxed) == 1 { 0 } else { state.rests_ago + 1 };
+        let slack =
+            if state.rests_ago < 8 { (WINDOW_NS / state.pace_ns.max(1.0)).max(window / 2.0) } else { 0.0 };
+        self.slack.store(slack.min(SLACK_EVER) as u32, Relaxed);
         let batches = if state.settles { state.settling() } else { window };
         self.window.store(batches.min(BATCHES_EVER) as u32, Relaxed);
     }

@@ -8,24 +8,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use strongroom_sim::proof::{Case, Grid, geometric_mean, papers_claim};
 use strongroom_sim::{Host, Workload, aca_sds};
 
-const USAGE: &str = "proof [--seed N] [--hosts N] [--milliseconds N] [--no-aca]";
+const USAGE: &str = "proof [--seed N] [--hosts N] [--workloads N] [--milliseconds N] [--no-aca]";
 
 struct Arguments {
     /// Random hosts are drawn from this seed on.
     seed: u64,
     hosts: u64,
+    /// Each of them under so many workloads, which take turns.
+    workloads: usize,
     duration_ns: u64,
     aca: bool,
 }
 
 fn arguments() -> Option<Arguments> {
-    let mut found = Arguments { seed: 1, hosts: 100, duration_ns: 2_000_000_000, aca: true };
+    let mut found =
+        Arguments { seed: 1, hosts: 100, workloads: usize::MAX, duration_ns: 2_000_000_000, aca: true };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || words.next()?.parse::<u64>().ok();
         match word.as_str() {
             "--seed" => found.seed = number()?,
             "--hosts" => found.hosts = number()?,
+            "--workloads" => found.workloads = number()?.max(1) as usize,
             "--milliseconds" => found.duration_ns = number()?.max(1) * 1_000_000,
             "--no-aca" => found.aca = false,
             _ => return None,
@@ -128,8 +132,11 @@ fn main() -> ExitCode {
         good &= ratio > 1.0;
     }
     let drawn: Vec<Host> = (0..arguments.hosts).map(|at| Host::random(arguments.seed + at)).collect();
-    let cases = each(drawn.len() * workloads.len(), |at| {
-        Case::new(&drawn[at / workloads.len()], &workloads[at % workloads.len()], duration, 42)
+    let turns = arguments.workloads.min(workloads.len());
+    let cases = each(drawn.len() * turns, |at| {
+        // Neighbouring hosts get other workloads.
+        let workload = &workloads[(at + at / turns) % workloads.len()];
+        Case::new(&drawn[at / turns], workload, duration, 42)
     });
     if !cases.is_empty() {
         let name = format!("hosts from the seeds {} on", arguments.seed);
