@@ -113,7 +113,7 @@ fn work(place: &Place, writer: u64, has_failed: &AtomicBool) -> Vec<u8> {
     while left > 0 {
         left -= u64::from(has_failed.load(Ordering::Relaxed));
         let at = draw(&mut state) as usize % BLOCKS * BLOCK;
-        if draw(&mut state) % 2 == 0 {
+        if draw(&mut state).is_multiple_of(2) {
             let word = draw(&mut state).to_le_bytes();
             let block = &mut content[at..at + BLOCK];
             block.iter_mut().zip(word.iter().cycle()).for_each(|(byte, word)| *byte = *word);
@@ -123,7 +123,7 @@ fn work(place: &Place, writer: u64, has_failed: &AtomicBool) -> Vec<u8> {
             file.read_exact_at(&mut found, at as u64).expect("read");
             assert!(found == content[at..at + BLOCK], "file {writer} at {at}");
         }
-        if draw(&mut state) % 256 == 0 {
+        if draw(&mut state).is_multiple_of(256) {
             file.sync_data().expect("synced");
         }
     }
