@@ -18,7 +18,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crash_model::{Campaign, Trial};
+use crash_model::{Campaign, Trial, removals};
 use strongroom_vault::{Rule, Rules};
 
 /// Distinct images of one history.
@@ -27,6 +27,8 @@ const IMAGES_EACH: usize = 1000;
 const PLANTED_IMAGES: usize = 20_000;
 /// Images of one history while a rule is left out.
 const PLANTED_EACH: usize = 400;
+/// Images of the removals.
+const REMOVALS: usize = 1000;
 /// Histories that are played to their end without a cut.
 const WHOLE: u64 = 20;
 /// Time between two lines of progress.
@@ -80,6 +82,9 @@ fn main() -> ExitCode {
     if everything {
         tests.push(("a_history_without_a_cut_is_whole", Box::new(without_cuts)));
     }
+    if everything || arguments.rules {
+        tests.push(("a_removed_file_that_comes_back_is_as_it_was_synced", Box::new(removed_files)));
+    }
     if let Some(images) = arguments.images.or(everything.then_some(2_000)) {
         let first = arguments.first;
         tests.push((
@@ -127,6 +132,10 @@ fn without_cuts() -> bool {
         trial.play();
         told(trial.check_end().map(|()| 0).map_err(|fault| format!("history {seed}: {fault}")))
     })
+}
+
+fn removed_files() -> bool {
+    told(removals::run(Rules::STRICT, REMOVALS, || ()))
 }
 
 /// Counts, and says so now and then.
@@ -203,14 +212,17 @@ fn every_rule() -> bool {
 /// Whether the absence of a rule shows, and after how many images.
 fn plant(rule: Rule) -> (bool, usize) {
     let images = AtomicU64::new(0);
+    let count = || {
+        images.fetch_add(1, Ordering::Relaxed);
+    };
+    let rules = Rules::STRICT.without(rule);
+    if rule == Rule::RemovalBeforeReuse {
+        let outcome = removals::run(rules, PLANTED_IMAGES, count);
+        return (outcome.is_err(), images.into_inner() as usize + 1);
+    }
     for seed in 0.. {
-        let count = || {
-            images.fetch_add(1, Ordering::Relaxed);
-        };
         // A fault may show before any cut, as a read that fails.
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            Campaign::new(seed, Rules::STRICT.without(rule)).run(PLANTED_EACH, count)
-        }));
+        let outcome = catch_unwind(AssertUnwindSafe(|| Campaign::new(seed, rules).run(PLANTED_EACH, count)));
         let checked = images.load(Ordering::Relaxed) as usize;
         if !matches!(outcome, Ok(Ok(_))) {
             return (true, checked + 1);

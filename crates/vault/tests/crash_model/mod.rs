@@ -5,6 +5,7 @@ mod bytes;
 mod explain;
 mod found;
 mod history;
+pub(crate) mod removals;
 mod tree;
 
 use std::collections::HashSet;
