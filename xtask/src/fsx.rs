@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::command;
-use crate::failure::{Context, Failure, Result, ensure};
+use crate::failure::{Failure, Result, ensure};
 use crate::packages;
 use crate::subject::mount::MountOptions;
 use crate::subject::vault::Vault;
@@ -202,7 +202,9 @@ impl Runner<'_> {
         let vault = Vault::create(&self.subject.with(what.settings.clone()), &self.base)?;
         let time = limit(self.operations) + Duration::from_secs(60);
         let mut mount = vault.mount(MountOptions::new(time))?;
-        self.exercise(what, mount.path()).context("on the mount")?;
+        let exercised = self.exercise(what, mount.path());
+        exercised
+            .map_err(|failure| Failure::new(format!("on the mount: {failure}\n{}", vault.log_tail())))?;
         mount.remount()?;
         let found = fs::read(mount.path().join(EXERCISED))?;
         ensure!(found == expected, "the file differs from the bare one after a remount");
