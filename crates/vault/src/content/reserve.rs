@@ -81,8 +81,9 @@ impl Content {
     }
 
     /// The stored file has been cut to `len`: what stands in the journal, or
-    /// has not been written yet, and belongs behind it needs its space again. A store that somebody else has
-    /// filled in this moment keeps the journal waiting until there is some.
+    /// has not been written yet, and belongs behind it needs its space again.
+    /// A store that somebody else has filled in this moment keeps the journal
+    /// waiting until there is some.
     pub(super) fn reserve_behind(&self, state: &State, len: u64) {
         let geometry = self.geometry();
         let size = geometry.block_size();
