@@ -322,3 +322,29 @@ fn a_write_that_failed_halfway_leaves_no_longer_file() {
         vault.close().unwrap();
     }
 }
+
+/// A cut that goes through a block has to read it. When it cannot, nothing is
+/// cut: neither what is read, nor, with the next commit, the stored file.
+#[test]
+fn a_cut_that_failed_cuts_nothing() {
+    let memory = MemoryStore::new();
+    support::create(&memory, Suite::Xaes256Gcm, BlockSize::MIN);
+    let store = FaultyStore::injecting(memory);
+    let shared: Arc<dyn Store> = Arc::new(store.clone());
+    let vault = support::open_with(Arc::clone(&shared), support::engine(), &small_journal()).unwrap();
+    let (entry, content) = create_file(vault.namespace(), "f");
+    write(&content, 0, &[3; 20_000]).unwrap();
+    content.sync().unwrap();
+    store.fail(Plan::once(0, EIO).of(Call::Read));
+    assert_eq!(content.set_len(6000).unwrap_err().errno(), EIO);
+    write(&content, 0, &[4; 10]).unwrap();
+    content.sync().unwrap();
+    let expected: Vec<u8> = (0..20_000).map(|at| if at < 10 { 4 } else { 3 }).collect();
+    assert_eq!(read_all(&content).unwrap(), expected);
+    drop(content);
+    close(&vault, entry.number);
+    vault.close().unwrap();
+    let vault = support::open_with(shared, support::engine(), &small_journal()).unwrap();
+    check(&vault, &[("f", expected)], "after a cut that failed");
+    vault.close().unwrap();
+}

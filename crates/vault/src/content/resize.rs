@@ -48,7 +48,35 @@ impl Content {
     }
 
     fn cut(&self, state: &mut State, len: PlainLen, promise: &mut Promise<'_>) -> Result<()> {
-        let size = self.geometry().block_size();
+        let kept = self.geometry().block_size().blocks_in(len);
+        // What cannot be read is found while nothing has changed yet.
+        self.load_dropped(state, BlockIndex(kept))?;
+        let before = (state.cut, state.cut_committed);
+        if let Err(error) = self.shorten_last_block(state, len, promise) {
+            // Nothing has been cut, and no commit may cut the home.
+            (state.cut, state.cut_committed) = before;
+            return Err(error);
+        }
+        state.header.plain_len = len;
+        state.images.split_off(&kept);
+        self.note_dirty(state, promise);
+        self.drop_blocks(state, BlockIndex(kept))?;
+        if !state.born {
+            let stored = self.geometry().stored_len(len).0.min(state.home_len);
+            self.file.set_len(stored)?;
+            state.home_len = stored;
+        }
+        Ok(())
+    }
+
+    /// The cut is pending from here on, and the block that it goes through
+    /// has its new length: behind a pending cut, that goes into the journal.
+    fn shorten_last_block(
+        &self,
+        state: &mut State,
+        len: PlainLen,
+        promise: &mut Promise<'_>,
+    ) -> Result<()> {
         if state.born {
             state.cut = Some(state.cut.unwrap_or(u64::MAX).min(len.0));
             state.cut_committed = None;
@@ -58,23 +86,28 @@ impl Content {
                 state.home_len = stored;
             }
         }
-        let kept = size.blocks_in(len);
-        if !len.0.is_multiple_of(size.bytes()) {
-            let last = BlockIndex(kept - 1);
-            self.load_group(state, last.group())?;
-            if state.source(last) != Source::Hole {
-                self.reseal(state, &[last], len, promise)?;
-            }
+        let size = self.geometry().block_size();
+        if len.0.is_multiple_of(size.bytes()) {
+            return Ok(());
         }
-        self.drop_blocks(state, BlockIndex(kept))?;
-        state.images.split_off(&kept);
-        state.header.plain_len = len;
-        if !state.born {
-            let stored = self.geometry().stored_len(len).0.min(state.home_len);
-            self.file.set_len(stored)?;
-            state.home_len = stored;
+        let last = size.block_of(PlainOffset(len.0 - 1));
+        self.load_group(state, last.group())?;
+        if state.source(last) == Source::Hole { Ok(()) } else { self.reseal(state, &[last], len, promise) }
+    }
+
+    /// Reads every page that [`Content::drop_blocks`] will need.
+    fn load_dropped(&self, state: &mut State, first: BlockIndex) -> Result<()> {
+        let groups = first.0.div_ceil(GROUP_BLOCKS).max(1);
+        if first.entry() != 0 || first.0 == 0 {
+            self.load_group(state, first.group())?;
         }
-        self.note_dirty(state, promise);
+        if groups == 1 {
+            return Ok(());
+        }
+        for group in self.present_groups(state, GroupIndex(groups))? {
+            self.load_group(state, group)?;
+            state.evict(super::NODES_IN_MEMORY);
+        }
         Ok(())
     }
 
