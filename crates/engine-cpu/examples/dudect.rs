@@ -28,8 +28,8 @@ use strongroom_engine_cpu::{CpuEngine, Tier};
 const DIFFERS: f64 = 10.0;
 /// Above this |t| it is worth measuring once more.
 const DOUBTFUL: f64 = 4.5;
-/// Bytes of a call.
-const LEN: usize = 512;
+/// Bytes of a call: as few as the code for long messages is used for.
+const LEN: usize = 1024;
 /// Inputs of each class that are made before, so that both are read alike.
 const INPUTS: usize = 64;
 

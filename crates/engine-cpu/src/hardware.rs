@@ -3,6 +3,7 @@
 use strongroom_engine::{Aead, Algorithm, BlockCipher};
 
 use crate::by_block;
+use crate::chacha20_poly1305::ChaCha20Poly1305;
 use crate::gcm::GcmKey;
 use crate::kernel::{Code, Kernel};
 use crate::polyval::{self, Polyval};
@@ -92,7 +93,9 @@ impl Tier {
             return None;
         }
         match algorithm {
-            Algorithm::Aead(Aead::XChaCha20Poly1305 | Aead::ChaCha20Poly1305) => Some(Code::AWS_LC),
+            Algorithm::Aead(Aead::XChaCha20Poly1305 | Aead::ChaCha20Poly1305) => {
+                Some(ChaCha20Poly1305::of_this_cpu().code())
+            }
             Algorithm::Aead(Aead::Aegis256X2) => Some(Code::LIBAEGIS),
             Algorithm::Aead(Aead::XAes256Gcm | Aead::Aes256Gcm) => Some(GcmKey::new(self, &[0; 32]).code()),
             Algorithm::Sector(sector) => self.kernel(sector.cipher, &[0; 32]).map(|kernel| kernel.code()),

@@ -1,9 +1,9 @@
 //! Engines that compute on the CPU.
 //!
 //! [`CpuEngine`] is the fast one, in three tiers that can stand side by side:
-//! own vector kernels for AES, Serpent, Twofish and Camellia, AWS-LC for
-//! AES-GCM and ChaCha20-Poly1305, libaegis for AEGIS. It is inline: a batch is complete when `submit`
-//! returns, in place, without an allocation. [`ReferenceEngine`] computes the
+//! own vector kernels for AES, Serpent, Twofish, Camellia and
+//! ChaCha20-Poly1305, AWS-LC for AES-GCM, libaegis for AEGIS. It is inline: a
+//! batch is complete when `submit` returns, in place, without an allocation. [`ReferenceEngine`] computes the
 //! same by the book from other code, slowly, for tests and cross-checks.
 //!
 //! Invariants: no algorithm is used before it has passed its known-answer
@@ -13,6 +13,8 @@
 
 mod aegis256x2;
 mod by_block;
+mod chacha20;
+mod chacha20_poly1305;
 mod engine;
 mod galois;
 mod gcm;
@@ -20,6 +22,7 @@ mod hardware;
 mod kernel;
 mod low;
 mod modes;
+mod poly1305;
 mod polyval;
 mod process;
 mod rates;

@@ -3,7 +3,8 @@
 //!
 //! Each is a published vector where the contract's nonces allow it. That of
 //! AEGIS was made with the reference code of its draft, since the fixed nonce
-//! prefix is ours.
+//! prefix is ours. Where long messages have code of their own there is one such
+//! besides, whose tag is the reference engine's.
 
 mod sectors;
 
@@ -21,6 +22,16 @@ struct AeadVector<const LEN: usize> {
     plaintext: [u8; LEN],
     ciphertext: [u8; LEN],
     tag: Tag,
+    /// The tag of [`long_message`], for ciphers that have other code for such.
+    long_tag: Option<Tag>,
+}
+
+/// Long enough for every kernel and every end of one.
+const LONG_LEN: usize = 9001;
+
+/// The tag of a message covers its ciphertext, so that it stands for both.
+fn long_message() -> Vec<u8> {
+    (0..LONG_LEN).map(|at| (at * 31) as u8).collect()
 }
 
 /// C2SP XAES-256-GCM, the vector whose subkey doubles with a carry.
@@ -31,6 +42,7 @@ const XAES: AeadVector<12> = AeadVector {
     plaintext: *b"XAES-256-GCM",
     ciphertext: hex("986ec1832593df5443a17943"),
     tag: hex("7fd083bf3fdb41abd740a21f71eb769d"),
+    long_tag: None,
 };
 
 /// draft-irtf-cfrg-xchacha appendix A.3.1.
@@ -45,6 +57,7 @@ const XCHACHA: AeadVector<114> = AeadVector {
                      2f8c9ba40db5d945b11b69b982c1bb9e3f3fac2bc369488f76b2383565d3fff9\
                      21f9664c97637da9768812f615c68b13b52e"),
     tag: hex("c0875924c1c7987947deafd8780acf49"),
+    long_tag: Some(hex("9a4455c9b790940bcde5c51db37cfff3")),
 };
 
 /// RFC 8439 section 2.8.2.
@@ -58,6 +71,7 @@ const CHACHA: AeadVector<114> = AeadVector {
                      92ddbd7f2d778b8c9803aee328091b58fab324e4fad675945585808b4831d7bc\
                      3ff4def08e4b7a9de576d26586cec64b6116"),
     tag: hex("1ae10b594f09e26a7e902ecbd0600691"),
+    long_tag: Some(hex("2b1672cbcdcbfc136e191c6a9306a74c")),
 };
 
 /// With the contract's nonce prefix; by the draft's own reference code.
@@ -72,6 +86,7 @@ const AEGIS: AeadVector<75> = AeadVector {
                      60da68956a3a4445157b51a13f1174318a5ab5a61f2671d5e028988c762fdb64\
                      fdc51c02713d87e3a78d25"),
     tag: hex("482a54fdce954c919279ae3afd490225"),
+    long_tag: None,
 };
 
 /// Test case 16 of McGrew and Viega, "The Galois/Counter Mode of Operation".
@@ -84,6 +99,7 @@ const GCM: AeadVector<60> = AeadVector {
     ciphertext: hex("522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa\
                      8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f662"),
     tag: hex("76fc6ece0f4e1768cddf8853bb2d551b"),
+    long_tag: None,
 };
 
 /// True when the tier computes the algorithm's vectors, both ways, and notices
@@ -130,9 +146,31 @@ impl<const LEN: usize> AeadVector<LEN> {
             for (byte, plain) in data.iter_mut().zip(self.plaintext) {
                 *byte ^= plain;
             }
-            return seals && notices && opens && data == self.ciphertext;
+            if data != self.ciphertext {
+                return false;
+            }
         }
-        seals && notices && opens
+        seals
+            && notices
+            && opens
+            && self.long_tag.is_none_or(|tag| self.holds_for_long(cipher, &tag, keystream))
+    }
+
+    fn holds_for_long<C: AeadCipher>(&self, cipher: &C, expected: &Tag, keystream: bool) -> bool {
+        let (plaintext, mut data, mut cursor) = (long_message(), long_message(), cipher.cursor());
+        let tag = cipher.seal(&mut cursor, &self.nonce, self.ad, &mut data);
+        let (mut forged, mut mask) = (data.clone(), data.clone());
+        forged[LONG_LEN - 1] ^= 1;
+        let notices = cipher.open(&mut cursor, &self.nonce, self.ad, &tag, &mut forged).is_err();
+        if keystream {
+            cipher.keystream(&mut cursor, &self.nonce, &mut mask);
+            mask.iter_mut().zip(&plaintext).for_each(|(byte, plain)| *byte ^= plain);
+            if mask != data {
+                return false;
+            }
+        }
+        let opens = cipher.open(&mut cursor, &self.nonce, self.ad, &tag, &mut data).is_ok();
+        tag == *expected && notices && opens && data == plaintext
     }
 }
 
@@ -160,6 +198,24 @@ const fn value(digit: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ReferenceEngine;
+    use strongroom_engine::{AssociatedData, Batch, Buffer, Engine, FreshNonce, Segment};
+
+    #[test]
+    fn long_messages_have_the_tags_of_the_reference() {
+        for (aead, vector) in [(Aead::XChaCha20Poly1305, XCHACHA), (Aead::ChaCha20Poly1305, CHACHA)] {
+            let session = ReferenceEngine.session(Algorithm::Aead(aead), &vector.key).unwrap();
+            let mut buffer = Buffer::new(LONG_LEN);
+            buffer.copy_from_slice(&long_message());
+            let nonce = FreshNonce::published(vector.nonce);
+            let segment = Segment::seal(0, LONG_LEN, nonce, AssociatedData::new(vector.ad));
+            let batch = Batch::new(Operation::Seal, buffer, vec![segment]);
+            let sealed = ReferenceEngine.submit(&session, batch).unwrap().wait().unwrap();
+            let tag = *sealed.batch.segments[0].tag();
+            let digits: String = tag.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(Some(tag), vector.long_tag, "{digits}");
+        }
+    }
 
     #[test]
     fn a_wrong_answer_is_noticed() {
@@ -169,5 +225,8 @@ mod tests {
         assert!(!AeadVector { tag: [0; 16], ..XAES }.passes(tier, algorithm));
         assert!(!AeadVector { ciphertext: [0; 12], ..XAES }.passes(tier, algorithm));
         assert!(!AeadVector { key: [2; 32], ..XAES }.passes(tier, algorithm));
+        let algorithm = Algorithm::Aead(Aead::XChaCha20Poly1305);
+        assert!(XCHACHA.passes(tier, algorithm));
+        assert!(!AeadVector { long_tag: Some([0; 16]), ..XCHACHA }.passes(tier, algorithm));
     }
 }

@@ -1,14 +1,16 @@
 //! XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha): HChaCha20 over the first 16
-//! bytes of the nonce gives the key, and AWS-LC does the rest.
+//! bytes of the nonce gives the key of ChaCha20-Poly1305. And that itself as an
+//! algorithm of the contract.
 
 use strongroom_engine::Tag;
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::low::aws_lc;
+use crate::chacha20_poly1305::ChaCha20Poly1305;
 use crate::process::{AeadCipher, Forged, short_nonce};
 
 /// A key for XChaCha20-Poly1305.
 pub(crate) struct XChaCha {
+    inner: ChaCha20Poly1305,
     key: Zeroizing<[u8; 32]>,
 }
 
@@ -20,7 +22,7 @@ pub(crate) struct Cursor {
 
 impl XChaCha {
     pub(crate) fn new(key: &[u8; 32]) -> XChaCha {
-        XChaCha { key: Zeroizing::new(*key) }
+        XChaCha { inner: ChaCha20Poly1305::of_this_cpu(), key: Zeroizing::new(*key) }
     }
 
     fn at<'c>(&self, cursor: &'c mut Cursor, nonce: &[u8; 24]) -> (&'c [u8; 32], [u8; 12]) {
@@ -29,9 +31,9 @@ impl XChaCha {
             hchacha20(&self.key, &prefix, &mut cursor.subkey);
             cursor.prefix = Some(prefix);
         }
-        let mut inner = [0; 12];
-        inner[4..].copy_from_slice(&nonce[16..]);
-        (&cursor.subkey, inner)
+        let mut short = [0; 12];
+        short[4..].copy_from_slice(&nonce[16..]);
+        (&cursor.subkey, short)
     }
 }
 
@@ -43,8 +45,8 @@ impl AeadCipher for XChaCha {
     }
 
     fn seal(&self, cursor: &mut Cursor, nonce: &[u8; 24], ad: &[u8], data: &mut [u8]) -> Tag {
-        let (subkey, inner) = self.at(cursor, nonce);
-        aws_lc::chacha20_poly1305_seal(subkey, &inner, ad, data)
+        let (subkey, nonce) = self.at(cursor, nonce);
+        self.inner.seal(subkey, &nonce, ad, data)
     }
 
     fn open(
@@ -55,28 +57,25 @@ impl AeadCipher for XChaCha {
         tag: &Tag,
         data: &mut [u8],
     ) -> Result<(), Forged> {
-        let (subkey, inner) = self.at(cursor, nonce);
-        match aws_lc::chacha20_poly1305_open(subkey, &inner, ad, tag, data) {
-            true => Ok(()),
-            false => Err(Forged),
-        }
+        let (subkey, nonce) = self.at(cursor, nonce);
+        self.inner.open(subkey, &nonce, ad, tag, data)
     }
 
     fn keystream(&self, cursor: &mut Cursor, nonce: &[u8; 24], data: &mut [u8]) {
-        let (subkey, inner) = self.at(cursor, nonce);
-        data.fill(0);
-        aws_lc::chacha20_xor(subkey, &inner, 1, data);
+        let (subkey, nonce) = self.at(cursor, nonce);
+        self.inner.keystream(subkey, &nonce, data);
     }
 }
 
 /// A key for ChaCha20-Poly1305 (RFC 8439).
 pub(crate) struct ChaCha {
+    inner: ChaCha20Poly1305,
     key: Zeroizing<[u8; 32]>,
 }
 
 impl ChaCha {
     pub(crate) fn new(key: &[u8; 32]) -> ChaCha {
-        ChaCha { key: Zeroizing::new(*key) }
+        ChaCha { inner: ChaCha20Poly1305::of_this_cpu(), key: Zeroizing::new(*key) }
     }
 }
 
@@ -86,7 +85,7 @@ impl AeadCipher for ChaCha {
     fn cursor(&self) {}
 
     fn seal(&self, (): &mut (), nonce: &[u8; 24], ad: &[u8], data: &mut [u8]) -> Tag {
-        aws_lc::chacha20_poly1305_seal(&self.key, &short_nonce(nonce), ad, data)
+        self.inner.seal(&self.key, &short_nonce(nonce), ad, data)
     }
 
     fn open(
@@ -97,15 +96,11 @@ impl AeadCipher for ChaCha {
         tag: &Tag,
         data: &mut [u8],
     ) -> Result<(), Forged> {
-        match aws_lc::chacha20_poly1305_open(&self.key, &short_nonce(nonce), ad, tag, data) {
-            true => Ok(()),
-            false => Err(Forged),
-        }
+        self.inner.open(&self.key, &short_nonce(nonce), ad, tag, data)
     }
 
     fn keystream(&self, (): &mut (), nonce: &[u8; 24], data: &mut [u8]) {
-        data.fill(0);
-        aws_lc::chacha20_xor(&self.key, &short_nonce(nonce), 1, data);
+        self.inner.keystream(&self.key, &short_nonce(nonce), data);
     }
 }
 

@@ -33,6 +33,10 @@ token!(
     Avx512Gfni: "avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512vbmi" "gfni" "avx2" "ssse3" "sse4.1"
 );
 token!(
+    /// AVX-512 with multiplication of 52-bit integers.
+    Avx512Ifma: "avx512ifma" "avx512f" "avx512bw" "avx512dq" "avx512vl" "avx2" "ssse3" "sse4.1"
+);
+token!(
     /// AES on single blocks and carry-less multiplication.
     AesNi: "aes" "pclmulqdq" "ssse3" "sse4.1"
 );
@@ -53,6 +57,14 @@ impl Avx512Gfni {
     /// What it implies.
     #[inline(always)]
     pub(crate) fn without_gfni(self) -> Avx512 {
+        Avx512(())
+    }
+}
+
+impl Avx512Ifma {
+    /// What it implies.
+    #[inline(always)]
+    pub(crate) fn without_ifma(self) -> Avx512 {
         Avx512(())
     }
 }

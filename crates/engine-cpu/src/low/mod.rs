@@ -1,5 +1,5 @@
 //! All unsafe code of the crate: AWS-LC's C interface, and vector kernels of
-//! the block ciphers.
+//! the block ciphers, ChaCha20 and the hashes.
 //!
 //! Invariant: a kernel demands a token of [`cpu`], which exists only where the
 //! CPU has its instructions; a vector value is made only with one. So nothing
@@ -14,7 +14,11 @@ pub(crate) mod bitsliced;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod camellia;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod chacha20;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod cpu;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod poly1305;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod polyval;
 #[cfg(target_arch = "x86_64")]

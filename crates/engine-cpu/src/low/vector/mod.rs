@@ -9,6 +9,8 @@ mod avx2;
 mod avx512;
 pub(crate) mod bytes;
 mod lut3;
+pub(crate) mod quads;
+pub(crate) mod words;
 
 pub(crate) use avx2::V256;
 pub(crate) use avx512::V512;
