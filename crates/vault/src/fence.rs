@@ -14,7 +14,11 @@ use crate::error::{Error, Result};
 /// Tells whether the vault is still its caller's to write to.
 pub trait Fence: Send + Sync {
     /// False once somebody else has it; asked before each commit.
-    fn holds(&self) -> bool;
+    ///
+    /// # Errors
+    /// Why that cannot be told now. Nothing is committed then, and the next
+    /// commit asks again: a store that was gone for a while may come back.
+    fn holds(&self) -> std::result::Result<bool, strongroom_store::Error>;
 }
 
 /// A fence, and whether it has fallen: then it stays so.
@@ -32,10 +36,13 @@ impl Fenced {
     /// To be asked before a commit, a checkpoint, or a header.
     ///
     /// # Errors
-    /// [`Error::TakenOver`], now and from now on.
+    /// [`Error::TakenOver`], now and from now on; what kept the fence from
+    /// telling, this time.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_known()?;
-        if self.fence.as_ref().is_some_and(|fence| !fence.holds()) {
+        if let Some(fence) = &self.fence
+            && !fence.holds()?
+        {
             self.lost.store(true, Ordering::Release);
         }
         self.check_known()

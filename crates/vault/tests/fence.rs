@@ -16,18 +16,33 @@ use strongroom_vault::namespace::{Opening, ROOT, Unobserved};
 use strongroom_vault::{Error, Fence, Guards, Vault};
 use support::{create_file, options, read_all, write};
 
+const EIO: i32 = 5;
+
 #[derive(Default)]
 struct Flag(AtomicBool);
 
 impl Fence for Flag {
-    fn holds(&self) -> bool {
-        !self.0.load(Ordering::Acquire)
+    fn holds(&self) -> Result<bool, strongroom_store::Error> {
+        Ok(!self.0.load(Ordering::Acquire))
     }
 }
 
-fn open(store: &Arc<FaultyStore>, flag: &Arc<Flag>) -> strongroom_vault::Result<Vault> {
+/// A fence that cannot be looked at for a while.
+#[derive(Default)]
+struct Hidden(AtomicBool);
+
+impl Fence for Hidden {
+    fn holds(&self) -> Result<bool, strongroom_store::Error> {
+        match self.0.load(Ordering::Acquire) {
+            true => Err(strongroom_store::Error::new(EIO, "open")),
+            false => Ok(true),
+        }
+    }
+}
+
+fn open(store: &Arc<FaultyStore>, fence: &Arc<impl Fence + 'static>) -> strongroom_vault::Result<Vault> {
     let (header, root) = support::unlock(&**store);
-    let guards = Guards { fence: Some(Arc::clone(flag) as Arc<dyn Fence>), ..Guards::default() };
+    let guards = Guards { fence: Some(Arc::clone(fence) as Arc<dyn Fence>), ..Guards::default() };
     let store = Arc::clone(store) as Arc<dyn Store>;
     Vault::open_guarded(store, support::engine(), header, root, &options(), Arc::new(Unobserved), &guards)
 }
@@ -85,4 +100,27 @@ fn a_vault_that_is_lost_already_is_not_begun() {
     assert_eq!(open(&store, &flag).map(drop), Err(Error::TakenOver));
     let (header, _) = support::unlock(&*store);
     assert_eq!(header.sessions.iter().flatten().count(), 0, "no session is listed");
+}
+
+/// A store that is gone for a while takes the fence with it, and brings it
+/// back: that is no takeover.
+#[test]
+fn a_fence_that_cannot_be_looked_at_has_not_fallen() {
+    let memory = MemoryStore::new();
+    support::create(&memory, Suite::Xaes256Gcm, BlockSize::MIN);
+    let store = Arc::new(FaultyStore::injecting(memory));
+    let fence = Arc::new(Hidden::default());
+    let vault = open(&store, &fence).unwrap();
+    let (_, content) = create_file(vault.namespace(), "f");
+    write(&content, 0, &[1; 9000]).unwrap();
+    fence.0.store(true, Ordering::Release);
+    assert_eq!(content.sync().unwrap_err().errno(), EIO);
+    fence.0.store(false, Ordering::Release);
+    write(&content, 0, &[2; 9000]).unwrap();
+    content.sync().unwrap();
+    vault.close().unwrap();
+    let vault = open(&store, &fence).unwrap();
+    let entry = vault.namespace().lookup(ROOT, b"f").unwrap();
+    let content = vault.namespace().open(entry.number, Opening::default()).unwrap();
+    assert!(read_all(&content).unwrap() == [2; 9000]);
 }

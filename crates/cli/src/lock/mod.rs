@@ -181,15 +181,23 @@ impl Record {
 
     /// Whether the file, opened anew, still holds this record.
     fn stands(&self) -> bool {
+        self.found().is_ok_and(|found| found)
+    }
+
+    fn found(&self) -> Result<bool, Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(&self.path, flags, Mode::empty());
-        opened.is_ok_and(|fd| read(&mut File::from(fd)).as_ref() == Some(&self.holder))
+        let mut text = Vec::new();
+        File::from(rustix::fs::open(&self.path, flags, Mode::empty())?)
+            .take(LEN_MAX)
+            .read_to_end(&mut text)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        Ok(serde_json::from_slice::<Holder>(&text).is_ok_and(|found| found == self.holder))
     }
 }
 
 impl Fence for Record {
-    fn holds(&self) -> bool {
-        self.stands()
+    fn holds(&self) -> Result<bool, strongroom_store::Error> {
+        self.found().map_err(|errno| strongroom_store::Error::new(errno.raw_os_error(), "open"))
     }
 }
 
@@ -319,17 +327,29 @@ mod tests {
         let vault = vault();
         let first = acquire(&vault, Takeover::Refuse).expect("free").expect("a file");
         let fence = first.fence().expect("a writer");
-        assert!(fence.holds());
+        assert_eq!(fence.holds(), Ok(true));
         // On another machine, where flock is not shared, it is taken over.
         let path = vault.path().join(NAME);
         let other = elsewhere(&vault);
-        assert!(!fence.holds());
+        assert_eq!(fence.holds(), Ok(false));
         drop(first);
         assert_eq!(read(&mut File::open(&path).expect("there")), Some(other), "not the first one's any more");
         let taken = acquire(&vault, Takeover::Elsewhere).expect("taken over").expect("a file");
-        assert!(taken.fence().expect("a writer").holds());
+        assert_eq!(taken.fence().expect("a writer").holds(), Ok(true));
         drop(taken);
         assert!(acquire(&vault, Takeover::Refuse).is_ok());
+    }
+
+    #[test]
+    fn a_store_that_is_gone_for_a_while_is_no_takeover() {
+        let vault = vault();
+        let lock = acquire(&vault, Takeover::Refuse).expect("free").expect("a file");
+        let fence = lock.fence().expect("a writer");
+        let (here, away) = (vault.path().join(".strongroom"), vault.path().join("away"));
+        std::fs::rename(&here, &away).expect("renamed");
+        assert!(fence.holds().is_err());
+        std::fs::rename(&away, &here).expect("renamed");
+        assert_eq!(fence.holds(), Ok(true));
     }
 
     #[test]

@@ -71,12 +71,7 @@ impl Content {
 
     /// The cut is pending from here on, and the block that it goes through
     /// has its new length: behind a pending cut, that goes into the journal.
-    fn shorten_last_block(
-        &self,
-        state: &mut State,
-        len: PlainLen,
-        promise: &mut Promise<'_>,
-    ) -> Result<()> {
+    fn shorten_last_block(&self, state: &mut State, len: PlainLen, promise: &mut Promise<'_>) -> Result<()> {
         if state.born {
             state.cut = Some(state.cut.unwrap_or(u64::MAX).min(len.0));
             state.cut_committed = None;
