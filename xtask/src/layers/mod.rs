@@ -43,7 +43,7 @@ const LAYERS: &[Layer] = &[
     layer("sim", &["engine", "sched"], &[]),
     layer("bench", &["engine"], &["engine-cpu", "engine-sim"]),
     layer("vault", &["units", "format", "keys", "engine", "store"], &["engine-cpu", "sched"]),
-    layer("disk", &["format", "keys", "engine"], &["engine-cpu", "sched"]),
+    layer("disk", &["format", "keys", "engine"], &["bench", "engine-cpu", "sched"]),
     layer("fuse", &["units", "engine", "store", "vault", "disk"], &["format", "keys", "engine-cpu", "sched"]),
     layer("ublk", &["engine", "disk"], &[]),
     layer(

@@ -44,12 +44,15 @@ const MODULES: [&str; 24] = [
 ];
 
 /// Steps with ublk, and what they show.
-pub(super) const UBLK: [(&str, &str); 5] = [
+pub(super) const UBLK: [(&str, &str); 8] = [
     ("ublk-open", "a ublk device of an image of ours"),
     ("ublk-copy", "ext4 on the ublk device takes a tree"),
     ("ublk-again", "e2fsck is content and the tree the same after closing and opening"),
     ("ublk-dm", "dm-crypt sees the same tree"),
     ("ublk-swap", "swap on a ublk device with a one-time key"),
+    ("ublk-kill-1", "the server is killed under ext4: errors and no hang, and what was synced is whole"),
+    ("ublk-kill-2", "once more, beside the device that is left of the first"),
+    ("ublk-kill-3", "and once more"),
 ];
 
 /// The passphrase's file has no newline at its end, and is a key file for cryptsetup.
@@ -96,6 +99,59 @@ step ublk-again sh -c "$open && e2fsck -f -n /dev/ublkb0 && mount /dev/ublkb0 /m
 step ublk-dm sh -c 'cryptsetup open --key-file passphrase /tmp/image disk && mount -o ro /dev/mapper/disk /mnt && diff -r /lib /mnt/tree && umount /mnt && cryptsetup close disk'
 truncate -s 64M /tmp/swap
 step ublk-swap sh -c 'strongroom disk open /tmp/swap --ublk --ephemeral --yes && mkswap /dev/ublkb0 && swapon /dev/ublkb0 && ! strongroom disk close /tmp/swap && swapoff /dev/ublkb0 && strongroom disk close /tmp/swap'
+cat > /tmp/kill <<'END'
+# Files are synced and noted one after the other, and written without a sync beside that, while the server is killed.
+set -e
+begin() {
+  strongroom disk open /tmp/image --ublk --foreground --password-file /carrier/passphrase &
+  server=$!
+  waited=0
+  # A device whose server was killed has no block device any more.
+  until device=$(ls /dev/ublkb*) 2>/dev/null; do
+    waited=$((waited + 1))
+    test $waited -lt 300
+    sleep 0.2
+  done
+  test -b "$device"
+  mount "$device" /mnt
+}
+part() { dd if=/carrier/data bs=64k skip=$(($1 % 8)) count=1 2>/dev/null; }
+begin
+rm -rf /mnt/kill /mnt/after /tmp/synced
+mkdir /mnt/kill
+sync
+touch /tmp/synced
+(
+  n=0
+  while part $n | dd of=/mnt/kill/$n bs=64k conv=fsync 2>/dev/null; do
+    echo $n >> /tmp/synced
+    n=$((n + 1))
+  done
+) &
+synced=$!
+(while cat /carrier/data > /mnt/kill/unsynced; do :; done) 2>/dev/null &
+unsynced=$!
+while test "$(wc -l < /tmp/synced)" -lt 20; do kill -0 $synced; sleep 0.1; done
+kill -9 $server
+# Whoever writes is told, and nobody waits for ever.
+wait $server $synced $unsynced || true
+waited=0
+while test -e "$device"; do waited=$((waited + 1)); test $waited -lt 300; sleep 0.2; done
+umount /mnt
+# The journal is replayed by mounting.
+begin
+umount /mnt
+e2fsck -f -n "$device"
+mount "$device" /mnt
+for n in $(cat /tmp/synced); do part $n | cmp - /mnt/kill/$n; done
+cp -a /mnt/kill /mnt/after
+sync
+umount /mnt
+strongroom disk close /tmp/image
+wait $server
+echo "NOTE $(wc -l < /tmp/synced) files were synced when the server was killed, and are whole"
+END
+for round in 1 2 3; do step ublk-kill-$round sh /tmp/kill; done
 "#;
 
 const INIT: &str = r#"#!/bin/busybox sh
@@ -141,6 +197,11 @@ pub(super) fn verdict(console: &str, name: &str) -> Result {
     let before: Vec<&str> =
         lines[..at].iter().rev().take_while(|told| !told.contains("VERDICT")).copied().collect();
     Err(Failure::new(before.into_iter().rev().collect::<Vec<_>>().join("\n    ")))
+}
+
+/// What the machine's script notes beside its verdicts.
+pub(super) fn notes(console: &str) -> impl Iterator<Item = &str> {
+    console.lines().filter_map(|told| told.trim().strip_prefix("NOTE "))
 }
 
 /// Makes the initramfs: busybox, programs with their libraries, modules, init.
@@ -200,5 +261,6 @@ mod tests {
         assert!(verdict(console, "a").is_ok());
         assert_eq!(verdict(console, "b").unwrap_err().to_string(), "no such thing");
         assert!(verdict(console, "c").is_err());
+        assert_eq!(notes("no\r\nNOTE 3 files\r\n").collect::<Vec<_>>(), ["3 files"]);
     }
 }

@@ -132,6 +132,7 @@ pub(crate) fn run(arguments: &VmArgs) -> Result<Tally> {
     let began = Instant::now();
     let console = boot(&kernel, &initramfs, &disk, Duration::from_secs(60 * arguments.minutes))?;
     println!("the machine ran for {} s", began.elapsed().as_secs());
+    guest::notes(&console).for_each(|note| println!("{note}"));
     let back = scratch.make("back")?;
     let mut debugfs = Command::new(find("debugfs"));
     debugfs.arg("-R").arg(format!("rdump / {}", back.display())).arg(&disk);
