@@ -14,8 +14,11 @@ pub struct Case {
     /// Bytes of a batch; for sectors a multiple of 512.
     pub bytes: usize,
     /// Bytes of a segment, the last one's fewer: a whole number of cipher
-    /// blocks. Sectors are of 4096 bytes, or of 512 where that does not fit.
+    /// blocks.
     pub segment_bytes: usize,
+    /// Bytes of a sector, for algorithms that work on sectors; segments that
+    /// are not of whole ones have sectors of 512.
+    pub sector_bytes: u32,
     /// Threads that submit at the same time, each its own batches.
     pub threads: usize,
     /// Batches that each thread has submitted and not got back; more than one

@@ -123,12 +123,13 @@ impl<'e> Work<'e> {
     }
 
     fn segments(&mut self, operation: Operation) -> Result<Vec<Segment>, MeasureError> {
-        let Case { bytes, segment_bytes, .. } = self.case;
+        let Case { bytes, segment_bytes, sector_bytes, .. } = self.case;
         let starts = (0..bytes).step_by(segment_bytes.max(1));
         let len = |start: usize| segment_bytes.min(bytes - start);
         if matches!(operation, Operation::EncryptSectors | Operation::DecryptSectors) {
             let sector = |start: usize| {
-                let sector_len = if len(start).is_multiple_of(4096) { 4096 } else { 512 };
+                let is_whole = len(start).is_multiple_of(sector_bytes as usize);
+                let sector_len = if is_whole { sector_bytes } else { 512 };
                 Segment::sectors(start, len(start), (start / 512) as u64, sector_len)
             };
             return Ok(starts.map(sector).collect());

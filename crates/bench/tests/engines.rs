@@ -18,6 +18,7 @@ fn case(algorithm: Algorithm, bytes: usize) -> Case {
         operation: operations(algorithm)[0],
         bytes,
         segment_bytes: 4096,
+        sector_bytes: 4096,
         threads: 1,
         in_flight: 1,
     }

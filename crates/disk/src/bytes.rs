@@ -23,12 +23,11 @@ pub struct Bytes<D: ?Sized> {
     device: Arc<D>,
 }
 
-/// A request's part of one sector, or its whole sectors.
-enum Part {
-    /// The sector's first byte, the first byte in it that is meant, and how
-    /// many are.
-    OfSector(u64, usize, usize),
-    Whole(usize),
+/// Which way data go.
+#[derive(Clone, Copy)]
+enum Direction {
+    Read,
+    Write,
 }
 
 fn locked(buffer: &Mutex<Buffer>) -> MutexGuard<'_, Buffer> {
@@ -61,14 +60,41 @@ impl<D: Device + ?Sized> Bytes<D> {
         Ok(offset.is_multiple_of(sector) && end.is_multiple_of(sector))
     }
 
-    /// The part that a range begins with.
-    fn first_part(&self, offset: u64, len: usize) -> Part {
-        let sector = self.device.sector_len() as usize;
-        let within = (offset % sector as u64) as usize;
-        if within == 0 && len >= sector {
-            return Part::Whole(len / sector * sector);
+    /// Reads or writes a range by its whole sectors and its parts of sectors.
+    /// Of the latter the rest is kept.
+    fn by_parts(&self, direction: Direction, offset: u64, len: usize, buffer: &mut Buffer) -> Result<()> {
+        let sector_len = self.device.sector_len() as usize;
+        let mut done = 0;
+        while done < len {
+            let (at, left) = (offset + done as u64, len - done);
+            let within = (at % sector_len as u64) as usize;
+            if within == 0 && left >= sector_len {
+                let whole = left / sector_len * sector_len;
+                let pieces = [Piece { offset: at, start: done, len: whole }];
+                let mut outcomes = [Ok(())];
+                match direction {
+                    Direction::Read => self.device.read(&pieces, buffer, &mut outcomes),
+                    Direction::Write => self.device.write(&pieces, buffer, &mut outcomes),
+                }
+                let [outcome] = outcomes;
+                outcome?;
+                done += whole;
+                continue;
+            }
+            let (start, part) = (at - within as u64, left.min(sector_len - within));
+            let mut sector = locked(&self.sector);
+            self.device.read_one(start, sector_len, &mut sector)?;
+            let (kept, given) = (&mut sector[within..within + part], &mut buffer[done..done + part]);
+            match direction {
+                Direction::Read => given.copy_from_slice(kept),
+                Direction::Write => {
+                    kept.copy_from_slice(given);
+                    self.device.write_one(start, sector_len, &mut sector)?;
+                }
+            }
+            done += part;
         }
-        Part::OfSector(offset - within as u64, within, len.min(sector - within))
+        Ok(())
     }
 
     /// Reads a range to the beginning of `buffer`, which has room for it.
@@ -76,28 +102,10 @@ impl<D: Device + ?Sized> Bytes<D> {
     /// # Errors
     /// As [`Device::read`].
     pub fn read(&self, offset: u64, len: usize, buffer: &mut Buffer) -> Result<()> {
-        if self.is_whole(offset, len)? {
-            return self.device.read_one(offset, len, buffer);
+        match self.is_whole(offset, len)? {
+            true => self.device.read_one(offset, len, buffer),
+            false => self.by_parts(Direction::Read, offset, len, buffer),
         }
-        let mut done = 0;
-        while done < len {
-            let at = offset + done as u64;
-            done += match self.first_part(at, len - done) {
-                Part::Whole(len) => {
-                    let mut outcome = [Ok(())];
-                    self.device.read(&[Piece { offset: at, start: done, len }], buffer, &mut outcome);
-                    let [outcome] = outcome;
-                    outcome.map(|()| len)?
-                }
-                Part::OfSector(start, within, len) => {
-                    let mut sector = locked(&self.sector);
-                    self.device.read_one(start, self.device.sector_len() as usize, &mut sector)?;
-                    buffer[done..done + len].copy_from_slice(&sector[within..within + len]);
-                    len
-                }
-            };
-        }
-        Ok(())
     }
 
     /// Writes a range from the beginning of `buffer`, whose bytes are then
@@ -111,27 +119,7 @@ impl<D: Device + ?Sized> Bytes<D> {
             return self.device.write_one(offset, len, buffer);
         }
         let _alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
-        let mut done = 0;
-        while done < len {
-            let at = offset + done as u64;
-            done += match self.first_part(at, len - done) {
-                Part::Whole(len) => {
-                    let mut outcome = [Ok(())];
-                    self.device.write(&[Piece { offset: at, start: done, len }], buffer, &mut outcome);
-                    let [outcome] = outcome;
-                    outcome.map(|()| len)?
-                }
-                Part::OfSector(start, within, len) => {
-                    let mut sector = locked(&self.sector);
-                    let sector_len = self.device.sector_len() as usize;
-                    self.device.read_one(start, sector_len, &mut sector)?;
-                    sector[within..within + len].copy_from_slice(&buffer[done..done + len]);
-                    self.device.write_one(start, sector_len, &mut sector)?;
-                    len
-                }
-            };
-        }
-        Ok(())
+        self.by_parts(Direction::Write, offset, len, buffer)
     }
 
     /// Writes zeros.

@@ -266,6 +266,7 @@ fn wanted(args: &BenchCryptoArgs) -> Result<Vec<Wanted>> {
                                 operation: operations(algorithm)[0],
                                 bytes,
                                 segment_bytes: bytes,
+                                sector_bytes: 4096,
                                 threads,
                                 in_flight: 1,
                             };

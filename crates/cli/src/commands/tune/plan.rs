@@ -56,7 +56,16 @@ fn of_operation(
         let engine = Arc::clone(engine);
         move |bytes: usize, threads: usize, in_flight: usize, loaded: bool| Item {
             engine: Arc::clone(&engine),
-            case: Case { algorithm, key_len, operation, bytes, segment_bytes: BLOCK, threads, in_flight },
+            case: Case {
+                algorithm,
+                key_len,
+                operation,
+                bytes,
+                segment_bytes: BLOCK,
+                sector_bytes: 4096,
+                threads,
+                in_flight,
+            },
             loaded,
         }
     };
