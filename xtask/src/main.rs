@@ -124,7 +124,7 @@ fn main() -> ExitCode {
         Task::Vm(arguments) => concluded(vm::run(&arguments)),
         Task::LuksPressure(arguments) => luks::pressure::fill(&arguments),
         Task::Simulate(arguments) => simulate::run(&arguments),
-        Task::Dudect(arguments) => dudect::run(&arguments),
+        Task::Dudect(arguments) => concluded(dudect::run(&arguments)),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
         Task::Dist(arguments) => dist::run(&arguments),

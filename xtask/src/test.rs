@@ -10,8 +10,8 @@ use crate::failure::{Failure, Result, ensure};
 use crate::subject::{Kind, Settings, SubjectArgs};
 use crate::tally::Tally;
 use crate::{
-    crash, demo, fsx, fuzz, git, kill, luks, model, packages, posix, postgres, powercut, soak, sparse,
-    sqlite, stress, workspace,
+    crash, demo, dudect, fsx, fuzz, git, kill, luks, model, packages, posix, postgres, powercut, soak,
+    sparse, sqlite, stress, workspace,
 };
 
 /// Compiling for the tests from nothing, on two slow cores, and running them.
@@ -27,7 +27,7 @@ pub(crate) struct TestArgs {
     /// Where the working directories are made [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// Only these suites (cargo, unruly, crash, model, fuzz, demo, posix, fsx, stress, sqlite, postgres, kill, powercut,
+    /// Only these suites (cargo, unruly, crash, model, fuzz, dudect, demo, posix, fsx, stress, sqlite, postgres, kill, powercut,
     /// soak, git, sparse, luks)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -39,7 +39,7 @@ struct Suite {
     run: fn(&SubjectArgs, bool) -> Result<Tally>,
 }
 
-const SUITES: [Suite; 17] = [
+const SUITES: [Suite; 18] = [
     Suite { name: "cargo", needs_root: false, run: |_, _| cargo_test() },
     Suite { name: "unruly", needs_root: false, run: |_, _| unruly_test() },
     Suite { name: "crash", needs_root: false, run: |_, long| crash::run(&crash::CrashArgs::on(long)) },
@@ -49,6 +49,7 @@ const SUITES: [Suite; 17] = [
         needs_root: false,
         run: |subject, long| fuzz::run(&fuzz::FuzzArgs::on(subject.binary.clone(), long)),
     },
+    Suite { name: "dudect", needs_root: false, run: |_, long| dudect::run(&dudect::DudectArgs::on(long)) },
     Suite { name: "demo", needs_root: false, run: |subject, _| demo::run(&demo::DemoArgs::on(subject)) },
     Suite { name: "posix", needs_root: true, run: |subject, _| posix::run(&posix::PosixArgs::on(subject)) },
     Suite { name: "fsx", needs_root: false, run: |subject, long| fsx::run(&fsx::FsxArgs::on(subject, long)) },
@@ -111,10 +112,9 @@ pub(crate) fn run(arguments: &TestArgs) -> Result {
         work: arguments.work.clone(),
         binary: None,
     };
-    if SUITES
-        .iter()
-        .any(|suite| chosen(suite) && !matches!(suite.name, "cargo" | "unruly" | "crash" | "model"))
-    {
+    if SUITES.iter().any(|suite| {
+        chosen(suite) && !matches!(suite.name, "cargo" | "unruly" | "crash" | "model" | "dudect")
+    }) {
         subject.binary = Some(workspace::build_strongroom()?);
     }
     let mut lines = Vec::new();

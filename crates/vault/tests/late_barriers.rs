@@ -113,7 +113,7 @@ fn exercise(seed: u64, shift: u8, late: u64, operations: usize) {
     for call in [Call::SyncData, Call::SyncAll] {
         store.fail(Plan { call: Some(call), after: 0, times: u64::MAX, effect: Effect::Late(late) });
     }
-    let options = Options { journal_len: 16 << 20, ..support::options() };
+    let options = Options { journal_len: 16 << 20, background: true, ..support::options() };
     let shared = Arc::clone(&store) as Arc<dyn Store>;
     let vault = Arc::new(support::open_with(shared, support::engine(), &options).unwrap());
     let (entry, content) = support::create_file(vault.namespace(), "file");

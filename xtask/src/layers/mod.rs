@@ -41,7 +41,7 @@ const LAYERS: &[Layer] = &[
     layer("engine-sim", &["units", "engine"], &["engine-cpu"]),
     layer("sched", &["units", "engine"], &["engine-cpu", "engine-sim"]),
     layer("sim", &["engine", "sched"], &[]),
-    layer("bench", &["engine"], &["engine-cpu", "engine-sim"]),
+    layer("bench", &["engine"], &["engine-cpu", "engine-sim", "format", "keys", "units"]),
     layer("vault", &["units", "format", "keys", "engine", "store"], &["engine-cpu", "sched"]),
     layer("disk", &["format", "keys", "engine"], &["bench", "engine-cpu", "sched"]),
     layer("fuse", &["units", "engine", "store", "vault", "disk"], &["format", "keys", "engine-cpu", "sched"]),
