@@ -37,11 +37,14 @@ const DOUBTFUL: f64 = 4.5;
 /// a control may be missed.
 const TIMES: usize = 3;
 
+/// Measures so many calls.
+type Measure = Box<dyn Fn(usize, &mut Rng) -> Times>;
+
 /// Something whose time is measured.
 struct Subject {
     what: String,
     secret: &'static str,
-    times: Box<dyn Fn(usize, &mut Rng) -> Times>,
+    times: Measure,
 }
 
 impl Subject {
