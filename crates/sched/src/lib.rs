@@ -19,6 +19,7 @@ mod quarantine;
 pub mod record;
 mod scheduler;
 pub mod settings;
+mod standing;
 mod statistics;
 pub mod trials;
 

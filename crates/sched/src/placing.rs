@@ -1,107 +1,166 @@
-//! From records to a decision: what the scheduler and the simulator share
-//! around the pure policies.
+//! From what is known to a decision: what the scheduler and the simulator
+//! share around the pure policies.
 
-use crate::policy::{self, CpuView, Decision, EngineView, Placement, Reason, Request};
-use crate::settings::{Objective, Policy};
-use crate::trials::{Trials, Way};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use strongroom_engine::Operation;
 
-use crate::record::{Record, size_class};
-use crate::settings::Settings;
+use crate::policy::{self, CpuView, Decision, EngineView, Placement, Reason, Request};
+use crate::record::{Expectation, Record};
+use crate::settings::{Objective, Policy, Settings};
+use crate::standing::Standing;
+use crate::trials::{Trials, Way};
 
 /// Most engines of one scheduler.
 pub const ENGINES_MAX: usize = 8;
 
-/// One inline batch in so many is timed, once its cost is known.
-const TIMED: u32 = 16;
+/// Less than this share of the best engine's speed is not worth a trial,
+/// unless all requests in flight take no longer: the model may be wrong.
+const HOPELESS: [(f64, f64); 2] = [(0.4, 40e6), (0.1, 1e6)];
 
-/// Whether a batch is timed that an inline engine computes.
-#[must_use]
-pub fn is_timed(reason: Reason, record: &Record) -> bool {
-    reason == Reason::Probe || reason != Reason::Only && record.placements().is_multiple_of(TIMED)
+/// What is known of engines for one session, and where its batches go.
+pub struct Placer {
+    records: Box<[Record]>,
+    trials: Trials,
+    standing: Standing,
+    /// Of the settings under which the trials were made.
+    version: AtomicU32,
 }
 
-const UNUSABLE: EngineView = EngineView {
-    usable: false,
-    inline: false,
-    known: false,
-    service_ns: 0.0,
-    fixed_ns: 0.0,
-    per_byte_ns: 0.0,
-    cpu_ns: 0.0,
-    backlog_ns: 0.0,
-    in_flight: 0,
-    parallelism: 1.0,
-    credit_ns: 0.0,
-    stale: false,
-};
-
-/// Places a request by the records of all engines, of which bit `n` of
-/// `usable` says whether engine `n` can be used. Keeps account of probes, and
-/// does as the trials say where the policy is to be fast.
-///
-/// # Panics
-/// With more than [`ENGINES_MAX`] engines.
-pub fn decide<'r>(
-    settings: &Settings,
-    request: &Request,
-    records: impl ExactSizeIterator<Item = &'r Record> + Clone,
-    usable: u32,
-    cpu: &CpuView,
-    trials: &Trials,
-) -> Option<Decision> {
-    let mut views = [UNUSABLE; ENGINES_MAX];
-    let count = records.len();
-    assert!(count <= ENGINES_MAX, "a scheduler has at most {ENGINES_MAX} engines");
-    for (at, record) in records.clone().enumerate() {
-        views[at] = record.view(request, usable >> at & 1 == 1);
-    }
-    let views = &views[..count];
-    let decision = place(settings, request, views, cpu, trials)?;
-    let (Placement::Whole(chosen) | Placement::Split { inline: chosen, .. }) = decision.placement;
-    let least = views.iter().filter(|view| view.usable && view.known).map(EngineView::finish_ns);
-    let spent = views[chosen].finish_ns();
-    let extra = spent - least.fold(spent, f64::min);
-    for (at, record) in records.enumerate() {
-        let probed = decision.reason == Reason::Probe && at == chosen;
-        record.placed(spent, if probed { extra } else { 0.0 });
-    }
-    Some(decision)
+/// What a decision is made from besides records, settings and request.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances {
+    /// What is known of the CPU.
+    pub cpu: CpuView,
+    /// Bit `n` says whether engine `n` can be used.
+    pub usable: u32,
+    /// Another one when the settings are others.
+    pub version: u32,
+    /// No engine is left out because it was busy just now.
+    pub is_first: bool,
 }
 
-/// Tells the trials of a batch that was computed, by the work that `first`,
-/// the record of the first engine, takes it for.
-pub fn done(
-    trials: &Trials,
-    first: &Record,
-    operation: Operation,
-    bytes: u64,
-    in_flight: u32,
-    now: impl FnOnce() -> u64,
-) {
-    trials.done(
-        matches!(operation, Operation::Open | Operation::DecryptSectors),
-        size_class(bytes),
-        in_flight,
-        first.work_ns(bytes),
-        now,
-    );
+impl Placer {
+    /// Of engines that say this of themselves, in their order.
+    ///
+    /// # Panics
+    /// With more than [`ENGINES_MAX`] engines.
+    #[must_use]
+    pub fn new(engines: impl IntoIterator<Item = Expectation>) -> Placer {
+        let records: Box<[Record]> = engines.into_iter().map(Record::new).collect();
+        assert!(records.len() <= ENGINES_MAX, "a scheduler has at most {ENGINES_MAX} engines");
+        Placer {
+            trials: Trials::new(records.len()),
+            records,
+            standing: Standing::default(),
+            version: AtomicU32::new(0),
+        }
+    }
+
+    /// What is known of each engine.
+    #[must_use]
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The inline engine on which such a batch is computed for now, as a
+    /// decision that stands says, and why.
+    #[must_use]
+    pub fn standing(
+        &self,
+        operation: Operation,
+        bytes: u64,
+        in_flight: u32,
+        version: u32,
+    ) -> Option<(usize, Reason)> {
+        self.standing.engine(operation, bytes, in_flight, version)
+    }
+
+    /// Places a request. Keeps account of probes, and does as the trials say
+    /// where the policy is to be fast. None when no engine is usable.
+    #[must_use]
+    pub fn decide(&self, settings: &Settings, request: &Request, now: &Circumstances) -> Option<Decision> {
+        // Two views are filled in half of the time of eight.
+        match self.records.len() {
+            0..=2 => self.decide_among::<2>(settings, request, now),
+            3..=4 => self.decide_among::<4>(settings, request, now),
+            _ => self.decide_among::<ENGINES_MAX>(settings, request, now),
+        }
+    }
+
+    fn decide_among<const N: usize>(
+        &self,
+        settings: &Settings,
+        request: &Request,
+        now: &Circumstances,
+    ) -> Option<Decision> {
+        let mut views = [EngineView::UNUSABLE; N];
+        let views = &mut views[..self.records.len()];
+        for (at, (view, record)) in views.iter_mut().zip(&self.records).enumerate() {
+            *view = record.view(request, now.usable >> at & 1 == 1);
+        }
+        let way = self.way(settings, request, views, now);
+        let decision = place(way, settings, request, views, &now.cpu)?;
+        let (Placement::Whole(chosen) | Placement::Split { inline: chosen, .. }) = decision.placement;
+        let least = views.iter().filter(|view| view.usable && view.known).map(EngineView::finish_ns);
+        let spent = views[chosen].finish_ns();
+        let extra = spent - least.fold(spent, f64::min);
+        if matches!(decision.placement, Placement::Split { .. }) {
+            self.trials.divided();
+        }
+        let batches = 1 + self.standing.take_stood();
+        for (at, record) in self.records.iter().enumerate() {
+            let probed = decision.reason == Reason::Probe && at == chosen;
+            record.placed(batches, spent, if probed { extra } else { 0.0 });
+        }
+        let may_stand = matches!(decision.placement, Placement::Whole(_)) && decision.reason != Reason::Probe;
+        if may_stand && now.is_first && views[chosen].inline {
+            // Whatever the devices do: even if they had nothing else to do.
+            views.iter_mut().for_each(EngineView::rests);
+            if place(way, settings, request, views, &now.cpu) == Some(decision) {
+                let of = (chosen, decision.reason);
+                self.standing.stands(request.operation, request.bytes, request.in_flight, now.version, of);
+            }
+        }
+        Some(decision)
+    }
+
+    /// The way of placing that the trials ask for.
+    fn way(&self, settings: &Settings, request: &Request, views: &[EngineView], now: &Circumstances) -> Way {
+        let Circumstances { cpu, version, .. } = *now;
+        if settings.policy != Policy::Adaptive || settings.objective != Objective::Throughput {
+            return Way::Model;
+        }
+        if self.version.load(Relaxed) != version {
+            self.version.store(version, Relaxed);
+            self.trials.start_over();
+            self.standing.ends();
+        }
+        if let Some(asked) = self.trials.asked() {
+            self.trials.answer(is_hopeless(asked, request, views, &cpu));
+            self.standing.ends();
+        }
+        self.trials.way()
+    }
+
+    /// A batch was computed, and `in_flight` others are left. The time, in
+    /// nanoseconds from any moment on, is asked for now and then.
+    pub fn done(&self, operation: Operation, bytes: u64, in_flight: u32, now: impl FnOnce() -> u64) {
+        let is_read = matches!(operation, Operation::Open | Operation::DecryptSectors);
+        if self.trials.done(is_read, self.records[0].work_ns(bytes), in_flight, now) {
+            self.standing.ends();
+        }
+    }
 }
 
 fn place(
+    way: Way,
     settings: &Settings,
     request: &Request,
     views: &[EngineView],
     cpu: &CpuView,
-    trials: &Trials,
 ) -> Option<Decision> {
-    if settings.policy != Policy::Adaptive || settings.objective != Objective::Throughput {
-        return policy::place(settings, request, views, cpu);
-    }
-    if let Some(asked) = trials.asked() {
-        trials.answer(is_hopeless(asked, request, views, cpu));
-    }
-    match trials.way() {
+    match way {
         Way::Only(engine) if views.get(engine).is_some_and(|view| view.usable) => {
             Some(Decision { placement: Placement::Whole(engine), reason: Reason::Fastest })
         }
@@ -109,12 +168,6 @@ fn place(
         _ => policy::place(settings, request, views, cpu),
     }
 }
-
-/// Less than this share of the best engine's speed is not worth a long trial.
-const HOPELESS: f64 = 0.4;
-/// A trial in which all requests in flight take no longer is never hopeless:
-/// the model may be wrong.
-const SHORT_NS: f64 = 40e6;
 
 /// Whether an engine alone would be far slower than another, by the model,
 /// and it would take long to find out.
@@ -131,7 +184,8 @@ fn is_hopeless(way: Way, request: &Request, views: &[EngineView], cpu: &CpuView)
     };
     let usable = views.iter().filter(|view| view.usable);
     let best = usable.map(each).fold(f64::INFINITY, f64::min);
-    views
-        .get(engine)
-        .is_none_or(|view| !view.usable || best < HOPELESS * each(view) && each(view) * requests > SHORT_NS)
+    let is_slow = |view: &EngineView| {
+        HOPELESS.into_iter().any(|(share, ns)| best < share * each(view) && each(view) * requests > ns)
+    };
+    views.get(engine).is_none_or(|view| !view.usable || is_slow(view))
 }

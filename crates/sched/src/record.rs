@@ -11,9 +11,9 @@ use strongroom_engine::{Capability, Operation};
 
 use crate::policy::{EngineView, Request};
 
-const OPERATIONS: usize = 5;
+pub(crate) const OPERATIONS: usize = 5;
 /// Sizes from 512 bytes to 16 MiB and beyond, a class for each power of two.
-const SIZE_CLASSES: usize = 16;
+pub(crate) const SIZE_CLASSES: usize = 16;
 
 /// A new measurement counts for this much.
 const WEIGHT: f64 = 1.0 / 8.0;
@@ -34,6 +34,10 @@ const PROBE_SHARE: f64 = 0.005;
 const CREDIT_MAX: f64 = 1e9;
 /// Age in placements from which a figure is stale.
 const STALE_PLACEMENTS: u32 = 64;
+/// Answers from which on the cost of inline batches is known, and one in how
+/// many is timed before and after.
+const KNOWN_ANSWERS: u32 = 32;
+const TIMED: [u32; 2] = [16, 64];
 
 /// A number that is read and written by many threads.
 #[derive(Default)]
@@ -117,6 +121,8 @@ pub struct Record {
     parallelism: Number,
     credit_ns: Number,
     placements: AtomicU32,
+    /// Value of `placements` when a batch was timed last.
+    timed: AtomicU32,
 }
 
 /// What was measured of one batch.
@@ -138,7 +144,7 @@ pub struct Flight {
     backlog_ns: f64,
 }
 
-fn operation_index(operation: Operation) -> usize {
+pub(crate) fn operation_index(operation: Operation) -> usize {
     match operation {
         Operation::Seal => 0,
         Operation::Open => 1,
@@ -165,6 +171,7 @@ impl Record {
             parallelism: Number::new(PARALLELISM_FIRST),
             credit_ns: Number::default(),
             placements: AtomicU32::new(0),
+            timed: AtomicU32::new(0),
         }
     }
 
@@ -213,9 +220,14 @@ impl Record {
     #[must_use]
     pub fn view(&self, request: &Request, usable: bool) -> EngineView {
         let (service_ns, cpu_ns, known) = self.predict(request.operation, request.bytes);
-        let half = request.bytes / 2;
-        let (half_ns, _, _) = self.predict(request.operation, half);
-        let per_byte_ns = ((service_ns - half_ns) / (request.bytes - half).max(1) as f64).max(1e-6);
+        // What each byte takes matters to what can be divided.
+        let per_byte_ns = if request.segments > 1 {
+            let half = request.bytes / 2;
+            let (half_ns, _, _) = self.predict(request.operation, half);
+            ((service_ns - half_ns) / (request.bytes - half).max(1) as f64).max(1e-6)
+        } else {
+            self.expectation.per_byte_ns
+        };
         let cell = &self.cells[operation_index(request.operation)][size_class(request.bytes)];
         let age = self.placements.load(Relaxed).wrapping_sub(cell.seen.load(Relaxed));
         EngineView {
@@ -234,11 +246,13 @@ impl Record {
         }
     }
 
-    /// A request was placed at `service_ns`; here or elsewhere. `extra_ns` is
-    /// what trying this engine out with it cost.
-    pub fn placed(&self, service_ns: f64, extra_ns: f64) {
-        self.placements.fetch_add(1, Relaxed);
-        let credit = self.credit_ns.load() + service_ns * PROBE_SHARE - extra_ns.max(0.0);
+    /// So many requests were placed at `service_ns` each; here or elsewhere.
+    /// `extra_ns` is what trying this engine out with the last of them cost.
+    pub fn placed(&self, requests: u32, service_ns: f64, extra_ns: f64) {
+        // What two threads count at once may count once: it is for ages alone.
+        self.placements.store(self.placements.load(Relaxed).wrapping_add(requests), Relaxed);
+        let gained = service_ns * f64::from(requests) * PROBE_SHARE;
+        let credit = self.credit_ns.load() + gained - extra_ns.max(0.0);
         self.credit_ns.store(credit.clamp(-CREDIT_MAX, CREDIT_MAX));
     }
 
@@ -251,10 +265,19 @@ impl Record {
         Flight { operation, bytes, service_ns, backlog_ns }
     }
 
-    /// How many requests were placed so far, here or elsewhere.
+    /// Whether a batch that this inline engine computes should be timed; if
+    /// so, the next ones need not.
     #[must_use]
-    pub fn placements(&self) -> u32 {
-        self.placements.load(Relaxed)
+    pub fn wants_time(&self, operation: Operation, bytes: u64) -> bool {
+        let cell = &self.cells[operation_index(operation)][size_class(bytes)];
+        let is_known = cell.answers.load(Relaxed) >= KNOWN_ANSWERS;
+        let placements = self.placements.load(Relaxed);
+        let age = placements.wrapping_sub(self.timed.load(Relaxed));
+        let wants = cell.answers.load(Relaxed) == 0 || age >= TIMED[usize::from(is_known)];
+        if wants {
+            self.timed.store(placements, Relaxed);
+        }
+        wants
     }
 
     /// A batch has left the engine, well or not.

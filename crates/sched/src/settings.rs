@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Which function places batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -164,19 +164,28 @@ impl Settings {
 }
 
 /// Settings that threads read while another changes them.
-pub(crate) struct LiveSettings(AtomicU64);
+pub(crate) struct LiveSettings {
+    word: AtomicU64,
+    version: AtomicU32,
+}
 
 impl LiveSettings {
     pub(crate) fn new(settings: Settings) -> LiveSettings {
-        LiveSettings(AtomicU64::new(settings.pack()))
+        LiveSettings { word: AtomicU64::new(settings.pack()), version: AtomicU32::new(0) }
     }
 
     pub(crate) fn load(&self) -> Settings {
-        Settings::unpack(self.0.load(Ordering::Relaxed))
+        Settings::unpack(self.word.load(Ordering::Relaxed))
+    }
+
+    /// Counts changes. Settings that are loaded after it are not older.
+    pub(crate) fn version(&self) -> u32 {
+        self.version.load(Ordering::Acquire)
     }
 
     pub(crate) fn store(&self, settings: Settings) {
-        self.0.store(settings.pack(), Ordering::Relaxed);
+        self.word.store(settings.pack(), Ordering::Relaxed);
+        self.version.fetch_add(1, Ordering::Release);
     }
 }
 

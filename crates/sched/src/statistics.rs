@@ -61,7 +61,6 @@ pub struct Statistics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
     Bytes,
-    Operations,
     Busy,
     Unsupported,
     Lost,
@@ -92,7 +91,6 @@ impl Counters {
 
     pub(crate) fn accepted(&self, bytes: u64, reason: Reason) {
         self.add(Count::Bytes, bytes);
-        self.add(Count::Operations, 1);
         self.reasons[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -104,10 +102,15 @@ impl Counters {
     pub(crate) fn snapshot(&self, engine: &str, in_flight: u64, quarantined: bool) -> EngineStatistics {
         let load = |count: Count| self.counts[count as usize].load(Ordering::Relaxed);
         let counted = Reason::ALL.into_iter().zip(&self.reasons);
+        let placements: Vec<PlacementCount> = counted
+            .map(|(reason, count)| PlacementCount { reason, count: count.load(Ordering::Relaxed) })
+            .filter(|placement| placement.count > 0)
+            .collect();
         EngineStatistics {
             engine: engine.to_owned(),
             bytes: load(Count::Bytes),
-            operations: load(Count::Operations),
+            // Each has a reason.
+            operations: placements.iter().map(|placement| placement.count).sum(),
             busy: load(Count::Busy),
             unsupported: load(Count::Unsupported),
             lost: load(Count::Lost),
@@ -118,10 +121,7 @@ impl Counters {
             checked_bytes: load(Count::CheckedBytes),
             mismatches: load(Count::Mismatches),
             quarantined,
-            placements: counted
-                .map(|(reason, count)| PlacementCount { reason, count: count.load(Ordering::Relaxed) })
-                .filter(|placement| placement.count > 0)
-                .collect(),
+            placements,
         }
     }
 }

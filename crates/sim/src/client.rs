@@ -1,7 +1,7 @@
 //! A client: one request at a time, batch by batch, as a thread of a mount
 //! takes it through the scheduler.
 
-use strongroom_sched::placing::{decide, done, is_timed};
+use strongroom_sched::placing::Circumstances;
 use strongroom_sched::policy::{Placement, Reason, Request};
 use strongroom_sched::record::{Flight, Measurement};
 
@@ -156,7 +156,10 @@ impl Client {
         self.rest -= bytes;
         world.in_flight += 1;
         world.computing += 1;
-        self.place_among((1 << world.records.len()) - 1, None, bytes, world)
+        match world.placer.standing(operation(self.is_write), bytes, world.in_flight, 0) {
+            Some((engine, reason)) => self.inline(engine, bytes, (reason, false), world),
+            None => self.place_among((1 << world.placer.records().len()) - 1, None, bytes, world),
+        }
     }
 
     /// Places it on one of these engines, a bit for each.
@@ -169,14 +172,14 @@ impl Client {
             in_flight: world.in_flight,
             computing: world.computing,
         };
-        let (records, cpu) = (world.records.iter(), world.load.view());
-        let decision = decide(&world.settings, &request, records, usable, &cpu, &world.trials)
-            .expect("a host has an inline engine, which is never busy");
+        let now = Circumstances { cpu: world.load.view(), usable, version: 0, is_first: again.is_none() };
+        let decision = world.placer.decide(&world.settings, &request, &now);
+        let decision = decision.expect("a host has an inline engine, which is never busy");
         let reason = again.unwrap_or(decision.reason);
         let inline_engines = world.host.inline.len();
         let (device, inline, head) = match decision.placement {
             Placement::Whole(engine) if engine < inline_engines => {
-                return self.inline(engine, bytes, reason, world);
+                return self.inline(engine, bytes, (reason, true), world);
             }
             Placement::Whole(engine) => (engine, 0, 0),
             Placement::Split { inline, device, device_segments } => {
@@ -190,11 +193,18 @@ impl Client {
         self.submit(device - inline_engines, bytes - head, inline, head, reason, world)
     }
 
-    fn inline(&mut self, engine: usize, bytes: u64, reason: Reason, world: &mut World<'_>) -> u64 {
+    fn inline(
+        &mut self,
+        engine: usize,
+        bytes: u64,
+        (reason, may_be_timed): (Reason, bool),
+        world: &mut World<'_>,
+    ) -> u64 {
         count(world, engine, bytes, reason);
         (self.inline, self.head) = (engine, bytes);
-        let record = &world.records[engine];
-        let is_timed = world.records.len() > 1 && is_timed(reason, record);
+        let record = &world.placer.records()[engine];
+        let is_due = || reason == Reason::Probe || record.wants_time(operation(self.is_write), bytes);
+        let is_timed = may_be_timed && reason != Reason::Only && is_due();
         let flight = is_timed.then(|| record.began(operation(self.is_write), bytes));
         let takes = self.compute_ns(bytes, world);
         self.timed = flight.map(|flight| (flight, takes));
@@ -217,7 +227,7 @@ impl Client {
             count(world, inline, head, reason);
         }
         (self.inline, self.head) = (inline, head);
-        let flight = world.records[engine].began(operation(self.is_write), bytes);
+        let flight = world.placer.records()[engine].began(operation(self.is_write), bytes);
         let submit_ns = world.drawn(world.host.devices[device].submit.ns(bytes));
         self.on_device = OnDevice { device, bytes, flight: Some(flight), submit_ns, ..OnDevice::default() };
         self.step = Step::Submitted;
@@ -235,7 +245,7 @@ impl Client {
     fn conclude(&mut self, world: &mut World<'_>) -> u64 {
         let OnDevice { device, bytes, flight, .. } = self.on_device;
         let engine = world.host.inline.len() + device;
-        world.records[engine].left(&flight.expect("a batch on a device is in flight"));
+        world.placer.records()[engine].left(&flight.expect("a batch on a device is in flight"));
         let is_due = world.results[device].is_multiple_of(1 << world.settings.check_exponent);
         world.results[device] += 1;
         self.on_device.check_ns = if is_due { self.compute_ns(bytes, world) } else { 0 };
@@ -246,7 +256,7 @@ impl Client {
 
     fn learn_inline(&self, world: &World<'_>) {
         if let Some((flight, took)) = self.timed {
-            let (record, took) = (&world.records[self.inline], took as f64);
+            let (record, took) = (&world.placer.records()[self.inline], took as f64);
             record.left(&flight);
             record.learn(&flight, Measurement { service_ns: took, cpu_ns: took });
         }
@@ -258,7 +268,7 @@ impl Client {
         let service = answered.expect("it was answered") - submitted;
         let shared = check_ns >> world.settings.check_exponent;
         let measured = Measurement { service_ns: service as f64, cpu_ns: (submit_ns + shared) as f64 };
-        world.records[world.host.inline.len() + device].learn(&flight, measured);
+        world.placer.records()[world.host.inline.len() + device].learn(&flight, measured);
     }
 
     /// A batch is done: the next one, the next request, or nothing.
@@ -272,7 +282,7 @@ impl Client {
         }
         let bytes = self.head + self.on_device.bytes;
         let (operation, now) = (operation(self.is_write), world.now);
-        done(&world.trials, &world.records[0], operation, bytes, world.in_flight, || now);
+        world.placer.done(operation, bytes, world.in_flight, || now);
         (self.head, self.timed, self.on_device) = (0, None, OnDevice::default());
         self.step = Step::Place;
         if self.rest == 0 {

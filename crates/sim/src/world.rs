@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use strongroom_engine::{Capability, Operation};
 use strongroom_sched::Settings;
 use strongroom_sched::cpu_load::{self, CpuLoad};
-use strongroom_sched::record::{Expectation, Record};
-use strongroom_sched::trials::Trials;
+use strongroom_sched::placing::Placer;
+use strongroom_sched::record::Expectation;
 
 use crate::client::Client;
 use crate::cpu::{Cpus, SLICE_NS, Task};
@@ -60,12 +60,11 @@ pub(crate) struct World<'h> {
     pub(crate) now: u64,
     pub(crate) random: Random,
     pub(crate) devices: Vec<DeviceAtWork<'h>>,
-    pub(crate) records: Vec<Record>,
+    pub(crate) placer: Placer,
     pub(crate) load: CpuLoad,
     pub(crate) in_flight: u32,
     /// Threads that compute a batch or hand one over.
     pub(crate) computing: u32,
-    pub(crate) trials: Trials,
     background_ns: u64,
     /// Results that devices gave, each of them.
     pub(crate) results: Vec<u64>,
@@ -138,7 +137,6 @@ impl<'h> World<'h> {
         let owners = (0..clients).map(Owner::Client).chain((0..background).map(|_| Owner::Background));
         let inline = host.inline.iter().map(|engine| capability(true, &engine.write));
         let devices = host.devices.iter().map(|device| capability(false, &device.write));
-        let records = inline.chain(devices).map(|said| Record::new(Expectation::of(&said)));
         let engine = |name: &str| EngineReport { engine: name.to_owned(), ..EngineReport::default() };
         let interval = Interval { bytes: vec![0; host.engines().count()], busy_ns: 0 };
         World {
@@ -147,11 +145,10 @@ impl<'h> World<'h> {
             now: 0,
             random: Random::new(options.seed),
             devices: host.devices.iter().map(DeviceAtWork::new).collect(),
-            records: records.collect(),
+            placer: Placer::new(inline.chain(devices).map(|said| Expectation::of(&said))),
             load: CpuLoad::new(host.cpus),
             in_flight: 0,
             computing: 0,
-            trials: Trials::new(host.engines().count()),
             background_ns: 0,
             results: vec![0; host.devices.len()],
             engines: host.engines().map(engine).collect(),

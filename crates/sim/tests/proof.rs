@@ -12,21 +12,6 @@ const SEED: u64 = 42;
 const STEADY: f64 = 0.98;
 const WHOLE: f64 = 0.95;
 
-/// Where it falls short of that, and by no more than to this: the load of
-/// others changes faster than it is sampled; a window of bursts decides by
-/// halves of bursts; splitting a large batch pays by less than is noticed; a
-/// device changes while its load does, or sizes differ so much that few windows
-/// are alike.
-const SHORT: [(&str, &str); 6] = [
-    ("slow-device", "write-1024k-64"),
-    ("two-devices", "bursts-64k-16"),
-    ("bursty-load", "pauses-16k-8"),
-    ("slowing-device", "mixed-4k-16"),
-    ("random-102", "writes-then-reads"),
-    ("random-107", "mixed-sizes-8"),
-];
-const SHORT_OF: f64 = 0.87;
-
 /// Runs the hosts, each under `turns` workloads that take turns, and panics
 /// with all cases that fall short.
 fn hold(hosts: &[Host], turns: usize) {
@@ -36,9 +21,7 @@ fn hold(hosts: &[Host], turns: usize) {
         let workload = &workloads[(at * 5 + at / turns) % workloads.len()];
         let case = Case::new(&hosts[at / turns], workload, SECONDS, SEED);
         println!("{} {}: {:.3} {:.3}", case.host, case.workload, case.steady(), case.whole());
-        let is_known = SHORT.contains(&(case.host.as_str(), case.workload.as_str()));
-        let (steady, whole) = if is_known { (SHORT_OF, SHORT_OF) } else { (STEADY, WHOLE) };
-        if case.steady() < steady || case.whole() < whole {
+        if case.steady() < STEADY || case.whole() < WHOLE {
             short.push(case);
         }
     }

@@ -208,6 +208,27 @@ fn first_device(engines: &[EngineView]) -> Option<usize> {
 }
 
 impl EngineView {
+    /// Of an engine that is not there.
+    pub(crate) const UNUSABLE: EngineView = EngineView {
+        usable: false,
+        inline: false,
+        known: false,
+        service_ns: 0.0,
+        fixed_ns: 0.0,
+        per_byte_ns: 0.0,
+        cpu_ns: 0.0,
+        backlog_ns: 0.0,
+        in_flight: 0,
+        parallelism: 1.0,
+        credit_ns: 0.0,
+        stale: false,
+    };
+
+    /// As if it had nothing to do, and were not to be tried out.
+    pub(crate) fn rests(&mut self) {
+        (self.backlog_ns, self.in_flight, self.stale) = (0.0, 0, false);
+    }
+
     /// When a request would be done: alone at once, else when what is there
     /// has been served as far as the engine's parallelism makes it wait.
     #[must_use]

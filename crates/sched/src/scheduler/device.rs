@@ -12,9 +12,9 @@ use strongroom_engine::{
 
 use super::session::SchedulerSession;
 use super::{Core, Served};
-use crate::placing::done;
+use crate::placing::Placer;
 use crate::policy::Reason;
-use crate::record::{Flight, Measurement, Record};
+use crate::record::{Flight, Measurement};
 use crate::statistics::Count;
 
 /// How often lost work is tried again before the loss is reported.
@@ -27,14 +27,14 @@ const BUSY_PAUSE: Duration = Duration::from_micros(100);
 struct InFlight {
     core: Arc<Core>,
     at: usize,
-    records: Arc<[Record]>,
+    placer: Arc<Placer>,
     flight: Flight,
     of_consumer: Arc<AtomicU32>,
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.records[self.at].left(&self.flight);
+        self.placer.records()[self.at].left(&self.flight);
         self.of_consumer.fetch_sub(1, Relaxed);
         self.core.engines[self.at].in_flight.fetch_sub(1, Relaxed);
         self.core.in_flight.fetch_sub(1, Relaxed);
@@ -69,18 +69,19 @@ pub(super) fn submit(
     reason: Reason,
 ) -> Result<Ticket, Box<Refused>> {
     let began = Instant::now();
-    let source = batch.duplicate();
-    guarded(core, at, session, batch, reason, began, move || source)
+    let (source, bytes) = (batch.duplicate(), batch.bytes() as u64);
+    guarded(core, at, session, batch, reason, (began, bytes), move || source)
 }
 
-/// As [`submit`], with what makes the source again.
+/// As [`submit`], with the moment when it began, the bytes of the batch of
+/// which this one may be a part, and what makes the source again.
 pub(super) fn guarded(
     core: &Arc<Core>,
     at: usize,
     session: &SchedulerSession,
     batch: Batch,
     reason: Reason,
-    began: Instant,
+    (began, whole_bytes): (Instant, u64),
     source: impl FnOnce() -> Batch + Send + 'static,
 ) -> Result<Ticket, Box<Refused>> {
     let engine = &session.engines[at];
@@ -94,7 +95,7 @@ pub(super) fn guarded(
     let in_flight = InFlight {
         core: Arc::clone(core),
         at,
-        records: Arc::clone(&session.records),
+        placer: Arc::clone(&session.placer),
         flight: session.record(at).began(operation, bytes),
         of_consumer: Arc::clone(&engine.in_flight),
     };
@@ -102,19 +103,19 @@ pub(super) fn guarded(
     let submitted = Instant::now();
     let spent = submitted - began;
     let trusted = Trusted::of(session, operation);
-    let trials = Arc::clone(&session.trials);
     Ok(ticket.guarded(submitted + core.deadline, move |answer| {
         let (core, flight) = (Arc::clone(&in_flight.core), in_flight.flight);
-        let records = Arc::clone(&in_flight.records);
+        let placer = Arc::clone(&in_flight.placer);
         drop(in_flight);
         let (completed, answered) = core.conclude(at, &trusted, answer, source);
         if let Some((arrived, checking)) = answered {
             let service = arrived.saturating_duration_since(submitted);
             core.engines[at].counters.answered(service.as_nanos() as u64);
             let cpu_ns = (spent + checking).as_nanos() as f64;
-            records[at].learn(&flight, Measurement { service_ns: service.as_nanos() as f64, cpu_ns });
+            placer.records()[at]
+                .learn(&flight, Measurement { service_ns: service.as_nanos() as f64, cpu_ns });
             let in_flight = core.in_flight.load(Relaxed);
-            done(&trials, &records[0], operation, bytes, in_flight, || core.now_ns());
+            placer.done(operation, whole_bytes, in_flight, || core.now_ns());
         }
         Ok(completed)
     }))

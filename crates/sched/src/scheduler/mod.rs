@@ -19,7 +19,7 @@ use strongroom_engine::{
 
 use self::session::SchedulerSession;
 use crate::cpu_load::CpuLoad;
-use crate::placing::{ENGINES_MAX, decide, done, is_timed};
+use crate::placing::{Circumstances, ENGINES_MAX};
 use crate::policy::{Placement, Reason, Request};
 use crate::profile::Seed;
 use crate::quarantine::Quarantine;
@@ -203,9 +203,10 @@ impl Core {
         if session.is_inline(at, batch.operation) {
             let (operation, bytes) = (batch.operation, batch.bytes() as u64);
             let answer = self.submit_inline(at, own, session.record(at), batch, reason);
-            if reason != Reason::Only && answer.is_ok() {
+            // Of a divided batch the device's part tells, when both are done.
+            if !matches!(reason, Reason::Only | Reason::Split) && answer.is_ok() {
                 let in_flight = self.in_flight.load(Relaxed).saturating_sub(1);
-                done(&session.trials, &session.records[0], operation, bytes, in_flight, || self.now_ns());
+                session.placer.done(operation, bytes, in_flight, || self.now_ns());
             }
             answer
         } else {
@@ -222,10 +223,12 @@ impl Core {
         reason: Reason,
     ) -> Result<Ticket, Box<Refused>> {
         let served = &self.engines[at];
-        if self.engines.len() == 1 || !is_timed(reason, record) {
+        let is_alone = reason == Reason::Only || self.engines.len() == 1;
+        let bytes = batch.bytes() as u64;
+        if is_alone || reason != Reason::Probe && !record.wants_time(batch.operation, bytes) {
             return served.submit(session, batch, reason);
         }
-        let flight = record.began(batch.operation, batch.bytes() as u64);
+        let flight = record.began(batch.operation, bytes);
         let began = thread_cpu_ns();
         let answer = served.submit(session, batch, reason);
         let took = thread_cpu_ns().saturating_sub(began) as f64;
@@ -235,6 +238,24 @@ impl Core {
             record.learn(&flight, Measurement { service_ns: took, cpu_ns: took });
         }
         answer
+    }
+
+    /// Hands a batch to an inline engine by a decision that stands. What it
+    /// cannot take is placed anew.
+    fn submit_standing(
+        self: &Arc<Core>,
+        session: &SchedulerSession,
+        at: usize,
+        batch: Batch,
+        reason: Reason,
+    ) -> Result<Ticket, Box<Refused>> {
+        let Some(own) = &session.engines[at].session else { return self.place(session, batch) };
+        match self.engines[at].submit(own, batch, reason) {
+            Err(refused) if !matches!(refused.refusal, Refusal::Misuse(_)) => {
+                self.place(session, refused.batch)
+            }
+            answer => answer,
+        }
     }
 
     /// Tries the other engines, those that are inline first, and then the
@@ -323,8 +344,9 @@ impl Core {
             in_flight,
             computing: in_flight.saturating_sub(on_devices),
         };
-        let (records, cpu) = (session.records.iter(), self.load.view());
-        let decision = decide(&self.settings.load(), &request, records, usable, &cpu, &session.trials)?;
+        let version = self.settings.version();
+        let now = Circumstances { cpu: self.load.view(), usable, version, is_first: !is_again };
+        let decision = session.placer.decide(&self.settings.load(), &request, &now)?;
         Some((decision.placement, if is_again { Reason::Spilled } else { decision.reason }))
     }
 
@@ -373,9 +395,19 @@ impl Engine for Scheduler {
                 return Err(Box::new(Refused { batch, refusal }));
             }
         };
-        self.core.in_flight.fetch_add(1, Relaxed);
-        let answer = self.core.place(state, batch);
-        self.core.in_flight.fetch_sub(1, Relaxed);
+        let core = &self.core;
+        let in_flight = core.in_flight.fetch_add(1, Relaxed) + 1;
+        let (operation, bytes, version) = (batch.operation, batch.bytes() as u64, core.settings.version());
+        let Some((at, reason)) = state.placer.standing(operation, bytes, in_flight, version) else {
+            let answer = core.place(state, batch);
+            core.in_flight.fetch_sub(1, Relaxed);
+            return answer;
+        };
+        let answer = core.submit_standing(state, at, batch, reason);
+        let left = core.in_flight.fetch_sub(1, Relaxed) - 1;
+        if answer.is_ok() {
+            state.placer.done(operation, bytes, left, || core.now_ns());
+        }
         answer
     }
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use strongroom_engine::{Algorithm, Batch, Capability, Operation, Session, SessionError};
 
 use super::{Core, Served};
+use crate::placing::Placer;
 use crate::profile;
 use crate::record::{Expectation, Record};
-use crate::trials::Trials;
 
 const OPERATIONS: [Operation; 5] = [
     Operation::Seal,
@@ -25,8 +25,7 @@ pub(super) struct SchedulerSession {
     pub(super) algorithm: Algorithm,
     pub(super) engines: Vec<EngineSession>,
     pub(super) fallback: Option<Session>,
-    pub(super) records: Arc<[Record]>,
-    pub(super) trials: Arc<Trials>,
+    pub(super) placer: Arc<Placer>,
 }
 
 /// One engine's part.
@@ -65,18 +64,17 @@ impl SchedulerSession {
         if fallback.is_none() && engines.iter().all(|engine| engine.session.is_none()) {
             return Err(first_error.unwrap_or(SessionError::Unsupported));
         }
-        let records: Arc<[Record]> = engines.iter().map(EngineSession::record).collect();
+        let placer = Placer::new(engines.iter().map(EngineSession::expectation));
         if let Some(seeds) = core.seeds.get() {
-            for (served, record) in core.engines.iter().zip(&*records) {
+            for (served, record) in core.engines.iter().zip(placer.records()) {
                 profile::apply(seeds, served.engine.name(), algorithm, record);
             }
         }
-        let trials = Arc::new(Trials::new(engines.len()));
-        Ok(SchedulerSession { owner, algorithm, engines, fallback, records, trials })
+        Ok(SchedulerSession { owner, algorithm, engines, fallback, placer: Arc::new(placer) })
     }
 
     pub(super) fn record(&self, at: usize) -> &Record {
-        &self.records[at]
+        &self.placer.records()[at]
     }
 
     pub(super) fn is_inline(&self, at: usize, operation: Operation) -> bool {
@@ -122,9 +120,9 @@ impl EngineSession {
     }
 
     /// What the engine says of itself, of sealing or encrypting.
-    fn record(&self) -> Record {
+    fn expectation(&self) -> Expectation {
         let capability = self.capabilities.iter().flatten().next();
-        Record::new(capability.map_or_else(Expectation::of_nothing, Expectation::of))
+        capability.map_or_else(Expectation::of_nothing, Expectation::of)
     }
 }
 

@@ -1,0 +1,110 @@
+//! Decisions that stand for a while: where an inline engine is chosen
+//! whatever the devices do, the next batches of the same operation and size
+//! go there without asking again.
+//!
+//! A cache beside the policies, which stay pure functions. What it holds is
+//! bound to an *epoch*, which ends after [`BATCHES`] batches of the session
+//! and when trials change the way of placing; to the version of the settings;
+//! and to the number of batches in flight at which it was decided. A look
+//! costs two loads and a compare.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use strongroom_engine::Operation;
+
+use crate::policy::Reason;
+use crate::record::{OPERATIONS, SIZE_CLASSES, operation_index, size_class};
+
+/// Batches of an epoch.
+pub(crate) const BATCHES: u32 = 16;
+
+/// Epoch and version have 20 bits each, then 4 bits the engine, 4 the reason,
+/// and 16 the most batches in flight, of which there is one at least.
+const KEY_BITS: u32 = 20;
+const VALUE_BITS: u32 = 24;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Standing {
+    epoch: AtomicU32,
+    /// Batches placed by decisions that stood, since the last that was made.
+    /// Threads may lose some.
+    stood: AtomicU32,
+    cells: [[AtomicU64; SIZE_CLASSES]; OPERATIONS],
+}
+
+impl Standing {
+    /// To what a decision that is made now is bound.
+    fn key(&self, version: u32) -> u64 {
+        let mask = (1 << KEY_BITS) - 1;
+        u64::from(self.epoch.load(Relaxed)) & mask | (u64::from(version) & mask) << KEY_BITS
+    }
+
+    /// The engine on which such a batch is computed for now, and why.
+    pub(crate) fn engine(
+        &self,
+        operation: Operation,
+        bytes: u64,
+        in_flight: u32,
+        version: u32,
+    ) -> Option<(usize, Reason)> {
+        let cell = self.cells[operation_index(operation)][size_class(bytes)].load(Relaxed);
+        if cell >> VALUE_BITS != self.key(version) || in_flight > cell as u32 & 0xffff {
+            return None;
+        }
+        self.stood.store(self.stood.load(Relaxed).wrapping_add(1), Relaxed);
+        let reason = *Reason::ALL.get(cell as usize >> 16 & 0xf)?;
+        Some((cell as usize >> 20 & 0xf, reason))
+    }
+
+    /// Has a decision stand until the epoch ends.
+    pub(crate) fn stands(
+        &self,
+        operation: Operation,
+        bytes: u64,
+        in_flight: u32,
+        version: u32,
+        (engine, reason): (usize, Reason),
+    ) {
+        let value = (engine as u64) << 20 | (reason as u64) << 16 | u64::from(in_flight.min(0xffff));
+        let cell = &self.cells[operation_index(operation)][size_class(bytes)];
+        cell.store(self.key(version) << VALUE_BITS | value, Relaxed);
+    }
+
+    /// Nothing stands any more.
+    pub(crate) fn ends(&self) {
+        self.epoch.fetch_add(1, Relaxed);
+    }
+
+    /// How many batches were placed by decisions that stood, since this was
+    /// asked last.
+    pub(crate) fn take_stood(&self) -> u32 {
+        let stood = self.stood.load(Relaxed);
+        if stood > 0 {
+            self.stood.store(0, Relaxed);
+        }
+        stood
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decision_stands_for_its_like_until_something_changes() {
+        let standing = Standing::default();
+        let look = |bytes, in_flight, version| standing.engine(Operation::Open, bytes, in_flight, version);
+        assert_eq!(look(4096, 1, 0), None);
+        standing.stands(Operation::Open, 4096, 3, 7, (5, Reason::Fastest));
+        assert_eq!(look(4096, 3, 7), Some((5, Reason::Fastest)));
+        assert_eq!(look(2049, 1, 7), Some((5, Reason::Fastest)));
+        for (bytes, in_flight, version) in [(4097, 1, 7), (2048, 1, 7), (4096, 4, 7), (4096, 1, 8)] {
+            assert_eq!(look(bytes, in_flight, version), None);
+        }
+        assert_eq!(standing.engine(Operation::Seal, 4096, 1, 7), None);
+        assert_eq!((standing.take_stood(), standing.take_stood()), (2, 0));
+        standing.ends();
+        assert_eq!(look(4096, 3, 7), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! What pairs of windows say of one way against another.
+
+/// For how many pairs the deviation counts that is expected of one.
+const PRIOR_PAIRS: f64 = 3.0;
+/// So many times the error away from nothing is something.
+const CONFIDENCE: f64 = 2.0;
+/// A pair that differs from the others by so much, and by four times their
+/// deviation, is of another time: a logarithm.
+const ANOTHER: f64 = 0.15;
+/// And the others count for so many pairs then.
+const OTHERS: f64 = 0.25;
+/// A pair says no more than this: a logarithm.
+const RATIO_MAX: f64 = 0.5;
+
+/// Logarithms of ratios of speeds: their mean and deviation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Evidence {
+    pairs: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Evidence {
+    /// One more pair: the challenger's speed over that of the way in use.
+    pub(super) fn add(&mut self, ratio: f64) {
+        let seen = ratio.max(1e-9).ln().clamp(-RATIO_MAX, RATIO_MAX);
+        if self.pairs > 0.0 && (seen - self.mean).abs() > ANOTHER.max(4.0 * self.deviation()) {
+            self.fades(OTHERS);
+        }
+        self.pairs += 1.0;
+        let away = seen - self.mean;
+        self.mean += away / self.pairs;
+        self.squares += away * (seen - self.mean);
+    }
+
+    fn deviation(&self) -> f64 {
+        (self.squares / self.pairs.max(1.0)).sqrt()
+    }
+
+    pub(super) fn pairs(&self) -> f64 {
+        self.pairs
+    }
+
+    pub(super) fn mean(&self) -> f64 {
+        self.mean
+    }
+
+    /// Of the mean, where a pair deviates by `noise` as a rule.
+    fn error(&self, noise: f64) -> f64 {
+        let squares = self.squares + PRIOR_PAIRS * noise * noise;
+        let count = (self.pairs - 1.0).max(0.0) + PRIOR_PAIRS;
+        (squares / count / self.pairs.max(1.0)).sqrt()
+    }
+
+    pub(super) fn is_worse(&self, noise: f64) -> bool {
+        self.pairs > 0.0 && self.mean + CONFIDENCE * self.error(noise) < 0.0
+    }
+
+    /// By more than `least`.
+    pub(super) fn is_better(&self, least: f64, noise: f64) -> bool {
+        self.pairs > 0.0 && self.mean - CONFIDENCE * self.error(noise) > least
+    }
+
+    /// Counts for so many pairs at most.
+    pub(super) fn fades(&mut self, pairs: f64) {
+        if self.pairs > pairs {
+            self.squares *= pairs / self.pairs;
+            self.pairs = pairs;
+        }
+    }
+
+    /// The same against a way that is this much faster: a logarithm.
+    pub(super) fn against(&mut self, faster: f64) {
+        self.mean -= faster;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_is_believed_when_there_is_enough() {
+        let mut evidence = Evidence::default();
+        assert!(!evidence.is_worse(0.02) && !evidence.is_better(0.0, 0.02));
+        evidence.add(1.02);
+        assert!(!evidence.is_better(0.0, 0.02) && evidence.is_better(0.0, 0.005));
+        for ratio in [1.01, 1.03, 1.02, 1.01, 1.03] {
+            evidence.add(ratio);
+        }
+        assert!(evidence.is_better(0.002, 0.02) && (evidence.mean() - 0.02).abs() < 0.001);
+        evidence.against(0.1);
+        assert!(evidence.is_worse(0.02));
+        // Another time: the old pairs count for little.
+        evidence.add(1.4);
+        assert!(evidence.pairs() < 2.0 && evidence.mean() > 0.1, "{evidence:?}");
+    }
+}

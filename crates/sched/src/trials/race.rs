@@ -1,0 +1,476 @@
+//! Which way is in use and which is tried, by windows that were measured.
+//!
+//! A trial of a way is a chain of its windows and windows of the way in use
+//! in turn. Each of its windows together with its two neighbours is a pair,
+//! which says by how much it was faster; [`Evidence`] gathers them, over
+//! trials that come back. A way that is worse is put off, the longer the more
+//! its trial has cost; one that is better is taken.
+//!
+//! Pure: no clock, no atomics, the same windows give the same choices.
+
+use super::evidence::Evidence;
+use super::noise::Noise;
+use super::{BATCHES, Load, WAYS_MAX, WINDOW_NS, Window};
+
+/// A challenger's window that is slower than this is enough.
+const LOSES: f64 = 0.8;
+/// And slower by this many times the noise.
+const LOSES_NOISE: f64 = 3.0;
+/// A way that is slower by less may be faster when the machine has other work:
+/// a logarithm.
+const NEAR: f64 = 0.5;
+/// A way is tried again when the one in use comes so near to its speed.
+const OVERTAKEN: f64 = 0.05;
+/// One that has lost so much time in a window has lost when it is slower than
+/// this, or longer where windows are long; and when it has done as much as was
+/// in flight, but where it is far too slow under a load without pauses.
+const LOST_NS: f64 = 2e6;
+const HOPELESS: f64 = 0.15;
+/// Better by so much is better: a logarithm.
+const WINS: f64 = 0.002;
+/// Pairs of one trial, after which others have their turn.
+const PAIRS_OF_TRIAL: u32 = 3;
+/// Pairs after which a way that is neither better nor worse is put off.
+const PAIRS_ENOUGH: f64 = 12.0;
+/// Pairs for which the evidence of earlier trials counts at most.
+const PAIRS_KEPT: f64 = 10.0;
+/// A trial ends early after this many times the time it should have taken.
+const OVERDUE: f64 = 2.0;
+/// Most that trials of one way may cost, as a share of the time.
+const COST_SHARE: f64 = 0.002;
+/// First and longest time from a trial that was lost to the next one.
+const INTERVAL_NS: [u64; 2] = [60_000_000, 10_000_000_000];
+/// How much a new window counts.
+const WEIGHT: f64 = 0.25;
+/// A speed or a load that differs by this factor is another.
+const DIFFERS: f64 = 1.3;
+/// Windows in a row after which the load is another.
+const STRIKES: u32 = 3;
+/// Least and most time from one change of load to the next that counts.
+const OVER_AGAIN_NS: [u64; 2] = [50_000_000, 5_000_000_000];
+
+impl Load {
+    /// How many are in flight is the model's doing too: the CPU takes one
+    /// after the other what waits for a device together.
+    fn differs(&self, other: &Load, is_model: bool) -> bool {
+        let ratio = |one: f64, other: f64| (one / other.max(0.1)).max(other / one.max(0.1));
+        (self.reads - other.reads).abs() > 0.25
+            || ratio(self.work_ns, other.work_ns) > DIFFERS * DIFFERS
+            || !is_model && ratio(self.in_flight, other.in_flight) > DIFFERS * DIFFERS
+    }
+}
+
+fn differs(one: f64, other: f64, factor: f64) -> bool {
+    one > other * factor || other > one * factor
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Challenger {
+    /// Speed of the way in use when the last evidence came.
+    against: f64,
+    next_ns: u64,
+    interval_ns: u64,
+    evidence: Evidence,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    way: usize,
+    /// Speed of the way in use in the window before.
+    before: f64,
+    /// The challenger's, once its window is over.
+    speed: Option<f64>,
+    pairs: u32,
+    lost_ns: f64,
+}
+
+/// See the module.
+pub(super) struct Race {
+    ways: usize,
+    incumbent: usize,
+    windows: u32,
+    /// Windows in a row that were unlike what was known, and the last of them.
+    strikes: u32,
+    last: (f64, Load),
+    /// When placing may start over, and how long after that again.
+    over_ns: u64,
+    over_again_ns: u64,
+    speed: f64,
+    noise: Noise,
+    load: Load,
+    /// Nanoseconds that a batch takes.
+    pace_ns: f64,
+    divides: bool,
+    trial: Option<Trial>,
+    challengers: [Challenger; WAYS_MAX],
+}
+
+impl Race {
+    pub(super) fn new(ways: usize) -> Race {
+        let challenger = Challenger { interval_ns: INTERVAL_NS[0], ..Challenger::default() };
+        Race {
+            ways,
+            incumbent: 0,
+            windows: 0,
+            strikes: 0,
+            last: (0.0, Load::default()),
+            over_ns: 0,
+            over_again_ns: OVER_AGAIN_NS[0],
+            speed: 0.0,
+            noise: Noise::default(),
+            load: Load::default(),
+            pace_ns: 0.0,
+            divides: false,
+            trial: None,
+            challengers: [challenger; WAYS_MAX],
+        }
+    }
+
+    pub(super) fn incumbent(&self) -> usize {
+        self.incumbent
+    }
+
+    /// How long the next window should be.
+    pub(super) fn window_ns(&self) -> f64 {
+        WINDOW_NS * self.noise.length()
+    }
+
+    /// How many batches it should have at least.
+    pub(super) fn fewest(&self) -> f64 {
+        BATCHES[0].max(self.load.in_flight)
+    }
+
+    /// Batches until what was placed before is done.
+    pub(super) fn settling(&self) -> f64 {
+        self.load.in_flight + 1.0
+    }
+
+    /// How long a moment of rest is waited for after that.
+    pub(super) fn settling_ns(&self) -> f64 {
+        (2.0 * self.settling() * self.pace_ns).min(WINDOW_NS)
+    }
+
+    /// Batches of a window before the clock is looked at first.
+    pub(super) fn first_look(&self) -> f64 {
+        let expected = if self.pace_ns > 0.0 { self.window_ns() / self.pace_ns } else { BATCHES[0] };
+        expected.clamp(1.0, self.look_max())
+    }
+
+    /// Most batches from one look at the clock to the next: one that may be far
+    /// slower is looked at more often.
+    pub(super) fn look_max(&self) -> f64 {
+        if self.is_challenged() { (self.fewest() / 8.0).max(1.0) } else { BATCHES[1] }
+    }
+
+    /// Whether a challenger's window goes on.
+    fn is_challenged(&self) -> bool {
+        self.trial.is_some_and(|trial| trial.speed.is_none())
+    }
+
+    /// Whether a challenger's window so far shows that it has lost; the load
+    /// may pause in between.
+    pub(super) fn is_lost(&self, elapsed_ns: f64, batches: f64, speed: f64, pauses: bool) -> bool {
+        let Some(trial) = self.trial.filter(|trial| trial.speed.is_none()) else { return false };
+        let expected = (self.fewest() * self.pace_ns).max(self.window_ns());
+        let ratio = speed / trial.before;
+        let lost_ns = elapsed_ns * (1.0 - ratio);
+        let has_begun = batches >= self.settling();
+        let is_hopeless = match ratio < HOPELESS {
+            true => lost_ns > LOST_NS && (has_begun || !pauses),
+            false => ratio < LOSES && lost_ns > LOST_NS * self.noise.length().sqrt() && has_begun,
+        };
+        is_hopeless || elapsed_ns > OVERDUE * expected
+    }
+
+    /// The model's answer to a way that was asked for. Whether it is tried.
+    pub(super) fn answer(&mut self, way: usize, is_hopeless: bool, now: u64) -> bool {
+        if self.trial.is_some() || way == self.incumbent {
+            return false;
+        }
+        if is_hopeless {
+            self.put_off(way, now, 0.0);
+            return false;
+        }
+        let evidence = &mut self.challengers[way].evidence;
+        if evidence.mean() < LOSES.ln() {
+            // If that is so still, it will be seen at once.
+            *evidence = Evidence::default();
+        }
+        evidence.fades(PAIRS_KEPT);
+        self.trial = Some(Trial { way, before: self.speed, speed: None, pairs: 0, lost_ns: 0.0 });
+        true
+    }
+
+    /// A window is over. The way to be taken from now on, if it is another;
+    /// and a way that shall be tried.
+    pub(super) fn window(
+        &mut self,
+        window: &Window,
+        divides: bool,
+        settles: bool,
+        now: u64,
+    ) -> (Option<usize>, Option<usize>) {
+        let pace = window.elapsed_ns / window.batches;
+        if settles {
+            if self.pace_ns == 0.0 {
+                self.pace_ns = pace;
+            }
+            return (None, None);
+        }
+        if !self.is_challenged() {
+            self.pace_ns = pace;
+            self.noise.measures(window.speed);
+            if self.incumbent == 0 {
+                self.divides = divides;
+            }
+        }
+        match self.trial.take() {
+            Some(trial) => (self.trial_goes_on(trial, window, now), None),
+            None => self.incumbent_goes_on(window, now),
+        }
+    }
+
+    fn incumbent_goes_on(&mut self, window: &Window, now: u64) -> (Option<usize>, Option<usize>) {
+        self.windows += 1;
+        if self.windows == 1 {
+            (self.speed, self.load) = (window.speed, window.load);
+        } else if self.is_strange(window) {
+            return (self.strikes(window, now), None);
+        }
+        self.strikes = 0;
+        self.speed += (window.speed - self.speed) * WEIGHT;
+        self.load = window.load;
+        self.drifts(now);
+        if self.windows < 3 {
+            return (None, None);
+        }
+        let is_due = |way: &usize| {
+            *way != self.incumbent
+                && (*way != 1 || self.divides || self.incumbent != 0)
+                && self.challengers[*way].next_ns <= now
+        };
+        let first = (0..self.ways).filter(is_due).min_by_key(|way| self.challengers[*way].next_ns);
+        if first.is_some() {
+            self.speed = window.speed;
+        }
+        (None, first)
+    }
+
+    fn is_model(&self) -> bool {
+        self.incumbent < 2
+    }
+
+    fn is_strange(&self, window: &Window) -> bool {
+        differs(window.speed, self.speed, DIFFERS) || window.load.differs(&self.load, self.is_model())
+    }
+
+    /// Another load, and one that stays: not a window here and there.
+    fn strikes(&mut self, window: &Window, now: u64) -> Option<usize> {
+        let (before, load_before) = std::mem::replace(&mut self.last, (window.speed, window.load));
+        if window.load.differs(&self.load, self.is_model()) {
+            self.noise.hurries();
+        }
+        let is_alike = self.strikes > 0
+            && !differs(window.speed, before, DIFFERS)
+            && !window.load.differs(&load_before, self.is_model());
+        self.strikes = if is_alike { self.strikes + 1 } else { 1 };
+        if self.strikes < STRIKES {
+            return None;
+        }
+        let is_other = window.load.differs(&self.load, self.is_model());
+        (self.speed, self.load, self.strikes) = (window.speed, window.load, 0);
+        self.noise = Noise::default();
+        if !self.may_start_over(now) {
+            return None;
+        }
+        if is_other {
+            let before = self.incumbent;
+            self.starts_over(now);
+            // What was best before may well be so again.
+            self.challengers[before].next_ns = 0;
+            return Some(0);
+        }
+        // The same load at another speed: what was near may be faster now.
+        for challenger in &mut self.challengers[..self.ways] {
+            if challenger.evidence.mean() > -NEAR {
+                challenger.evidence.fades(1.0);
+                (challenger.next_ns, challenger.interval_ns) = (now, INTERVAL_NS[0]);
+            }
+        }
+        None
+    }
+
+    fn trial_goes_on(&mut self, mut trial: Trial, window: &Window, now: u64) -> Option<usize> {
+        let incumbent = self.incumbent;
+        let Some(challenger) = trial.speed else {
+            let expected = 2.0 * OVERDUE * (self.fewest() * self.pace_ns).max(self.window_ns());
+            trial.lost_ns += window.elapsed_ns.min(expected) * (1.0 - window.speed / trial.before).max(0.0);
+            if window.speed < trial.before * LOSES.min((-LOSES_NOISE * self.noise.of_pair()).exp()) {
+                self.challengers[trial.way].against = self.speed;
+                self.challengers[trial.way].evidence.add(window.speed / trial.before);
+                self.put_off(trial.way, now, trial.lost_ns);
+            } else {
+                trial.speed = Some(window.speed);
+                self.trial = Some(trial);
+            }
+            return Some(incumbent);
+        };
+        if window.load.differs(&self.load, self.is_model()) {
+            // The load changes: this says nothing of the ways.
+            self.challengers[trial.way].next_ns = now + INTERVAL_NS[0] / 4;
+            return self.incumbent_goes_on(window, now).0;
+        }
+        self.speed += (window.speed - self.speed) * WEIGHT;
+        let noise = self.noise.of_pair();
+        self.challengers[trial.way].against = self.speed;
+        let evidence = &mut self.challengers[trial.way].evidence;
+        evidence.add(challenger / ((trial.before + window.speed) / 2.0));
+        trial.pairs += 1;
+        let evidence = *evidence;
+        if evidence.is_worse(noise) {
+            self.put_off(trial.way, now, trial.lost_ns);
+        } else if evidence.is_better(WINS, noise) {
+            self.takes(trial.way, now);
+            return Some(trial.way);
+        } else if evidence.pairs() >= PAIRS_ENOUGH && trial.pairs >= PAIRS_OF_TRIAL {
+            if evidence.mean() > WINS {
+                self.takes(trial.way, now);
+                return Some(trial.way);
+            }
+            self.put_off(trial.way, now, trial.lost_ns);
+        } else if trial.pairs >= PAIRS_OF_TRIAL {
+            self.challengers[trial.way].next_ns = now;
+        } else {
+            (trial.before, trial.speed) = (window.speed, None);
+            self.trial = Some(trial);
+            return Some(trial.way);
+        }
+        None
+    }
+
+    fn takes(&mut self, way: usize, now: u64) {
+        let faster = self.challengers[way].evidence;
+        let (before, noise) = (self.incumbent, self.noise.of_pair());
+        self.challengers[before].evidence = Evidence::default();
+        for other in (0..self.ways).filter(|other| *other != way) {
+            let challenger = &mut self.challengers[other];
+            challenger.evidence.against(faster.mean());
+            challenger.evidence.fades(PAIRS_KEPT / 2.0);
+            challenger.against = self.speed;
+            if !challenger.evidence.is_worse(noise) {
+                challenger.next_ns = now;
+                challenger.interval_ns = INTERVAL_NS[0];
+            }
+        }
+        self.challengers[before].next_ns = now + INTERVAL_NS[0];
+        self.incumbent = way;
+        self.windows = 0;
+    }
+
+    /// Loads that come and go start over ever less often.
+    fn may_start_over(&mut self, now: u64) -> bool {
+        if now < self.over_ns {
+            return false;
+        }
+        let is_rare = now > self.over_ns + 4 * self.over_again_ns;
+        let [least, most] = OVER_AGAIN_NS;
+        self.over_again_ns = if is_rare { least } else { (self.over_again_ns * 2).min(most) };
+        self.over_ns = now + self.over_again_ns;
+        true
+    }
+
+    /// Everything that was found out is about something else.
+    pub(super) fn starts_over(&mut self, now: u64) {
+        self.incumbent = 0;
+        self.windows = 0;
+        self.strikes = 0;
+        self.trial = None;
+        let challenger = Challenger { next_ns: now, interval_ns: INTERVAL_NS[0], ..Challenger::default() };
+        self.challengers = [challenger; WAYS_MAX];
+    }
+
+    /// The way in use may have become slower than others were.
+    fn drifts(&mut self, now: u64) {
+        for way in (0..self.ways).filter(|way| *way != self.incumbent) {
+            let challenger = &mut self.challengers[way];
+            if challenger.against == 0.0 || challenger.next_ns <= now {
+                continue;
+            }
+            let slower = (challenger.against / self.speed).ln();
+            if slower > 2.0 * OVERTAKEN && challenger.evidence.mean() + slower > -OVERTAKEN {
+                challenger.evidence = Evidence::default();
+                challenger.against = 0.0;
+                (challenger.next_ns, challenger.interval_ns) = (now, INTERVAL_NS[0]);
+            }
+        }
+    }
+
+    fn put_off(&mut self, way: usize, now: u64, lost_ns: f64) {
+        let challenger = &mut self.challengers[way];
+        let pause = challenger.interval_ns.max((lost_ns / COST_SHARE) as u64);
+        challenger.next_ns = now + pause.min(INTERVAL_NS[1]);
+        challenger.interval_ns = (challenger.interval_ns * 3).min(INTERVAL_NS[1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Windows of a load under which each way has its speed, for so long; the
+    /// way in use at the end, and the share of the time of each.
+    fn run(race: &mut Race, speeds: &[f64], reads: f64, from_ns: u64, for_ns: u64) -> (usize, Vec<f64>) {
+        let (mut now, mut way, mut settles) = (from_ns, race.incumbent(), true);
+        let mut shares = vec![0.0; speeds.len()];
+        while now < from_ns + for_ns {
+            let elapsed_ns = if settles { 1e5 } else { race.window_ns() };
+            now += elapsed_ns as u64;
+            shares[way] += elapsed_ns / for_ns as f64;
+            // Some noise, without chance.
+            let speed = speeds[way] * (1.0 + 0.02 * (now as f64 / 1e6).sin());
+            let load = Load { reads, work_ns: 1e4, in_flight: 4.0 };
+            let window = Window { load, speed, elapsed_ns, batches: elapsed_ns * speed / 1e4 };
+            let (next, asked) = race.window(&window, true, settles, now);
+            settles = next.is_some();
+            way = next.unwrap_or(way);
+            if let Some(asked) = asked.filter(|asked| race.answer(*asked, false, now)) {
+                (way, settles) = (asked, true);
+            }
+        }
+        (race.incumbent(), shares)
+    }
+
+    #[test]
+    fn the_fastest_way_is_found_and_the_others_cost_little() {
+        for (fastest, speeds) in
+            [(0, [1.0, 0.9, 0.8, 0.1]), (2, [1.0, 1.0, 1.05, 0.02]), (3, [0.5, 0.4, 0.6, 2.0])]
+        {
+            let mut race = Race::new(4);
+            let (found, _) = run(&mut race, &speeds, 0.0, 0, 1_000_000_000);
+            assert_eq!(found, fastest, "{speeds:?}");
+            let (found, shares) = run(&mut race, &speeds, 0.0, 1_000_000_000, 1_000_000_000);
+            let reached: f64 = shares.iter().zip(speeds).map(|(share, speed)| share * speed).sum();
+            assert!(
+                found == fastest && reached > 0.985 * speeds[fastest],
+                "{speeds:?}: {reached} {shares:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn another_load_and_a_way_that_slows_down_are_noticed() {
+        let mut race = Race::new(4);
+        assert_eq!(run(&mut race, &[1.0, 1.0, 0.2, 1.5], 0.0, 0, 500_000_000).0, 3);
+        // Reads come, for which the other engine is the better one.
+        assert_eq!(run(&mut race, &[1.0, 1.0, 1.4, 0.2], 1.0, 500_000_000, 500_000_000).0, 2);
+        // And becomes slower than what was left.
+        assert_ne!(run(&mut race, &[1.0, 1.0, 0.5, 0.2], 1.0, 1_000_000_000, 500_000_000).0, 2);
+    }
+
+    #[test]
+    fn what_the_model_finds_hopeless_is_not_tried() {
+        let mut race = Race::new(3);
+        assert!(!race.answer(2, true, 0) && !race.is_challenged());
+        assert!(race.answer(2, false, 0) && race.is_challenged());
+    }
+}
