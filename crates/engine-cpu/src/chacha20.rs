@@ -1,9 +1,6 @@
-//! ChaCha20's state (RFC 8439 section 2.3), and memory for pieces of its
-//! keystream.
+//! ChaCha20's state (RFC 8439 section 2.3).
 
 use zeroize::Zeroize;
-
-use crate::kernel::Block;
 
 /// The words that the rounds begin with, their counter being 0. Wiped when
 /// dropped.
@@ -35,27 +32,5 @@ impl State {
     /// The last row: the counter and the nonce.
     pub(crate) fn row_of(&self, counter: u32) -> [u32; 4] {
         [counter, self.0[13], self.0[14], self.0[15]]
-    }
-}
-
-/// Sixteen blocks of ChaCha20, wiped when dropped.
-#[repr(align(64))]
-pub(crate) struct Pad(pub(crate) [Block; 64]);
-
-impl Pad {
-    pub(crate) fn new() -> Pad {
-        Pad([[0; 16]; 64])
-    }
-
-    pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        self.0.as_flattened_mut()
-    }
-}
-
-impl Drop for Pad {
-    fn drop(&mut self) {
-        // By vectors, which wiping byte by byte would not be.
-        self.0 = [[0; 16]; 64];
-        zeroize::optimization_barrier(&self.0);
     }
 }

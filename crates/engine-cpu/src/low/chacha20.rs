@@ -7,7 +7,7 @@
 
 use super::cpu::Avx512;
 use super::vector::{Bits, V512, Vector, transpose_words};
-use crate::chacha20::{Pad, State};
+use crate::chacha20::State;
 use crate::kernel::Block;
 
 /// Bytes of what [`columns`] takes.
@@ -19,6 +19,28 @@ const ROWS_LEN: usize = 256;
 const COUNT: [u32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 /// Counters of blocks in rows.
 const COUNT_ROWS: [u32; 16] = [0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0];
+
+/// Sixteen blocks of ChaCha20, wiped when dropped.
+#[repr(align(64))]
+struct Pad([Block; 64]);
+
+impl Pad {
+    fn new() -> Pad {
+        Pad([[0; 16]; 64])
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        self.0.as_flattened_mut()
+    }
+}
+
+impl Drop for Pad {
+    fn drop(&mut self) {
+        // By vectors, which wiping byte by byte would not be.
+        self.0 = [[0; 16]; 64];
+        zeroize::optimization_barrier(&self.0);
+    }
+}
 
 /// RFC 8439 section 2.1.
 #[inline(always)]
