@@ -165,14 +165,24 @@ pub(crate) fn sockets(directory: &Path, prefix: &str) -> Vec<PathBuf> {
     found.into_iter().rev().map(|(_, path)| path).collect()
 }
 
-/// Removes sockets in a directory of this user's whose daemons are dead.
+/// Removes sockets in a directory of this user's whose daemons are dead. One
+/// that begins at the same time has bound its socket and may not listen yet:
+/// it runs, and its socket stays.
 pub(crate) fn remove_dead(directory: &Path) {
     for path in sockets(directory, "") {
         let refused = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
-        if UnixStream::connect(&path).is_err_and(|error| refused(&error)) {
+        if !is_running(&path) && UnixStream::connect(&path).is_err_and(|error| refused(&error)) {
             let _ = std::fs::remove_file(&path);
         }
     }
+}
+
+/// Whether there is a process of the number in a socket's name.
+fn is_running(socket: &Path) -> bool {
+    let name = socket.file_stem().and_then(|stem| stem.to_str());
+    let number = name.and_then(|name| name.rsplit('-').next()).and_then(|number| number.parse().ok());
+    let process = number.and_then(rustix::process::Pid::from_raw);
+    process.is_some_and(|process| rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH))
 }
 
 /// Longest wait for an answer that takes no work.
@@ -281,16 +291,26 @@ mod tests {
     #[test]
     fn the_newest_socket_of_a_mount_is_tried_first_and_dead_ones_go() {
         let directory = tempfile::tempdir().expect("a directory");
-        for name in ["0-39-7.socket", "0-39-8.socket", "0-3-9.socket"] {
-            drop(std::os::unix::net::UnixListener::bind(directory.path().join(name)).expect("ours"));
-            std::thread::sleep(Duration::from_millis(5));
-        }
         let path = |name: &str| directory.path().join(name);
+        let listen = |name: &str| {
+            std::thread::sleep(Duration::from_millis(5));
+            std::os::unix::net::UnixListener::bind(path(name)).expect("ours")
+        };
+        // Above the most that Linux numbers processes by.
+        for name in ["0-39-4194307.socket", "0-39-4194308.socket", "0-3-4194309.socket"] {
+            drop(listen(name));
+        }
         let prefix = socket_prefix(DeviceNumber { major: 0, minor: 39 });
-        assert_eq!(sockets(directory.path(), &prefix), [path("0-39-8.socket"), path("0-39-7.socket")]);
-        let live = std::os::unix::net::UnixListener::bind(path("0-40-1.socket")).expect("ours");
+        assert_eq!(
+            sockets(directory.path(), &prefix),
+            [path("0-39-4194308.socket"), path("0-39-4194307.socket")]
+        );
+        let live = listen("0-40-4194310.socket");
+        // As one that is bound and not listened to yet.
+        let begun = format!("0-41-{}.socket", std::process::id());
+        drop(listen(&begun));
         remove_dead(directory.path());
-        assert_eq!(sockets(directory.path(), ""), [path("0-40-1.socket")]);
+        assert_eq!(sockets(directory.path(), ""), [path(&begun), path("0-40-4194310.socket")]);
         drop(live);
     }
 

@@ -1,14 +1,14 @@
 //! A tree of many more files than the daemon may have open. It needs
 //! `/dev/fuse`, and root or `fusermount3`.
 
+mod support;
+
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
+use std::process::Command;
 
-use tempfile::TempDir;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_strongroom");
+use support::{PROGRAM, Place, assert_success};
 
 /// Files that the daemon may have open, and no way to get more.
 const FILE_LIMIT: usize = 2_000;
@@ -23,87 +23,29 @@ else
     exec "$@"
 fi"#;
 
-/// A vault that is mounted, and unmounted at the end however the test ends.
-struct Place {
-    directory: TempDir,
+/// A vault that is mounted by a daemon with few open files.
+fn mounted() -> Place {
+    let place = Place::new();
+    let mut mount = Command::new("sh");
+    mount.args(["-c", LIMITED, &FILE_LIMIT.to_string(), PROGRAM, "mount"]);
+    mount.arg(place.vault()).arg(place.mount_point()).arg("--log").arg(place.log());
+    mount.arg("--password-file").arg(place.password());
+    assert_success(&mount.output().expect("a shell runs"));
+    place
 }
 
-impl Place {
-    fn mounted() -> Place {
-        let place = Place { directory: TempDir::new().expect("a directory") };
-        fs::create_dir(place.mount_point()).expect("a directory");
-        fs::write(place.password(), "correct horse\n").expect("written");
-        let mut init = Command::new(PROGRAM);
-        init.arg("init").arg(place.vault()).arg("--password-file").arg(place.password());
-        init.args(["--recovery-out", "none", "--kdf-memory", "8MiB", "--kdf-time", "1"]);
-        assert_success(&init.output().expect("the program runs"));
-        let mut mount = Command::new("sh");
-        mount.args(["-c", LIMITED, &FILE_LIMIT.to_string(), PROGRAM, "mount"]);
-        mount.arg(place.vault()).arg(place.mount_point()).arg("--log").arg(place.log());
-        mount.arg("--password-file").arg(place.password());
-        assert_success(&mount.output().expect("a shell runs"));
-        place
-    }
-
-    fn vault(&self) -> PathBuf {
-        self.directory.path().join("vault")
-    }
-
-    fn mount_point(&self) -> PathBuf {
-        self.directory.path().join("plain")
-    }
-
-    fn password(&self) -> PathBuf {
-        self.directory.path().join("password")
-    }
-
-    fn log(&self) -> PathBuf {
-        self.directory.path().join("log")
-    }
-
-    /// The daemon's process.
-    fn pid(&self) -> u64 {
-        let output = Command::new(PROGRAM).args(["status", "--json"]).arg(self.mount_point()).output();
-        let output = output.expect("the program runs");
-        assert_success(&output);
-        let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        document["mounts"][0]["pid"].as_u64().expect("a number")
-    }
-
-    /// The directory of the file `index`.
-    fn directory_path(&self, index: usize) -> PathBuf {
-        self.mount_point().join(format!("d{}", index % DIRECTORIES))
-    }
-
-    fn file_path(&self, index: usize) -> PathBuf {
-        self.directory_path(index).join(format!("f{index}"))
-    }
-
-    fn umount(&self) -> Output {
-        Command::new(PROGRAM).arg("umount").arg(self.mount_point()).output().expect("the program runs")
-    }
+/// The directory of the file `index`.
+fn directory_path(place: &Place, index: usize) -> PathBuf {
+    place.at(&format!("d{}", index % DIRECTORIES))
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        if is_mounted(&self.mount_point()) {
-            let _ = Command::new(PROGRAM).args(["umount", "--abort"]).arg(self.mount_point()).output();
-        }
-    }
-}
-
-fn is_mounted(directory: &Path) -> bool {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("readable");
-    mounts.lines().any(|line| line.split(' ').nth(4) == directory.to_str())
-}
-
-fn assert_success(output: &Output) {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+fn file_path(place: &Place, index: usize) -> PathBuf {
+    directory_path(place, index).join(format!("f{index}"))
 }
 
 /// The daemon has only so many files open, whatever the kernel has seen.
-fn assert_limited(pid: u64) {
-    let text = fs::read_to_string(format!("/proc/{pid}/limits")).expect("the daemon runs");
+fn assert_limited(pid: rustix::process::Pid) {
+    let text = fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_nonzero())).expect("the daemon runs");
     let line = text.lines().find(|line| line.starts_with("Max open files")).expect("a limit");
     let soft = line.split_whitespace().nth(3).and_then(|word| word.parse().ok());
     assert_eq!(soft, Some(FILE_LIMIT), "the limit was raised after all: {line}");
@@ -111,17 +53,17 @@ fn assert_limited(pid: u64) {
 
 #[test]
 fn a_tree_may_have_more_files_than_the_daemon_may_open() {
-    let place = Place::mounted();
+    let place = mounted();
     assert_limited(place.pid());
     let content = |index: usize| format!("file {index}\n");
     for index in 0..DIRECTORIES {
-        fs::create_dir(place.directory_path(index)).expect("made");
+        fs::create_dir(directory_path(&place, index)).expect("made");
     }
     for index in 0..FILES {
-        fs::write(place.file_path(index), content(index)).expect("written");
+        fs::write(file_path(&place, index), content(index)).expect("written");
     }
     for index in 0..FILES {
-        let found = fs::metadata(place.file_path(index)).expect("found");
+        let found = fs::metadata(file_path(&place, index)).expect("found");
         assert_eq!(found.len(), content(index).len() as u64);
     }
     let listed = Command::new("ls").arg("-lR").arg(place.mount_point()).output().expect("ls runs");
@@ -129,20 +71,20 @@ fn a_tree_may_have_more_files_than_the_daemon_may_open() {
     let files = listed.stdout.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"-")).count();
     assert_eq!(files, FILES);
     for index in (0..FILES).rev() {
-        assert_eq!(fs::read_to_string(place.file_path(index)).expect("read"), content(index));
+        assert_eq!(fs::read_to_string(file_path(&place, index)).expect("read"), content(index));
     }
     for index in 0..DIRECTORIES {
-        fs::remove_dir_all(place.directory_path(index)).expect("removed");
+        fs::remove_dir_all(directory_path(&place, index)).expect("removed");
     }
     assert_eq!(fs::read_dir(place.mount_point()).expect("listed").count(), 0);
-    assert_success(&place.umount());
+    place.umount();
 }
 
 /// Whoever works in a directory, or holds a file, keeps it while all else is
 /// forgotten around it.
 #[test]
 fn what_is_in_use_stays() {
-    let place = Place::mounted();
+    let place = mounted();
     let inside = place.mount_point().join("inside");
     fs::create_dir(&inside).expect("made");
     fs::write(inside.join("held"), "held").expect("written");
@@ -155,10 +97,10 @@ fn what_is_in_use_stays() {
         .spawn()
         .expect("a shell runs");
     for index in 0..DIRECTORIES {
-        fs::create_dir(place.directory_path(index)).expect("made");
+        fs::create_dir(directory_path(&place, index)).expect("made");
     }
     for index in 0..2 * FILE_LIMIT {
-        fs::write(place.file_path(index), "").expect("written");
+        fs::write(file_path(&place, index), "").expect("written");
     }
     drop(worker.stdin.take());
     let told = worker.wait_with_output().expect("ended");
@@ -168,5 +110,5 @@ fn what_is_in_use_stays() {
     let by_name = fs::metadata(inside.join("held")).expect("found");
     assert_eq!((by_handle.ino(), by_handle.nlink()), (by_name.ino(), 1));
     drop(held);
-    assert_success(&place.umount());
+    place.umount();
 }
