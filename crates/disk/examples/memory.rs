@@ -5,8 +5,8 @@
 //! cargo run --release -p strongroom-disk --example memory -- [MILLISECONDS [ENGINE [CIPHER]]]
 //! ```
 //!
-//! One thread, batches of 64 KiB in sectors of 512 bytes that stay in cache; the median of several samples, so
-//! that other work on the machine disturbs little. Names may be parts of names.
+//! One thread, batches of 64 KiB in sectors of 512 bytes that stay in cache; the median of many short samples,
+//! so that other work on the machine disturbs little. Names may be parts of names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,15 @@ use strongroom_engine::{Algorithm, Engine, SectorCipher, SectorMode};
 use strongroom_engine_cpu::{CpuEngine, Tier};
 
 const BATCH_LEN: usize = 64 << 10;
-/// Samples for each figure.
-const SAMPLES: u32 = 5;
+/// Time of a sample: far below the system's time slices, so that other work falls into few of them.
+const SAMPLE: Duration = Duration::from_micros(500);
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let time = Duration::from_millis(arguments.next().and_then(|text| text.parse().ok()).unwrap_or(50));
     let (name, cipher) = (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
-    let effort = Effort { sample: time / SAMPLES, samples: SAMPLES as usize, limit: 4 * time };
+    let samples = time.as_micros().div_ceil(SAMPLE.as_micros()) as usize;
+    let effort = Effort { sample: SAMPLE, samples, limit: 4 * time };
     for tier in Tier::ALL.into_iter().filter_map(CpuEngine::of_tier) {
         let engine: Arc<dyn Engine> = Arc::new(tier);
         if !engine.name().contains(&name) {
