@@ -394,6 +394,8 @@ fn chosen(option: &Path) -> Result<TransportChoice, String> {
 }
 
 fn serve(directory: &Path, point: &Path, transport: TransportChoice) -> Result<(), Box<dyn Error>> {
+    // As our mount does: every known file costs a descriptor.
+    strongroom_store::local::raise_file_limit()?;
     let clear = Arc::new(Clear::new(directory)?);
     let mount = Mount::new(point, &MountOptions::default())?;
     Session::new(mount, clear, SessionOptions { transport, ..SessionOptions::default() }).run()?;

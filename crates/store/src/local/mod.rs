@@ -127,6 +127,9 @@ impl Store for LocalStore {
     }
 }
 
+/// Descriptors that a process is given room for at once, 8 bytes each.
+const FILES_EXPECTED: u64 = 1 << 16;
+
 /// Raises this process's limit of open files as far as it may: every inode
 /// that a consumer refers to costs one descriptor. A privileged process
 /// (`CAP_SYS_RESOURCE`) gets the system's own bound, `fs.nr_open`, any other
@@ -135,6 +138,26 @@ impl Store for LocalStore {
 /// # Errors
 /// What `setrlimit(2)` reports; the limit is then as it was.
 pub fn raise_file_limit() -> Result<u64> {
+    let limit = raise()?;
+    widen_table(limit.min(FILES_EXPECTED));
+    Ok(limit)
+}
+
+/// Makes room for so many descriptors. The system doubles a process's table as
+/// it fills, and where the process has several threads waits each time until
+/// no CPU can still be reading the old one (an RCU grace period, milliseconds
+/// to tens of them): the first thousands of lookups would take longer for
+/// that than for everything else.
+fn widen_table(room: u64) {
+    let Some(last) = i32::try_from(room).ok().and_then(|room| room.checked_sub(1)) else { return };
+    // The table keeps its size when the descriptor goes. Without room it
+    // grows later.
+    if let Ok(any) = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        let _ = rustix::io::fcntl_dupfd_cloexec(&any, last);
+    }
+}
+
+fn raise() -> Result<u64> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let most = system_file_limit().filter(|most| limit.maximum.is_some_and(|hard| hard < *most));
     let raise = |to| rustix::process::setrlimit(Resource::Nofile, Rlimit { current: to, maximum: to });
