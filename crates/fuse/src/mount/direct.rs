@@ -36,10 +36,11 @@ pub(super) fn mount(path: &Path, options: &MountOptions) -> Result<OwnedFd, Moun
 fn data(file: &OwnedFd, options: &MountOptions) -> String {
     // The root's mode is its type alone: the kernel asks for the rest.
     let mut data = format!(
-        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions,max_read={}",
         file.as_raw_fd(),
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw(),
+        options.read_max,
     );
     if options.allow_other {
         data.push_str(",allow_other");

@@ -51,7 +51,8 @@ pub(super) fn mount(path: &Path, options: &MountOptions) -> Result<OwnedFd, Moun
 fn words(options: &MountOptions) -> String {
     let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
     let subtype = options.subtype.name();
-    let mut words = format!("default_permissions,fsname={source},subtype={subtype}");
+    let mut words =
+        format!("default_permissions,max_read={},fsname={source},subtype={subtype}", options.read_max);
     let switches = [
         (options.allow_other, "allow_other"),
         (options.read_only, "ro"),
@@ -116,7 +117,7 @@ mod tests {
         let options = MountOptions { source: "a,b\\c".to_owned(), read_only: true, ..Default::default() };
         assert_eq!(
             words(&options),
-            "default_permissions,fsname=a\\,b\\\\c,subtype=strongroom,ro,nosuid,nodev"
+            "default_permissions,max_read=262144,fsname=a\\,b\\\\c,subtype=strongroom,ro,nosuid,nodev"
         );
     }
 }
