@@ -86,7 +86,7 @@ impl LocalStore {
             symlink_max: SYMLINK_MAX,
         };
         let shared = Arc::new(Shared { mode, unsynced: Unsynced::of(&handle)?, times: Times::default() });
-        let root = Arc::new(LocalNode::from_fd(Arc::clone(&shared), Arc::clone(&handle))?);
+        let root = Arc::new(LocalNode::from_fd(Arc::clone(&shared), Arc::clone(&handle), true)?);
         Ok(LocalStore { shared, root, handle, limits })
     }
 

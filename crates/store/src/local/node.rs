@@ -24,34 +24,36 @@ const DIRECTORY_BUFFER: usize = 64 << 10;
 /// Beyond what any extended attribute or list of their names can take.
 const XATTR_BUFFER_MAX: usize = 128 << 10;
 
-/// One inode of a local store. The descriptor is an `O_PATH` one, or, for
-/// the root and for files just created, an ordinary one.
+/// One inode of a local store.
 #[derive(Debug)]
 pub(super) struct LocalNode {
     store: Arc<Shared>,
     fd: Arc<OwnedFd>,
+    /// The descriptor is an ordinary one, of the root or a file just created,
+    /// and good for all calls; an `O_PATH` one else.
+    is_ordinary: bool,
     id: InodeId,
     kind: Kind,
 }
 
 impl LocalNode {
     /// The node of the inode that `fd` refers to.
-    pub(super) fn from_fd(store: Arc<Shared>, fd: Arc<OwnedFd>) -> Result<LocalNode> {
+    pub(super) fn from_fd(store: Arc<Shared>, fd: Arc<OwnedFd>, is_ordinary: bool) -> Result<LocalNode> {
         let found = attributes_of(&fd)?;
-        Ok(LocalNode { store, fd, id: found.id, kind: found.kind })
+        Ok(LocalNode { store, fd, is_ordinary, id: found.id, kind: found.kind })
     }
 
     /// The entry `name`, by a descriptor that grants nothing but reference.
     fn entry(&self, name: &[u8]) -> Result<NodeRef> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty()).map_err(error("openat"))?;
-        Ok(Arc::new(LocalNode::from_fd(Arc::clone(&self.store), Arc::new(fd))?))
+        Ok(Arc::new(LocalNode::from_fd(Arc::clone(&self.store), Arc::new(fd), false)?))
     }
 
     /// A node and an open file that share one ordinary descriptor.
     fn opened(&self, fd: OwnedFd) -> Result<(NodeRef, FileRef)> {
         let fd = Arc::new(fd);
-        let node = LocalNode::from_fd(Arc::clone(&self.store), Arc::clone(&fd))?;
+        let node = LocalNode::from_fd(Arc::clone(&self.store), Arc::clone(&fd), true)?;
         let file = LocalFile::new(Arc::clone(&self.store), fd, node.id);
         Ok((Arc::new(node), Arc::new(file)))
     }
@@ -97,6 +99,9 @@ impl Node for LocalNode {
         self.store.writable("chmod")?;
         let _change = self.changing();
         let mode = Mode::from_raw_mode(mode & 0o7777);
+        if self.is_ordinary {
+            return rustix::fs::fchmod(&self.fd, mode).map_err(error("fchmod"));
+        }
         rustix::fs::chmod(proc_link(self.fd.as_fd()), mode).map_err(error("chmod"))
     }
 
@@ -323,11 +328,10 @@ impl Node for LocalNode {
 
 /// Sets `O_NOATIME` on a file just created. It is asked for only now because
 /// a refusal at the creating call would leave the file behind; without it
-/// reads may dirty the inode, which harms nothing.
+/// reads may dirty the inode, which harms nothing. No other flag that can be
+/// set so was set when it was created.
 fn quieten(fd: &OwnedFd) {
-    if let Ok(flags) = rustix::fs::fcntl_getfl(fd) {
-        let _ = rustix::fs::fcntl_setfl(fd, flags | OFlags::NOATIME);
-    }
+    let _ = rustix::fs::fcntl_setfl(fd, OFlags::NOATIME);
 }
 
 /// Reads into a buffer that grows until the answer fits. Nearly all values

@@ -149,8 +149,8 @@ impl Namespace {
         if changes.mode.is_some() {
             self.change_access_list(inode, mode)?;
         }
-        // The store may have taken bits away that belong there.
-        if chown || mode != before {
+        // A change of owner makes the store take bits away that may belong there.
+        if mode != before || chown && before & (SET_USER_ID | SET_GROUP_ID) != 0 {
             inode.node.set_mode(mode)?;
         }
         Ok(())
@@ -162,7 +162,7 @@ impl Namespace {
     }
 
     fn remove_capability(&self, inode: &Inode) -> Result<()> {
-        match self.remove_sealed(&inode.node, CAPABILITY) {
+        match self.remove_sealed(inode, CAPABILITY) {
             Err(error) if !matches!(error.errno(), errno::ENODATA | errno::EOPNOTSUPP) => Err(error),
             _ => Ok(()),
         }

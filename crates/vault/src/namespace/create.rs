@@ -1,6 +1,7 @@
 //! Making files, directories, symlinks and special files, with the owner,
 //! mode and lists that they inherit.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use strongroom_format::freshness::Object;
@@ -120,6 +121,9 @@ impl Namespace {
             undo(None);
         })?;
         inode.adopted(&content);
+        if inheritance.lists.is_empty() {
+            inode.set_bare();
+        }
         let completed = content
             .reserve_header()
             .and_then(|()| self.give(&node, inheritance))
@@ -154,8 +158,10 @@ impl Namespace {
     /// `EEXIST`, `EROFS`, those of [`Namespace::lookup`], or what the store
     /// reports.
     pub fn make_directory(&self, parent: u64, name: &[u8], creation: &Creation) -> Result<Entry> {
-        self.make(parent, name, |parent, stored| {
+        let bare = Cell::new(false);
+        self.make(parent, name, &bare, |parent, stored| {
             let inheritance = self.inheritance(parent, creation, Kind::Directory)?;
+            bare.set(inheritance.lists.is_empty());
             let temporary = self.temporary()?;
             let passing = self.names.random_name()?;
             let (id, record) = self.names.new_directory()?;
@@ -201,7 +207,7 @@ impl Namespace {
         target: &[u8],
         creation: &Creation,
     ) -> Result<Entry> {
-        self.make(parent, name, |parent, stored| {
+        self.make(parent, name, &Cell::new(false), |parent, stored| {
             let inheritance = self.inheritance(parent, creation, Kind::Symlink)?;
             let node = self.store_symlink(parent, stored, target)?;
             self.keep_if(parent, stored, self.give(&node, &inheritance))?;
@@ -222,7 +228,7 @@ impl Namespace {
         device: u64,
         creation: &Creation,
     ) -> Result<Entry> {
-        self.make(parent, name, |parent, stored| {
+        self.make(parent, name, &Cell::new(false), |parent, stored| {
             let inheritance = self.inheritance(parent, creation, kind)?;
             let node = parent.node.make_special(stored, kind, inheritance.mode, device)?;
             self.keep_if(parent, stored, self.give(&node, &inheritance))?;
@@ -231,11 +237,13 @@ impl Namespace {
     }
 
     /// Runs `store` for a name that does not exist in `parent`, whose gate is
-    /// held meanwhile, and enters what it made.
+    /// held meanwhile, and enters what it made. `bare` then says whether that
+    /// is known to have no extended attributes.
     fn make(
         &self,
         parent: u64,
         name: &[u8],
+        bare: &Cell<bool>,
         store: impl FnOnce(&Inode, &[u8]) -> Result<NodeRef>,
     ) -> Result<Entry> {
         self.writable()?;
@@ -254,7 +262,11 @@ impl Namespace {
         let _change = self.change(place.directory)?;
         let node = self.with_side(&parent, &stored, || store(&parent, &stored.main))?;
         self.record(place.directory, name, || self.object_of(&node));
-        self.entered(node, place)
+        let entry = self.entered(node, place)?;
+        if bare.get() {
+            self.table.inode(entry.number)?.set_bare();
+        }
+        Ok(entry)
     }
 
     /// Removes the new entry again when what completes it has failed.

@@ -88,6 +88,9 @@ pub(super) struct Inode {
     pub(super) target: OnceLock<Box<[u8]>>,
     pub(super) decoded: Mutex<Option<Arc<DecodedNames>>>,
     file_id: OnceLock<[u8; 16]>,
+    /// It was made by this mount, and has not been given a sealed extended
+    /// attribute since.
+    bare: AtomicBool,
     opens: Mutex<Opens>,
 }
 
@@ -107,6 +110,7 @@ impl Inode {
             target: OnceLock::new(),
             decoded: Mutex::default(),
             file_id: OnceLock::new(),
+            bare: AtomicBool::new(false),
             opens: Mutex::default(),
         }
     }
@@ -153,6 +157,22 @@ impl Inode {
     /// The file's id, if the file has ever been opened.
     pub(super) fn file_id(&self) -> Option<[u8; 16]> {
         self.file_id.get().copied()
+    }
+
+    /// True when it is known to have no sealed extended attribute: the store
+    /// need not be asked.
+    pub(super) fn is_bare(&self) -> bool {
+        self.bare.load(Ordering::Acquire)
+    }
+
+    /// It has just been made, without any. Nobody else can name it yet.
+    pub(super) fn set_bare(&self) {
+        self.bare.store(true, Ordering::Release);
+    }
+
+    /// It is about to be given one.
+    pub(super) fn clothe(&self) {
+        self.bare.store(false, Ordering::Release);
     }
 
     /// Notes that the inode is in use.

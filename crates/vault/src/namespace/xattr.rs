@@ -47,6 +47,9 @@ impl Namespace {
     pub fn xattr(&self, number: u64, name: &[u8]) -> Result<Vec<u8>> {
         let inode = self.table.inode(number)?;
         self.class(&inode, name)?;
+        if inode.is_bare() {
+            return Err(Error::Refused(errno::ENODATA));
+        }
         let stored = self.stored_xattr_name(inode.kind, name)?;
         let sealed = self.granted(&inode, FILE_BITS, || Ok(inode.node.xattr(&stored)?))?;
         let _metadata = lock(&inode.metadata);
@@ -60,6 +63,9 @@ impl Namespace {
     /// What the store reports.
     pub fn xattr_names(&self, number: u64) -> Result<Vec<Vec<u8>>> {
         let inode = self.table.inode(number)?;
+        if inode.is_bare() {
+            return Ok(Vec::new());
+        }
         let stored = inode.node.xattr_names()?;
         let opened = stored.iter().filter_map(|stored| {
             let spelled = spelled(inode.kind, stored)?;
@@ -93,6 +99,7 @@ impl Namespace {
         }
         let _metadata = lock(&inode.metadata);
         let id = self.inode_id(&inode)?;
+        inode.clothe();
         self.set_sealed(&inode.node, id, name, value, mode)
     }
 
@@ -106,7 +113,7 @@ impl Namespace {
         let inode = self.table.inode(number)?;
         let class = self.class(&inode, name)?;
         let _metadata = lock(&inode.metadata);
-        match self.remove_sealed(&inode.node, name) {
+        match self.remove_sealed(&inode, name) {
             Err(error) if class != Class::Plain && error.errno() == errno::ENODATA => Ok(()),
             other => other,
         }
@@ -133,7 +140,7 @@ impl Namespace {
 
     /// A list of an inode. The caller holds `metadata`, except for directories.
     fn list(&self, inode: &Inode, name: &[u8]) -> Result<Option<Acl>> {
-        if !self.options.acl || !is_plain(inode.kind) {
+        if !self.options.acl || !is_plain(inode.kind) || inode.is_bare() {
             return Ok(None);
         }
         let stored = self.stored_xattr_name(inode.kind, name)?;
@@ -164,9 +171,10 @@ impl Namespace {
         }
         match acl {
             Some(acl) if class == Class::Default || !acl.is_mode() => {
+                inode.clothe();
                 self.put_list(&inode.node, id, name, &acl)
             }
-            _ => match self.remove_sealed(&inode.node, name) {
+            _ => match self.remove_sealed(inode, name) {
                 Err(error) if error.errno() == errno::ENODATA => Ok(()),
                 other => other,
             },
@@ -193,7 +201,11 @@ impl Namespace {
     }
 
     /// As [`Namespace::set_sealed`], removing it.
-    pub(super) fn remove_sealed(&self, node: &NodeRef, name: &[u8]) -> Result<()> {
+    pub(super) fn remove_sealed(&self, inode: &Inode, name: &[u8]) -> Result<()> {
+        if inode.is_bare() {
+            return Err(Error::Refused(errno::ENODATA));
+        }
+        let node = &inode.node;
         let stored = self.stored_xattr_name(node.kind(), name)?;
         self.contents.note_attribute(node.id(), Attribute::Other);
         self.granted_alone(node, FILE_BITS, || Ok(node.remove_xattr(&stored)?))

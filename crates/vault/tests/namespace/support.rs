@@ -92,6 +92,12 @@ fn unlock(store: &dyn Store) -> (Header, RootKey) {
     unlock_copies(&copies, &credential()).unwrap()
 }
 
+/// A new vault in `store`, mounted.
+pub(crate) fn on_store(store: Arc<dyn Store>) -> Vault {
+    format(&*store, false);
+    Vault::on(store, None, OPTIONS)
+}
+
 impl Vault {
     fn on(store: Arc<dyn Store>, scratch: Option<Scratch>, options: Options) -> Vault {
         let reports = Arc::new(Reports::default());

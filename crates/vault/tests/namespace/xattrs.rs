@@ -1,11 +1,15 @@
 //! Extended attributes: sealed, bound to their inode, limited.
 
-use strongroom_store::{NodeRef, XattrMode};
+use std::sync::Arc;
+
+use strongroom_store::faulty::{Call, FaultyStore};
+use strongroom_store::memory::MemoryStore;
+use strongroom_store::{NodeRef, Store, XattrMode};
 use strongroom_vault::error::errno as code;
-use strongroom_vault::namespace::{Options, ROOT};
+use strongroom_vault::namespace::{Changes, Options, ROOT};
 use strongroom_vault::{Damage, Error};
 
-use crate::support::{OPTIONS, Vault, errno, on_both, on_both_with};
+use crate::support::{OPTIONS, Vault, errno, on_both, on_both_with, on_store};
 
 fn set(vault: &Vault, number: u64, name: &[u8], value: &[u8], mode: XattrMode) -> Result<(), Error> {
     vault.namespace.set_xattr(number, name, value, mode, false)
@@ -87,6 +91,8 @@ fn a_value_moved_to_another_inode_or_name_does_not_open() {
     on_both(|vault| {
         let (one, two) = (vault.file("one", 0).number, vault.file("two", 0).number);
         set(&vault, one, b"user.a", b"1", XattrMode::Any).unwrap();
+        // Of a file known to have no attributes the store is not asked.
+        set(&vault, two, b"user.own", b"1", XattrMode::Any).unwrap();
         let (from, to) = (stored(&vault, one), stored(&vault, two));
         let name = from.xattr_names().unwrap().remove(0);
         to.set_xattr(&name, &from.xattr(&name).unwrap(), XattrMode::Any).unwrap();
@@ -136,4 +142,33 @@ fn symlinks_take_privileged_attributes_from_root_alone() {
         assert_eq!(errno(vault.namespace.xattr(number, b"security.x")), code::EOPNOTSUPP);
         assert_eq!(vault.namespace.xattr_names(number), Ok(Vec::new()));
     });
+}
+
+/// The kernel asks for a capability before the first write to every file, and
+/// a change of owner or mode asks for a list.
+#[test]
+fn the_store_is_not_asked_for_attributes_of_what_was_just_made() {
+    let store = Arc::new(FaultyStore::new(MemoryStore::new()));
+    let vault = on_store(Arc::clone(&store) as Arc<dyn Store>);
+    let asked = || {
+        [Call::Xattr, Call::XattrNames, Call::RemoveXattr]
+            .map(|call| store.calls(Some(call)))
+            .iter()
+            .sum::<u64>()
+    };
+    let numbers = [vault.file("f", 0).number, vault.directory("d").number];
+    let before = asked();
+    for number in numbers {
+        assert_eq!(errno(vault.namespace.xattr(number, b"security.capability")), code::ENODATA);
+        assert_eq!(vault.namespace.xattr_names(number), Ok(Vec::new()));
+        assert_eq!(errno(vault.namespace.remove_xattr(number, b"user.one")), code::ENODATA);
+        let changes = Changes { uid: Some(7), mode: Some(0o600), ..Changes::NONE };
+        vault.namespace.set_attributes(number, &changes).unwrap();
+    }
+    vault.file("d/below", 0);
+    assert_eq!(asked(), before);
+    for number in numbers {
+        set(&vault, number, b"user.one", b"value", XattrMode::Any).unwrap();
+        assert_eq!(vault.namespace.xattr(number, b"user.one"), Ok(b"value".to_vec()));
+    }
 }
