@@ -104,6 +104,15 @@ pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
     };
     let device = |faults| seeded(faults, SEED);
     let none = DeviceFaults::default();
+    let portable = || -> Arc<dyn Engine> {
+        Arc::new(CpuEngine::of_tier(Tier::Portable).expect("the portable tier needs nothing"))
+    };
+    let slow = || Model {
+        fixed: Duration::from_micros(400),
+        bytes_per_second: 40_000_000,
+        units: 2,
+        ..Model::moderate()
+    };
     let name = name.unwrap_or(DEFAULT);
     if let Some(tier) = Tier::ALL.into_iter().find(|tier| tier.engine_name() == name) {
         let engine = CpuEngine::of_tier(tier).ok_or_else(|| lacking(tier))?;
@@ -120,6 +129,10 @@ pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
         // For tests alone: the CPU with a simulated device beside it, sound
         // or with a fault.
         "sim" => vec![cpu(), device(none)],
+        // For `bench placement`: a CPU without instructions for the cipher
+        // beside a device that is worth it for large batches, or never.
+        "sim-moderate" => vec![portable(), device(none)],
+        "sim-slow" => vec![portable(), Arc::new(SimEngine::new(cpu(), slow(), none, SEED))],
         "sim-wrong" => vec![cpu(), device(DeviceFaults { wrong_ppm: 20_000, ..none })],
         "sim-rarely-wrong" => {
             vec![cpu(), seeded(DeviceFaults { wrong_ppm: 100, ..none }, SEED_RARELY_WRONG)]

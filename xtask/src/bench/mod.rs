@@ -6,6 +6,7 @@ mod durability;
 mod floor;
 mod folder;
 mod memory;
+mod placement;
 mod ratio;
 mod report;
 mod work;
@@ -30,6 +31,8 @@ enum Benchmark {
     Disk(disk::DiskArgs),
     /// What the default durability costs against `--durability relaxed`, on a disk
     Durability(durability::DurabilityArgs),
+    /// Where a mount places its work, against each engine forced, in pairs
+    Placement(placement::PlacementArgs),
     /// The engines against AWS-LC, ipsec-mb, libgcrypt and OpenSSL, on one core
     CryptoPeers(crypto_peers::CryptoPeersArgs),
 }
@@ -40,6 +43,7 @@ pub(crate) fn run(arguments: &BenchArgs) -> Result {
         Benchmark::Folder(arguments) => folder::run(arguments),
         Benchmark::Disk(arguments) => disk::run(arguments),
         Benchmark::Durability(arguments) => durability::run(arguments),
+        Benchmark::Placement(arguments) => placement::run(arguments),
         Benchmark::CryptoPeers(arguments) => crypto_peers::run(arguments),
     }
 }

@@ -49,9 +49,47 @@ pub(super) fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// A geometric mean, and the lower end of its 95 % confidence interval.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interval {
+    pub(super) mean: f64,
+    pub(super) lower: f64,
+}
+
+/// Of positive ratios, at least two, by Student's t on their logarithms.
+pub(super) fn interval(ratios: &[f64]) -> Interval {
+    let count = ratios.len() as f64;
+    let logarithms: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+    let mean = logarithms.iter().sum::<f64>() / count;
+    let squares: f64 = logarithms.iter().map(|logarithm| (logarithm - mean).powi(2)).sum();
+    let error = (squares / (count - 1.0) / count).sqrt();
+    Interval { mean: mean.exp(), lower: (mean - student_t(count - 1.0) * error).exp() }
+}
+
+/// The quantile 0.975 of Student's t. Source: Abramowitz and Stegun, 26.7.5.
+fn student_t(degrees: f64) -> f64 {
+    let z: f64 = 1.959_964;
+    let terms = [
+        z,
+        (z.powi(3) + z) / 4.0,
+        (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0,
+        (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0,
+    ];
+    terms.iter().rev().fold(0.0, |sum, term| sum / degrees + term)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_is_that_of_students_t() {
+        // Tables say 2.045 for 29 degrees of freedom and 2.571 for 5.
+        assert!((student_t(29.0) - 2.045).abs() < 0.001 && (student_t(5.0) - 2.571).abs() < 0.01);
+        let found = interval(&[0.9, 1.0, 1.1, 1.0]);
+        assert!((found.mean - 0.997).abs() < 0.001 && (found.lower - 0.876).abs() < 0.005, "{found:?}");
+        assert!((interval(&[2.0; 30]).lower - 2.0).abs() < 1e-9);
+    }
 
     #[test]
     fn a_cost_is_that_of_the_pairs() {
