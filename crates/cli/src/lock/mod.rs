@@ -69,6 +69,8 @@ pub(crate) struct VaultLock {
 pub(crate) struct Record {
     path: PathBuf,
     holder: Holder,
+    /// The holder as it is written.
+    text: Vec<u8>,
 }
 
 impl VaultLock {
@@ -129,7 +131,9 @@ impl VaultLock {
         if mode == LockMode::Shared {
             return Ok(Some(VaultLock { _file: file, record: None }));
         }
-        let record = Record { holder: Holder::this_process(purpose, mount_point), path };
+        let holder = Holder::this_process(purpose, mount_point);
+        let text = serde_json::to_vec(&holder).unwrap_or_default();
+        let record = Record { path, holder, text };
         record.leave(&mut file).map_err(|errno| LockError::System(record.path.clone(), errno))?;
         // Of two that came at once, the one that wrote last has it.
         if !record.stands() {
@@ -170,11 +174,10 @@ impl Drop for VaultLock {
 impl Record {
     /// Writes the record, durably: whoever comes after a crash shall find it.
     fn leave(&self, file: &mut File) -> Result<(), Errno> {
-        let text = serde_json::to_vec(&self.holder).unwrap_or_default();
         let left = file
             .set_len(0)
             .and_then(|()| file.seek(SeekFrom::Start(0)))
-            .and_then(|_| file.write_all(&text))
+            .and_then(|_| file.write_all(&self.text))
             .and_then(|()| file.sync_data());
         left.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
@@ -184,11 +187,18 @@ impl Record {
         self.found().is_ok_and(|found| found)
     }
 
+    /// The same, or why it cannot be told. Asked whenever a file is closed or
+    /// synced: as a rule that is one look at its bytes.
     fn found(&self) -> Result<bool, Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut text = Vec::new();
-        File::from(rustix::fs::open(&self.path, flags, Mode::empty())?)
-            .take(LEN_MAX)
+        let file = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
+        let mut text = vec![0; self.text.len() + 1];
+        let len = rustix::io::pread(&file, &mut text, 0)?;
+        if text[..len] == self.text {
+            return Ok(true);
+        }
+        text.clear();
+        file.take(LEN_MAX)
             .read_to_end(&mut text)
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         Ok(serde_json::from_slice::<Holder>(&text).is_ok_and(|found| found == self.holder))
