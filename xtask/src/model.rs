@@ -1,6 +1,6 @@
-//! Orders of threads: the models in `crates/vault/src/model.rs`.
+//! Orders of threads: the models in `crates/engine/src/model.rs` and in `crates/vault/src/model`.
 //!
-//! They run the vault's own code with locks and atomics that a scheduler watches, which the unit tests have
+//! They run the crate's own code with locks and atomics that a scheduler watches, which its unit tests have
 //! when they are compiled with `--cfg strongroom_model`. The flag is passed to that one crate, so that nothing
 //! else is built anew.
 
@@ -19,6 +19,11 @@ use crate::{test, workspace};
 const SHORT: u32 = 1000;
 /// The same in the long form of `cargo xtask test`.
 const LONG: u32 = 100_000;
+/// What is built as a model: the arguments that name it.
+const MODELS: [&[&str]; 2] = [
+    &["--package", "strongroom-engine", "--lib", "--features", "unruly"],
+    &["--package", "strongroom-vault", "--lib"],
+];
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
 const LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
 
@@ -38,9 +43,19 @@ impl ModelArgs {
 
 /// Builds the models and tries them.
 pub(crate) fn run(arguments: &ModelArgs) -> Result<Tally> {
-    let program = build()?;
-    let mut command = Command::new(program);
-    command.arg("model::").env("STRONGROOM_MODEL_ORDERS", arguments.orders.to_string());
+    let mut tally = Tally::default();
+    for target in MODELS {
+        let tried = try_orders(target, arguments.orders)?;
+        println!("  {}: {}", target[1], tried.summary());
+        tally.passed += tried.passed;
+        tally.failures.extend(tried.failures);
+    }
+    Ok(tally)
+}
+
+fn try_orders(target: &[&str], orders: u32) -> Result<Tally> {
+    let mut command = Command::new(build(target)?);
+    command.arg("model::").env("STRONGROOM_MODEL_ORDERS", orders.to_string());
     let finished = command::finish(&mut command, LIMIT)?;
     let mut tally = test::parse(&finished.stdout);
     ensure!(tally.passed > 0 || !tally.failures.is_empty(), "no model was built:\n{}", finished.output());
@@ -55,9 +70,9 @@ pub(crate) fn run(arguments: &ModelArgs) -> Result<Tally> {
     Ok(tally)
 }
 
-fn build() -> Result<String> {
+fn build(target: &[&str]) -> Result<String> {
     let mut command = workspace::cargo();
-    command.args(["rustc", "--package", "strongroom-vault", "--lib", "--profile", "test"]);
+    command.arg("rustc").args(target).args(["--profile", "test"]);
     command.args(["--message-format", "json", "--", "--cfg", "strongroom_model"]);
     let messages = command::output(&mut command, BUILD_LIMIT)?;
     let mut executables = messages.lines().rev().filter_map(|line| {

@@ -2,7 +2,9 @@
 //!
 //! Every writer is a `sqlite3` process that writes down each commit after the database acknowledged it,
 //! outside the mount. After each kill the database has to be whole, and no acknowledged commit may be
-//! missing.
+//! missing. First the writers are killed, and the daemon lives; then the daemon is killed under them, now
+//! and then once more while it recovers. The database syncs every commit (`synchronous=FULL`), so that
+//! this may take nothing that was acknowledged.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -18,7 +20,7 @@ use crate::failure::{Context, Failure, Result, ensure};
 use crate::packages;
 use crate::random::Random;
 use crate::subject::SubjectArgs;
-use crate::subject::mount::MountOptions;
+use crate::subject::mount::{Mount, MountOptions, crash_mounting};
 use crate::subject::vault::Vault;
 use crate::tally::Tally;
 
@@ -29,21 +31,28 @@ const QUERY_LIMIT: Duration = Duration::from_secs(60);
 /// Remounts after so many kills.
 const REMOUNT_EVERY: u64 = 4;
 
+/// A mount is ready within this, and recovering before, in milliseconds.
+const RECOVERY_MAX: u64 = 120;
+
 const MODES: [&str; 2] = ["DELETE", "WAL"];
 
 #[derive(Args)]
 pub(crate) struct SqliteArgs {
     #[command(flatten)]
     subject: SubjectArgs,
-    /// Kills in each journal mode
+    /// Kills of the writers in each journal mode
     #[arg(long, default_value_t = 8)]
     kills: u64,
+    /// Kills of the daemon under them in each journal mode
+    #[arg(long, default_value_t = 4)]
+    daemon_kills: u64,
 }
 
 impl SqliteArgs {
     /// The suite as `cargo xtask test` runs it.
     pub(crate) fn on(subject: &SubjectArgs, long: bool) -> Self {
-        Self { subject: subject.clone(), kills: if long { 100 } else { 8 } }
+        let (kills, daemon_kills) = if long { (100, 100) } else { (8, 4) };
+        Self { subject: subject.clone(), kills, daemon_kills }
     }
 }
 
@@ -53,8 +62,9 @@ pub(crate) fn run(arguments: &SqliteArgs) -> Result<Tally> {
     let subject = arguments.subject.resolve()?;
     let scratch = arguments.subject.scratch("sqlite")?;
     let vault = Vault::create(&subject, scratch.path())?;
-    let limit = Duration::from_secs(120 + 30 * arguments.kills);
-    let mut mount = vault.mount(MountOptions::new(limit * 2))?;
+    let limit = Duration::from_secs(120 + 30 * (arguments.kills + arguments.daemon_kills));
+    let options = MountOptions::new(limit * 2);
+    let mut mount = vault.mount(options)?;
     let mut tally = Tally::default();
     let mut random = Random::new(5);
     for mode in MODES {
@@ -71,8 +81,24 @@ pub(crate) fn run(arguments: &SqliteArgs) -> Result<Tally> {
                 tally.count(&format!("{mode}, remount after kill {kill}"), bench.check().map(drop));
             }
         }
+        // A bare directory has no daemon.
+        let daemon_kills = mount.daemon().map_or(0, |_| arguments.daemon_kills);
+        for kill in 1..=daemon_kills {
+            mount = bench.kill_daemon(&mut random, mount)?;
+            if random.below(2) == 0 {
+                mount.crash()?;
+                crash_mounting(&vault, options, Duration::from_millis(random.below(RECOVERY_MAX)))?;
+                mount = vault.mount(options)?;
+            }
+            let outcome = bench.check();
+            if let Ok(commits) = outcome {
+                acknowledged = commits;
+            }
+            tally.count(&format!("{mode}, kill {kill} of the daemon"), outcome.map(drop));
+        }
         println!(
-            "  {mode}: {acknowledged} acknowledged commits of {WRITERS} writers, {} kills",
+            "  {mode}: {acknowledged} acknowledged commits of {WRITERS} writers, {} kills of them, {daemon_kills} \
+             of the daemon",
             arguments.kills
         );
         if acknowledged == 0 {
@@ -80,6 +106,7 @@ pub(crate) fn run(arguments: &SqliteArgs) -> Result<Tally> {
         }
     }
     mount.unmount()?;
+    tally.count("the last check", vault.check(limit).map(drop));
     Ok(tally)
 }
 
@@ -118,27 +145,48 @@ impl Bench {
 
     /// Starts the writers, kills them at random moments, and checks. Returns all acknowledged commits.
     fn round(&self, random: &mut Random) -> Result<u64> {
-        let mut writers = Writers(Vec::new());
-        for writer in 0..WRITERS {
-            writers.0.push(self.start(writer)?);
-        }
-        thread::sleep(Duration::from_millis(400 + random.below(600)));
+        let mut writers = self.work(random, 400)?;
         for child in &mut writers.0 {
-            if let Some(status) = child.try_wait()? {
-                return Err(Failure::new(format!(
-                    "a writer ended by itself ({status}); see its error above"
-                )));
-            }
             command::end(child);
             thread::sleep(Duration::from_millis(random.below(40)));
         }
         self.check()
     }
 
+    /// Starts the writers, kills the daemon under them, and mounts again.
+    fn kill_daemon(&self, random: &mut Random, mount: Mount) -> Result<Mount> {
+        let writers = self.work(random, 200)?;
+        let again = mount.crash_and_mount()?;
+        // What they still do, they do on a mount that is gone.
+        drop(writers);
+        Ok(again)
+    }
+
+    /// Starts the writers and lets them work for a while, at least `least` milliseconds.
+    fn work(&self, random: &mut Random, least: u64) -> Result<Writers> {
+        let mut writers = Writers(Vec::new());
+        for writer in 0..WRITERS {
+            writers.0.push(self.start(writer)?);
+        }
+        thread::sleep(Duration::from_millis(least + random.below(600)));
+        for (writer, child) in writers.0.iter_mut().enumerate() {
+            if let Some(status) = child.try_wait()? {
+                let error = fs::read_to_string(self.errors(writer as u64)).unwrap_or_default();
+                return Err(Failure::new(format!("writer {writer} ended by itself ({status})\n{error}")));
+            }
+        }
+        Ok(writers)
+    }
+
+    fn errors(&self, writer: u64) -> PathBuf {
+        self.notes.join(format!("errors-{writer}"))
+    }
+
     fn start(&self, writer: u64) -> Result<Child> {
         let first = last_number(&self.note(writer))?.max(self.stored(writer)?) + 1;
         let script = self.notes.join(format!("script-{writer}"));
         let mut text = std::io::BufWriter::new(File::create(&script)?);
+        writeln!(text, "PRAGMA synchronous=FULL;")?;
         for n in first..first + TRANSACTIONS {
             writeln!(
                 text,
@@ -153,6 +201,7 @@ impl Bench {
         command.args(["-oL", "sqlite3", "-bail", "-cmd", ".timeout 20000"]).arg(&self.database);
         command.stdin(File::open(&script)?);
         command.stdout(Stdio::from(File::options().append(true).open(self.note(writer))?));
+        command.stderr(Stdio::from(File::create(self.errors(writer))?));
         command::spawn(&mut command)
     }
 

@@ -17,8 +17,12 @@ mod buffer;
 pub mod limits;
 mod machine;
 mod nonce;
+mod sync;
 mod ticket;
 mod validate;
+
+#[cfg(all(test, strongroom_model, feature = "unruly"))]
+mod model;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;

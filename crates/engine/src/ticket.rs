@@ -5,10 +5,11 @@
 //! and may replace it. That is how an engine over engines redoes lost work
 //! without a thread of its own, on the thread that waits.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::Batch;
+use crate::sync::{Condvar, Mutex};
 
 /// How a batch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,11 @@
 //! The computing is another engine's. What goes wrong is drawn from a seed,
 //! though threads make the order of events differ from run to run.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::{
     Algorithm, Batch, Capability, Completed, Completer, Engine, Operation, Outcome, Refusal, Refused,
     Session, SessionError, Ticket,
@@ -87,7 +88,7 @@ impl UnrulyEngine {
         let shared = Arc::new(Shared { inner, faults, state, changed: Condvar::new() });
         let workers = std::iter::repeat_with(|| {
             let shared = Arc::clone(&shared);
-            std::thread::spawn(move || while shared.answer_one() {})
+            thread::spawn(move || while shared.answer_one() {})
         });
         UnrulyEngine { name, workers: workers.take(WORKERS).collect(), shared }
     }
@@ -143,7 +144,7 @@ impl Shared {
         let noise = state.draw();
         drop(state);
 
-        std::thread::sleep(if late { self.faults.late_by } else { pause });
+        thread::sleep(if late { self.faults.late_by } else { pause });
         if vanished {
             return true;
         }
@@ -163,7 +164,7 @@ impl Shared {
                 Err(refused) if refused.refusal == Refusal::Busy => batch = refused.batch,
                 Err(_) => return None,
             }
-            std::thread::sleep(Duration::from_micros(50));
+            thread::sleep(Duration::from_micros(50));
         }
     }
 }

@@ -2,8 +2,8 @@
 //! fills up, and when someone asks for everything.
 
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::thread::{self, JoinHandle};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::content::{Content, Extent, checkpoint_all, commit_all};
@@ -28,7 +28,7 @@ impl Committer {
     pub(crate) fn start(context: &Arc<Context>) -> Committer {
         let stopping = Arc::new(AtomicBool::new(false));
         let (context, stop) = (Arc::clone(context), Arc::clone(&stopping));
-        let thread = std::thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("committer".into())
             .spawn(move || run(&context, &stop))
             .expect("a thread can be started at mount");
@@ -58,7 +58,7 @@ fn run(context: &Context, stopping: &AtomicBool) {
         if let Err(error) = outcome {
             context.note_error("background commit", &error);
             // A store that fails is not asked again at once.
-            std::thread::sleep(Duration::from_millis(200));
+            thread::sleep(Duration::from_millis(200));
         }
     }
 }

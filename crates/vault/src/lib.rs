@@ -21,6 +21,7 @@ mod journal;
 #[cfg(all(test, strongroom_model))]
 mod model;
 pub mod namespace;
+pub mod pool;
 mod reading;
 mod recovery;
 mod rules;

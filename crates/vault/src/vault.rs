@@ -3,9 +3,9 @@
 
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::thread::{self, JoinHandle};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError};
-use std::thread::JoinHandle;
 
 use strongroom_engine::Engine;
 use strongroom_format::vault::header::{Header, Session, SessionState};
@@ -415,7 +415,7 @@ impl Vault {
                 context.note_error("settling after a crash", &error);
             }
         };
-        let thread = std::thread::Builder::new().name("settle".into()).spawn(sweep);
+        let thread = thread::Builder::new().name("settle".into()).spawn(sweep);
         *lock(&self.sweeper) = thread.ok();
     }
 }
@@ -435,8 +435,15 @@ fn settle(
     root: &RootKey,
     stopping: &AtomicBool,
 ) -> Result<()> {
-    if !settle_directory(namespace, ROOT, stopping)? {
-        return Ok(());
+    // A directory that was moved meanwhile may not have been come by.
+    loop {
+        let moves = namespace.directory_moves();
+        if !settle_directory(namespace, ROOT, stopping)? {
+            return Ok(());
+        }
+        if namespace.directory_moves() == moves {
+            break;
+        }
     }
     committer::commit_pending(context)?;
     context.store.sync_all()?;

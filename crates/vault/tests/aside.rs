@@ -6,9 +6,10 @@ mod support;
 
 use attack_model::{BLOCK, Resting, content};
 use strongroom_format::vault::Suite;
-use strongroom_store::{Access, NodeRef, Store};
+use strongroom_store::{Access, NodeRef, Store, XattrMode};
+use strongroom_vault::error::errno;
 use strongroom_vault::namespace::{Opening, ROOT};
-use strongroom_vault::{Error, Recovered, Vault};
+use strongroom_vault::{Error, Options, Recovered, Vault};
 use support::{create_file, options, write};
 
 /// A file of an earlier session, `old`, and one that the session which then
@@ -94,4 +95,56 @@ fn what_holds_zeros_alone_is_not_kept() {
     assert!(recovered(&vault).contains(&Recovered::Emptied));
     vault.close().unwrap();
     assert_eq!(aside(&resting).len(), 0);
+}
+
+/// The values are bound to an id that is lost: who may write removes them, and
+/// who only reads does not see them.
+#[test]
+fn attributes_of_a_file_that_was_never_durable_are_neither_read_nor_damage() {
+    const LIST: &[u8] = b"system.posix_acl_access";
+    let resting = crashed();
+    let store = || std::sync::Arc::new(resting.store.clone());
+    let vault = support::open(store());
+    let names = vault.namespace();
+    let (lost, written) = create_file(names, "lost");
+    write(&written, 0, &content(3, BLOCK)).unwrap();
+    let old = names.lookup(ROOT, b"old").unwrap().number;
+    for number in [lost.number, old] {
+        names.set_xattr(number, b"user.one", b"kept", XattrMode::Any, false).unwrap();
+    }
+    let mut list = 2u32.to_le_bytes().to_vec();
+    for (tag, id) in [(1u16, u32::MAX), (2, 1000), (4, u32::MAX), (16, u32::MAX), (32, u32::MAX)] {
+        list.extend([&tag.to_le_bytes()[..], &4u16.to_le_bytes(), &id.to_le_bytes()].concat());
+    }
+    names.set_xattr(lost.number, LIST, &list, XattrMode::Any, false).unwrap();
+    vault.abandon();
+
+    let stored = || resting.node("lost").xattr_names().unwrap().len();
+    assert_eq!(stored(), 2);
+    let reading = Options { writable: false, ..options() };
+    // Asked for before the file is opened, and after.
+    for opens_first in [false, true] {
+        let vault = support::open_with(store(), support::engine(), &reading).unwrap();
+        let names = vault.namespace();
+        let lost = names.lookup(ROOT, b"lost").unwrap().number;
+        if opens_first {
+            names.open(lost, Opening::default()).unwrap();
+        }
+        assert_eq!(names.xattr_names(lost), Ok(Vec::new()));
+        for name in [&b"user.one"[..], LIST] {
+            assert_eq!(names.xattr(lost, name), Err(Error::Refused(errno::ENODATA)));
+        }
+        assert_eq!(open(&vault, "lost"), Ok(0));
+        let old = names.lookup(ROOT, b"old").unwrap().number;
+        assert_eq!(names.xattr(old, b"user.one"), Ok(b"kept".to_vec()));
+        assert_eq!(names.xattr_names(old), Ok(vec![b"user.one".to_vec()]));
+    }
+    assert_eq!(stored(), 2, "who reads changes nothing");
+    let vault = support::open(store());
+    vault.settle().unwrap();
+    vault.close().unwrap();
+    assert_eq!(stored(), 0);
+    let vault = support::open_with(store(), support::engine(), &reading).unwrap();
+    let lost = vault.namespace().lookup(ROOT, b"lost").unwrap().number;
+    assert_eq!(vault.namespace().xattr_names(lost), Ok(Vec::new()));
 }

@@ -129,6 +129,13 @@ impl Mount {
         clear(self.path())
     }
 
+    /// [`Mount::crash`], and mounts again.
+    pub(crate) fn crash_and_mount(self) -> Result<Self> {
+        let (vault, options) = (self.vault.clone(), self.options);
+        self.crash()?;
+        Self::new(&vault, options)
+    }
+
     /// Begins to unmount and kills the daemon after `delay`. True when the daemon had ended by itself, and
     /// well, so that everything is promised to be stored. (That the command succeeds does not say it: it
     /// also clears away what a dead daemon has left.)

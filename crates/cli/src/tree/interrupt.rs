@@ -31,6 +31,11 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// What is true once it was asked for.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
     /// Asks for it from inside.
     pub(crate) fn ask(&self) {
         self.0.store(true, Ordering::Relaxed);

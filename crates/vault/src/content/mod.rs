@@ -110,6 +110,9 @@ pub struct Content {
     /// The header page is gone: nothing of group 0 can be read, and what the
     /// header fields say was guessed from the stored length.
     lost_header: bool,
+    /// A crash has emptied the file, and the vault is opened to read: what is
+    /// stored of it is as it was.
+    emptied: bool,
     committing: Mutex<()>,
     state: RwLock<State>,
 }
@@ -152,6 +155,14 @@ impl Content {
     #[must_use]
     pub fn has_header(&self) -> bool {
         !self.lost_header
+    }
+
+    /// Whether the stored file's extended attributes are this file's: not when
+    /// a crash has lost the id that they are bound to. Who opens the vault to
+    /// write removes them.
+    #[must_use]
+    pub fn has_attributes(&self) -> bool {
+        !self.emptied
     }
 
     /// Its data will be read once: the store need not keep it in memory.

@@ -100,6 +100,7 @@ impl Content {
             path_hint: Mutex::new(Vec::new()),
             handles: AtomicUsize::new(0),
             lost_header: false,
+            emptied: false,
             committing: Mutex::new(()),
             state: RwLock::new(state),
         }
@@ -156,7 +157,8 @@ impl Content {
             opened.file.set_len(0)?;
             drop_attributes(context, &opened)?;
         }
-        let content = Self::newborn(context, opened, FileId(id), home.unwrap_or(Home::UNBOUND));
+        let mut content = Self::newborn(context, opened, FileId(id), home.unwrap_or(Home::UNBOUND));
+        content.emptied = !context.writable;
         if context.writable {
             content.note_created();
         }

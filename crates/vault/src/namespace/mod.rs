@@ -179,7 +179,8 @@ pub struct Namespace {
     options: Options,
     observer: Arc<dyn Observer>,
     table: Table,
-    tree: Mutex<()>,
+    /// How often a directory has been moved.
+    tree: Mutex<u64>,
     temporary: OnceLock<NodeRef>,
     links: OnceLock<NodeRef>,
     /// Names held decoded in all directories together.
@@ -209,6 +210,12 @@ impl Namespace {
             links: OnceLock::new(),
             decoded: Arc::default(),
         }
+    }
+
+    /// How often a directory has been moved; none is being moved meanwhile.
+    /// Who walks the tree has seen it all when this is what it was before.
+    pub(crate) fn directory_moves(&self) -> u64 {
+        *lock(&self.tree)
     }
 
     /// Finds `name` in the directory `parent`, and counts a lookup of it.

@@ -98,7 +98,7 @@ impl Namespace {
         let source = &*prepared.source;
         let same = from.parent.number == to.parent.number;
         let several = !same || source.kind == Kind::Directory || mode == RenameMode::Exchange;
-        let _tree = several.then(|| lock(&self.tree));
+        let mut tree = several.then(|| lock(&self.tree));
         let from_gate = write(&from.parent.gate);
         let to_gate = (!same).then(|| write(&to.parent.gate));
         if from_gate.removed || to_gate.as_ref().is_some_and(|gate| gate.removed) {
@@ -118,6 +118,12 @@ impl Namespace {
             (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
         };
         let is_same = target.as_ref().is_some_and(|target| target.id() == source.node.id());
+        if let Some(moves) = &mut tree
+            && [Some(source.kind), target.as_ref().map(|target| target.kind())]
+                .contains(&Some(Kind::Directory))
+        {
+            **moves += 1;
+        }
         let renamed = match (mode, target) {
             (RenameMode::NoReplace, Some(_)) => Err(Error::Refused(errno::EEXIST)),
             (RenameMode::Exchange, None) => Err(Error::Refused(errno::ENOENT)),

@@ -47,7 +47,7 @@ impl Namespace {
     pub fn xattr(&self, number: u64, name: &[u8]) -> Result<Vec<u8>> {
         let inode = self.table.inode(number)?;
         self.class(&inode, name)?;
-        if inode.is_bare() {
+        if inode.is_bare() || self.has_lost_attributes(&inode) {
             return Err(Error::Refused(errno::ENODATA));
         }
         let stored = self.stored_xattr_name(inode.kind, name)?;
@@ -63,7 +63,7 @@ impl Namespace {
     /// What the store reports.
     pub fn xattr_names(&self, number: u64) -> Result<Vec<Vec<u8>>> {
         let inode = self.table.inode(number)?;
-        if inode.is_bare() {
+        if inode.is_bare() || self.has_lost_attributes(&inode) {
             return Ok(Vec::new());
         }
         let stored = inode.node.xattr_names()?;
@@ -74,6 +74,16 @@ impl Namespace {
         });
         let acl = self.options.acl;
         Ok(opened.filter(|name| acl || (name != ACCESS_LIST && name != DEFAULT_LIST)).collect())
+    }
+
+    /// Whether a crash has taken the id to which the stored attributes are
+    /// bound, and nobody may remove them. That shows when the file is opened.
+    fn has_lost_attributes(&self, inode: &Inode) -> bool {
+        if !self.options.read_only || inode.kind != Kind::File || !self.contents.is_recovering() {
+            return false;
+        }
+        let _metadata = lock(&inode.metadata);
+        self.using_alone(inode).is_ok_and(|content| !content.has_attributes())
     }
 
     /// Sets an extended attribute. Setting an access control list sets the
@@ -158,26 +168,39 @@ impl Namespace {
         }
         let _metadata = lock(&inode.metadata);
         let id = self.inode_id(inode)?;
-        if class == Class::Access
-            && let Some(acl) = &acl
-        {
-            let before = inode.node.attributes()?.mode;
-            let kept = if kill_sgid { attributes::unprivileged(before) | (before & 0o4000) } else { before };
-            let mode = (kept & 0o7000) | acl.mode_bits();
-            if mode != before {
-                self.contents.note_attribute(inode.node.id(), Attribute::Other);
-                inode.node.set_mode(mode)?;
-            }
+        let Some(acl) = acl else { return self.remove_list(inode, name) };
+        if class == Class::Default {
+            inode.clothe();
+            return self.put_list(&inode.node, id, name, &acl);
         }
-        match acl {
-            Some(acl) if class == Class::Default || !acl.is_mode() => {
-                inode.clothe();
-                self.put_list(&inode.node, id, name, &acl)
-            }
-            _ => match self.remove_sealed(inode, name) {
-                Err(error) if error.errno() == errno::ENODATA => Ok(()),
-                other => other,
-            },
+        // Where a crash leaves one without the other, a list decides who has
+        // access: the new one, or the old. Bits alone would give the owning
+        // group what the mask gives to those who are named.
+        if acl.is_mode() {
+            self.set_mode_of_list(inode, &acl, kill_sgid)?;
+            self.remove_list(inode, name)
+        } else {
+            inode.clothe();
+            self.put_list(&inode.node, id, name, &acl)?;
+            self.set_mode_of_list(inode, &acl, kill_sgid)
+        }
+    }
+
+    fn set_mode_of_list(&self, inode: &Inode, acl: &Acl, kill_sgid: bool) -> Result<()> {
+        let before = inode.node.attributes()?.mode;
+        let kept = if kill_sgid { attributes::unprivileged(before) | (before & 0o4000) } else { before };
+        let mode = (kept & 0o7000) | acl.mode_bits();
+        if mode != before {
+            self.contents.note_attribute(inode.node.id(), Attribute::Other);
+            inode.node.set_mode(mode)?;
+        }
+        Ok(())
+    }
+
+    fn remove_list(&self, inode: &Inode, name: &[u8]) -> Result<()> {
+        match self.remove_sealed(inode, name) {
+            Err(error) if error.errno() == errno::ENODATA => Ok(()),
+            other => other,
         }
     }
 

@@ -83,6 +83,9 @@ impl Matching<'_> {
         let is_empty = match (&wanted.body, &found.body) {
             (Body::Directory(_), FoundBody::Directory(_)) => false,
             (Body::Symlink(target), FoundBody::Symlink(found)) if **target == **found => false,
+            (Body::Special(kind, device), FoundBody::Special(of, found)) if (kind, device) == (of, found) => {
+                false
+            }
             (Body::File, FoundBody::File(bytes)) => {
                 self.content(id, bytes)?;
                 bytes.len == 0 && self.promised(id).is_none()

@@ -22,6 +22,7 @@ pub(crate) enum Depth {
 pub(crate) enum FoundBody {
     File(Bytes),
     Symlink(Vec<u8>),
+    Special(Kind, u64),
     Directory(BTreeMap<String, usize>),
 }
 
@@ -115,7 +116,7 @@ impl Reader<'_> {
                 FoundBody::Symlink(target.map_err(|error| format!("reading the link: {error}"))?)
             }
             Kind::File => FoundBody::File(self.file(entry)?),
-            other => return Err(format!("a {other:?}")),
+            other => FoundBody::Special(other, attributes.device),
         };
         let next = self.inodes.len();
         let index = *self.seen.entry(attributes.id.inode).or_insert(next);

@@ -1,5 +1,7 @@
 //! Random histories on a recording store, and what they were promised.
 
+mod lists;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -7,10 +9,10 @@ use strongroom_engine::Engine;
 use strongroom_format::vault::Suite;
 use strongroom_store::faulty::FaultyStore;
 use strongroom_store::memory::MemoryStore;
-use strongroom_store::{RenameMode, Store, XattrMode};
+use strongroom_store::{Kind, RenameMode, Store, XattrMode};
 use strongroom_units::BlockSize;
 use strongroom_vault::content::{Allocate, Content};
-use strongroom_vault::namespace::{Changes, Creation, Entry, Opening, ROOT};
+use strongroom_vault::namespace::{Creation, Entry, Opening, ROOT};
 use strongroom_vault::{Options, Rules, Vault};
 
 use super::bytes::Bytes;
@@ -150,7 +152,7 @@ impl Trial {
     }
 
     fn step(&mut self) {
-        match self.rng.below(64) {
+        match self.rng.below(72) {
             0..=11 => self.write(),
             12..=17 => self.overwrite(),
             18..=23 => self.sync(),
@@ -172,7 +174,9 @@ impl Trial {
             58..=60 => self.sync_directory(),
             61 => self.sync_all(),
             62 => self.reopen(),
-            _ => self.replace_empty_directory(),
+            63 => self.replace_empty_directory(),
+            64..=66 => self.make_special(),
+            _ => self.change_list(),
         }
     }
 
@@ -283,8 +287,13 @@ impl Trial {
             let opening = Opening { write: true, exclusive: true, ..Opening::default() };
             trial.vault().namespace().create(parent, place.1.as_bytes(), &creation, opening).unwrap()
         });
-        let id = self.adopt(&entry, &content, mode);
+        let given = self.given(place.0, mode, Kind::File);
+        let id = self.adopt(&entry, &content, given.mode);
         self.tree.put(place, id);
+        if !given.lists.is_empty() {
+            self.note_names(begun);
+            self.tree.inode_mut(id).xattrs = given.lists;
+        }
         self.note_names(begun);
         self.needs.insert(id, self.current());
         (id, content)
@@ -576,8 +585,7 @@ impl Trial {
             return;
         }
         // A directory that its owner may not write gets its mode in a step of its own.
-        let (mode, passing) =
-            [(0o755, None), (0o700, None), (0o555, Some(0o755))][self.rng.below(3) as usize];
+        let mode = [0o755, 0o700, 0o555][self.rng.below(3) as usize];
         self.note(format!("mkdir {place:?} {mode:o}"));
         let begun = self.store.position();
         self.within(place.0, |trial, parent| {
@@ -586,11 +594,14 @@ impl Trial {
             let entry = names.make_directory(parent, place.1.as_bytes(), &creation).unwrap();
             names.forget(entry.number, 1);
         });
-        let id = self.new_inode(Body::Directory(BTreeMap::new()), Some(passing.unwrap_or(mode)));
+        let given = self.given(place.0, mode, Kind::Directory);
+        let passing = given.mode | 0o700;
+        let id = self.new_inode(Body::Directory(BTreeMap::new()), Some(passing));
+        self.tree.inode_mut(id).xattrs = given.lists;
         self.tree.put(&place, id);
-        if passing.is_some() {
+        if passing != given.mode {
             self.note_names(begun);
-            self.tree.inode_mut(id).mode = Some(mode);
+            self.tree.inode_mut(id).mode = Some(given.mode);
         }
         self.note_names(begun);
     }
@@ -631,7 +642,7 @@ impl Trial {
     }
 
     fn link(&mut self) {
-        let Some((from, id)) = self.pick_file() else { return };
+        let Some((from, id)) = self.pick(|tree, id| !tree.is_directory(id)) else { return };
         let Some(to) = self.free_place() else { return };
         if self.is_full() {
             return;
@@ -661,7 +672,9 @@ impl Trial {
         let (entry, content) = self.within(to.0, |trial, parent| {
             trial.vault().namespace().create_unnamed(parent, &CREATION).unwrap()
         });
-        let id = self.adopt(&entry, &content, CREATION.mode);
+        let given = self.given(to.0, CREATION.mode, Kind::File);
+        let id = self.adopt(&entry, &content, given.mode);
+        self.tree.inode_mut(id).xattrs = given.lists;
         let len = self.rng.below(self.size.min(16 << 10) * 2);
         if len > 0 {
             let data = self.data(len);
@@ -718,22 +731,6 @@ impl Trial {
             });
             self.tree.inode_mut(id).xattrs.insert(name, value);
         }
-        self.note_names(begun);
-        self.note_need(id);
-    }
-
-    fn change_mode(&mut self) {
-        let Some((place, id)) = self.pick(|tree, id| tree.is_file(id) || tree.is_directory(id)) else {
-            return;
-        };
-        let mode = 0o400 | self.rng.below(0o400) as u32;
-        self.note(format!("chmod #{id} {mode:o}"));
-        let begun = self.store.position();
-        self.with_number(&place, |trial, number| {
-            let changes = Changes { mode: Some(mode), ..Changes::NONE };
-            trial.vault().namespace().set_attributes(number, &changes).unwrap();
-        });
-        self.tree.inode_mut(id).mode = Some(mode);
         self.note_names(begun);
         self.note_need(id);
     }

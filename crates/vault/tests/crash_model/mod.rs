@@ -26,6 +26,9 @@ use history::is_unruly;
 /// details.
 const CHOICES: u64 = 1 << 12;
 
+/// Images that are opened to read before anything else.
+const READ_FIRST_ONE_IN: u64 = 8;
+
 /// Images of a history on the unruly engine that are opened through it too.
 const UNRULY_ONE_IN: u64 = 16;
 
@@ -101,7 +104,8 @@ impl Campaign {
     fn check(&self, image: MemoryStore, mut attempt: Attempt) -> Result<(), String> {
         let unruly = is_unruly(self.seed) && attempt.number.is_multiple_of(UNRULY_ONE_IN);
         let engine = if unruly { &self.trial.engine } else { &self.calm };
-        let opened = Image { trial: &self.trial, engine, cut: attempt.cut };
+        let read_first = attempt.number.is_multiple_of(READ_FIRST_ONE_IN);
+        let opened = Image { trial: &self.trial, engine, cut: attempt.cut, read_first };
         let outcome = match attempt.rng.below(4) {
             0 => opened
                 .cut_recovery(image, &mut attempt.rng)
@@ -125,14 +129,19 @@ struct Image<'a> {
     trial: &'a Trial,
     engine: &'a Arc<dyn Engine>,
     cut: usize,
+    read_first: bool,
 }
 
 impl Image<'_> {
     fn check(&self, image: MemoryStore) -> Result<(), String> {
         let store: Arc<dyn Store> = Arc::new(image);
+        let before = self.read_only(&store)?;
         let vault = self.open(&store, true, Rules::STRICT)?;
         let found = Found::read(&vault, self.trial.size, Depth::Read)?;
         explain::explain(self.trial, &found, self.cut)?;
+        if before.is_some_and(|before| before != found) {
+            return Err("to read, the vault showed something else".into());
+        }
         use_it(&vault)?;
         vault.settle().map_err(|error| format!("settling: {error}"))?;
         vault.close().map_err(|error| format!("closing: {error}"))?;
@@ -147,6 +156,16 @@ impl Image<'_> {
         } else {
             Err("the second opening shows something else".into())
         }
+    }
+
+    /// What the vault shows when it is opened to read.
+    fn read_only(&self, store: &Arc<dyn Store>) -> Result<Option<Found>, String> {
+        if !self.read_first {
+            return Ok(None);
+        }
+        let vault = self.open(store, false, Rules::STRICT)?;
+        let found = Found::read(&vault, self.trial.size, Depth::Read);
+        found.map(Some).map_err(|fault| format!("opened to read: {fault}"))
     }
 
     /// Cuts the recovery itself, at a random moment.

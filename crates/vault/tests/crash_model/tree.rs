@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use strongroom_store::Kind;
+
 /// A model inode, by the order of creation.
 pub(crate) type Id = usize;
 /// The top directory.
@@ -13,6 +15,8 @@ pub(crate) const TOP: Id = 0;
 pub(crate) enum Body {
     File,
     Symlink(Arc<[u8]>),
+    /// Its kind and device number.
+    Special(Kind, u64),
     Directory(BTreeMap<String, Id>),
 }
 
@@ -53,6 +57,10 @@ impl Tree {
 
     pub(crate) fn is_file(&self, id: Id) -> bool {
         matches!(self.inodes[&id].body, Body::File)
+    }
+
+    pub(crate) fn is_symlink(&self, id: Id) -> bool {
+        matches!(self.inodes[&id].body, Body::Symlink(_))
     }
 
     pub(crate) fn at(&self, place: &Place) -> Option<Id> {

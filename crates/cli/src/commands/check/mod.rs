@@ -152,7 +152,7 @@ fn check(
     let wanted = Wanted { block_bytes: header.block_size.bytes(), settling: vault.is_settling(), shallow };
     let verifier = Verifier::new(survey, findings, &progress, interrupt, &wanted);
     let mut walk = Walk::new(&verifier);
-    let pool = Pool::new(interrupt.clone());
+    let pool = Pool::new(interrupt.flag());
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| pool.work());

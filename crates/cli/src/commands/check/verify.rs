@@ -132,7 +132,9 @@ impl<'a> Verifier<'a> {
             self.findings.add(Finding::duplicate(&path, "file", &other).stored(stored.clone()));
             self.findings.note(Fact::DuplicateFile(id));
         }
-        self.attributes(&item.node, id.0, &path);
+        if opened.content.has_attributes() {
+            self.attributes(&item.node, id.0, &path);
+        }
         if self.shallow {
             opened.close();
             return None;

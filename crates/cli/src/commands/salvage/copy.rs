@@ -121,7 +121,10 @@ impl<'a> Copier<'a> {
                 return None;
             }
         };
-        let xattrs = self.xattrs(&item.node, opened.content.id().0, &place.path, &mut faults);
+        let xattrs = match opened.content.has_attributes() {
+            true => self.xattrs(&item.node, opened.content.id().0, &place.path, &mut faults),
+            false => Vec::new(),
+        };
         opened.content.read_once();
         let examination = match opened.content.examination() {
             Ok(examination) => examination,

@@ -101,7 +101,7 @@ pub(crate) fn run(args: &SalvageArgs, output: Output) -> Result<Exit> {
     }
     let copier =
         Copier::new(survey, &losses, &progress, &interrupt, unlocked.header.block_size.bytes(), !is_new);
-    let pool = Pool::new(interrupt.clone());
+    let pool = Pool::new(interrupt.flag());
     let mut walk = Walk::new(&copier);
     let threads = args.threads.map_or_else(default_threads, usize::from);
     std::thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! Threads that work on files, and together on the parts of large ones.
+//! Threads that work on files, and together on the parts of large ones: for
+//! who looks at a whole vault. What is done with a file is the caller's.
 //!
 //! Who walks the tree submits openers. A thread runs one, and what it gives
 //! has parts, which all threads take in turn; whoever ends the last part
@@ -7,13 +8,14 @@
 //! wait.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, PoisonError};
 
 use strongroom_engine::Buffer;
 use strongroom_units::{GROUP_BLOCKS, GroupIndex};
 
-use super::Interrupt;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Files that are found and not begun yet.
 const WAITING_MAX: usize = 256;
@@ -23,12 +25,13 @@ const PART: u64 = 16 << 20;
 
 /// Threads where nobody says how many: two for each CPU, since one waits for
 /// the store while the other computes.
-pub(crate) fn default_threads() -> usize {
+#[must_use]
+pub fn default_threads() -> usize {
     2 * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// A file in parts.
-pub(crate) trait Parts: Send + Sync {
+pub trait Parts: Send + Sync {
     /// How many there are.
     fn count(&self) -> usize;
 
@@ -40,15 +43,17 @@ pub(crate) trait Parts: Send + Sync {
 }
 
 /// Begins the work on a file; none when there is nothing more to it.
-pub(crate) type Opener<'env> = Box<dyn FnOnce() -> Option<Box<dyn Parts + 'env>> + Send + 'env>;
+pub type Opener<'env> = Box<dyn FnOnce() -> Option<Box<dyn Parts + 'env>> + Send + 'env>;
 
 /// Splits the groups of a file into parts.
-pub(crate) fn parts_of(groups: &[GroupIndex], block_bytes: u64) -> usize {
+#[must_use]
+pub fn parts_of(groups: &[GroupIndex], block_bytes: u64) -> usize {
     groups.len().div_ceil(groups_in_part(block_bytes)).max(1)
 }
 
 /// The groups of one part.
-pub(crate) fn groups_of(groups: &[GroupIndex], block_bytes: u64, part: usize) -> &[GroupIndex] {
+#[must_use]
+pub fn groups_of(groups: &[GroupIndex], block_bytes: u64, part: usize) -> &[GroupIndex] {
     let step = groups_in_part(block_bytes);
     let start = (part * step).min(groups.len());
     &groups[start..(start + step).min(groups.len())]
@@ -75,10 +80,12 @@ struct State<'env> {
 }
 
 /// The work that there is.
-pub(crate) struct Pool<'env> {
+pub struct Pool<'env> {
     state: Mutex<State<'env>>,
     changed: Condvar,
-    interrupt: Interrupt,
+    interrupt: Arc<AtomicBool>,
+    /// Files that may wait.
+    room: usize,
 }
 
 enum Work<'env> {
@@ -87,9 +94,19 @@ enum Work<'env> {
 }
 
 impl<'env> Pool<'env> {
-    /// No work yet.
-    pub(crate) fn new(interrupt: Interrupt) -> Pool<'env> {
-        Pool { state: Mutex::new(State::default()), changed: Condvar::new(), interrupt }
+    /// No work yet. Once `interrupt` is set, files that wait are dropped, and
+    /// nobody is told but by what [`Pool::work`] and [`Pool::submit`] do.
+    pub fn new(interrupt: Arc<AtomicBool>) -> Pool<'env> {
+        Pool::with_room(interrupt, WAITING_MAX)
+    }
+
+    /// The same, where so many files may wait.
+    pub(crate) fn with_room(interrupt: Arc<AtomicBool>, room: usize) -> Pool<'env> {
+        Pool { state: Mutex::new(State::default()), changed: Condvar::new(), interrupt, room }
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupt.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, State<'env>> {
@@ -98,26 +115,26 @@ impl<'env> Pool<'env> {
 
     /// Hands over a file, and waits while many wait already. After an
     /// interrupt it is dropped.
-    pub(crate) fn submit(&self, opener: Opener<'env>) {
+    pub fn submit(&self, opener: Opener<'env>) {
         let mut state = self.lock();
-        while state.waiting.len() >= WAITING_MAX && !self.interrupt.is_asked() {
+        while state.waiting.len() >= self.room && !self.is_interrupted() {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if !self.interrupt.is_asked() {
+        if !self.is_interrupted() {
             state.waiting.push_back(opener);
         }
         self.changed.notify_all();
     }
 
     /// No more files come.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
     }
 
     /// Works until everything is done that was handed over before the pool
     /// was closed.
-    pub(crate) fn work(&self) {
+    pub fn work(&self) {
         let mut scratch = Buffer::empty();
         while let Some(work) = self.take() {
             match work {
@@ -130,8 +147,10 @@ impl<'env> Pool<'env> {
     fn take(&self) -> Option<Work<'env>> {
         let mut state = self.lock();
         loop {
-            if self.interrupt.is_asked() {
+            if self.is_interrupted() && !state.waiting.is_empty() {
                 state.waiting.clear();
+                // Who waits to hand one over hears of the interrupt by this alone.
+                self.changed.notify_all();
             }
             if let Some(shared) = state.shared.last().cloned() {
                 let part = shared.next.fetch_add(1, Ordering::Relaxed);
@@ -212,7 +231,7 @@ mod tests {
     fn every_part_is_run_once_and_every_file_finished_once() {
         for threads in [1, 4] {
             let (sum, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
-            let pool = Pool::new(Interrupt::default());
+            let pool = Pool::new(Arc::default());
             std::thread::scope(|scope| {
                 for _ in 0..threads {
                     scope.spawn(|| pool.work());
@@ -236,8 +255,8 @@ mod tests {
 
     #[test]
     fn an_interrupt_ends_it_with_files_waiting() {
-        let pool = Pool::new(Interrupt::default());
-        pool.interrupt.ask();
+        let pool = Pool::new(Arc::default());
+        pool.interrupt.store(true, Ordering::Relaxed);
         for _ in 0..2 * WAITING_MAX {
             pool.submit(Box::new(|| panic!("it was not to be begun")));
         }
