@@ -19,6 +19,7 @@ pub(crate) use engines::{BenchCommand, EnginesArgs, TuneArgs};
 pub(crate) use freshness::FreshnessCommand;
 pub(crate) use mount::{MountArgs, SetArgs, StatusArgs, SyncArgs, UmountArgs};
 pub(crate) use simulate::SimulateArgs;
+pub(crate) use values::Percent;
 pub(crate) use vault::{CheckArgs, HeaderCommand, InfoArgs, InitArgs, KeyCommand, SalvageArgs};
 
 /// Encrypted folders and disks.

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Parses a size in bytes: `4096`, `4K`, `4KiB`, `64M`, `1GiB`. Units are
@@ -81,6 +82,33 @@ impl From<OsString> for RecoveryOut {
     }
 }
 
+/// How much is looked at, in percent: above 0, and at most 100.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Percent(f64);
+
+impl FromStr for Percent {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Percent, Self::Err> {
+        match text.strip_suffix('%').unwrap_or(text).parse::<f64>() {
+            Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(Percent(percent)),
+            _ => Err("a percentage is above 0 and at most 100"),
+        }
+    }
+}
+
+impl Percent {
+    /// The number.
+    pub(crate) fn get(self) -> f64 {
+        self.0
+    }
+
+    /// That part of a number.
+    pub(crate) fn of(self, whole: u64) -> u64 {
+        (whole as f64 * self.0 / 100.0) as u64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +133,16 @@ mod tests {
         }
         for bad in ["", "m", "1w", "-1", "1.5s", "99999999999999999d"] {
             assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_percentage_is_a_part_and_not_nothing() {
+        for text in ["5", "5%", "0.1", "100"] {
+            assert!(text.parse::<Percent>().is_ok(), "{text}");
+        }
+        for text in ["0", "-1", "100.1", "NaN", "", "five"] {
+            assert!(text.parse::<Percent>().is_err(), "{text}");
         }
     }
 }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use strongroom_format::vault::Suite;
 
 use super::secret::{FirstSecretArgs, NewSecretArgs, SecretArgs};
-use super::values::{RecoveryOut, duration, size};
+use super::values::{Percent, RecoveryOut, duration, size};
 
 /// What trying a password shall cost.
 #[derive(Args, Clone, Debug)]
@@ -197,6 +197,7 @@ what is done about each kind of damage.
 Examples:
   strongroom check ~/vault
   strongroom check ~/vault Documents/letters photo.jpg    only these
+  strongroom check ~/vault --sample 5                      a twentieth of the data
   strongroom check ~/vault --repair --yes                 without asking")]
 pub(crate) struct CheckArgs {
     /// The vault
@@ -213,6 +214,9 @@ pub(crate) struct CheckArgs {
     /// Repair without asking
     #[arg(long, requires = "repair")]
     pub(crate) yes: bool,
+    /// Look at this part of what files hold, drawn anew each time, and at all names and directories
+    #[arg(long, value_name = "PERCENT", conflicts_with = "repair")]
+    pub(crate) sample: Option<Percent>,
     /// Threads that verify [default: two per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,

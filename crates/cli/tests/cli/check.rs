@@ -77,6 +77,33 @@ fn a_damaged_block_is_named_with_its_bytes() {
 }
 
 #[test]
+fn a_sample_says_that_it_is_one() {
+    let place = filled();
+    flip(&stored(&place, 290_000), 4096 * 3 + 100);
+    let sampled = |percent: &str| {
+        let line = format!("check v --password-file password --json --sample {percent}");
+        place.line(&line)
+    };
+    let document = sampled("100").expect(4).document();
+    assert_eq!(document["damage"].as_array().map(Vec::len), Some(1));
+    let groups = document["sample"]["groups"].as_u64().expect("a number");
+    assert!(groups > 0 && document["sample"]["examined"] == groups, "{document:#}");
+    // One in a hundred million: nothing is drawn of these few, and what is not looked at is not judged.
+    let document = sampled("0.000001").expect(0).document();
+    assert_eq!((&document["sample"]["groups"], &document["sample"]["examined"]), (&groups.into(), &0.into()));
+    assert_eq!(document["bytes"], 0);
+    let run = place.line("check v --password-file password --sample 0.000001").expect(0);
+    assert!(run.stdout.contains(&format!("0 of {groups} groups of blocks")), "{}", run.stdout);
+    assert!(run.stdout.contains("No damage found in the sample."), "{}", run.stdout);
+    // What every file begins with is looked at all the same.
+    flip(&stored(&place, 290_000), 100);
+    assert_eq!(sampled("0.000001").expect(4).document()["damage"][0]["path"], "docs/large");
+    assert_eq!(check(&place).expect(4).document()["sample"], serde_json::Value::Null);
+    sampled("0").expect(2);
+    place.line("check v --password-file password --sample 5 --repair").expect(2);
+}
+
+#[test]
 fn a_damaged_page_and_a_cut_file_are_named() {
     let place = filled();
     flip(&stored(&place, 290_000), 100);

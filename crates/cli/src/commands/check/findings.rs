@@ -10,6 +10,7 @@ use strongroom_vault::{Damage, Error};
 
 use super::facts::Fact;
 use super::repair::Repair;
+use super::sample::Sampled;
 use crate::failure::Exit;
 use crate::report::{bytes, damage_kind, shown};
 use crate::unlock::HeaderCopy;
@@ -206,6 +207,8 @@ pub(super) struct Document {
     pub(super) others: u64,
     /// Plain bytes that were opened; holes do not count.
     pub(super) bytes: u64,
+    /// What was drawn, where not everything was to be looked at.
+    pub(super) sample: Option<Sampled>,
     pub(super) damage: Vec<Finding>,
     pub(super) recovered: Vec<Recovery>,
     pub(super) leftovers: Vec<Leftover>,
@@ -251,7 +254,16 @@ pub(super) fn text(document: &Document) -> String {
         bytes(document.bytes),
         document.duration_ns as f64 / 1e9
     );
+    if let Some(sample) = &document.sample {
+        let _ = writeln!(
+            text,
+            "A sample: all names and directories, and {} of {} groups of blocks, drawn at random. What else is \
+             damaged, or was rolled back inside of a file, shows in a whole check alone.",
+            sample.examined, sample.groups
+        );
+    }
     match document.damage.len() {
+        0 if document.sample.is_some() => text.push_str("No damage found in the sample.\n"),
         0 => text.push_str("No damage found.\n"),
         1 => text.push_str("1 damaged place found.\n"),
         count => {

@@ -9,6 +9,7 @@
 mod facts;
 pub(crate) mod findings;
 mod repair;
+mod sample;
 mod verify;
 mod walk;
 
@@ -24,6 +25,7 @@ use strongroom_vault::namespace::survey::{Folder, Item, Survey};
 use strongroom_vault::{Damage, Error};
 
 use self::findings::{Document, Finding, Findings};
+use self::sample::Sample;
 use self::verify::{Verifier, Wanted};
 use self::walk::Walk;
 use crate::args::CheckArgs;
@@ -146,11 +148,17 @@ fn check(
             Target::Item(_, item) => stored_bytes(&item.node, &progress),
         });
         let total = bytes.sum();
+        let total = args.sample.map_or(total, |percent| percent.of(total));
         progress.begin_bytes(total, "Verifying");
     }
     let threads = args.threads.map_or_else(default_threads, usize::from);
-    let wanted = Wanted { block_bytes: header.block_size.bytes(), settling: vault.is_settling(), shallow };
-    let verifier = Verifier::new(survey, findings, &progress, interrupt, &wanted);
+    let wanted = Wanted {
+        block_bytes: header.block_size.bytes(),
+        settling: vault.is_settling(),
+        shallow,
+        sample: args.sample.map(Sample::new),
+    };
+    let verifier = Verifier::new(survey, findings, &progress, interrupt, wanted);
     let mut walk = Walk::new(&verifier);
     let pool = Pool::new(interrupt.flag());
     std::thread::scope(|scope| {
@@ -190,6 +198,7 @@ fn check(
         symlinks: walk.counts.symlinks,
         others: walk.counts.others,
         bytes: verifier.bytes(),
+        sample: verifier.sample.as_ref().map(Sample::sampled),
         damage: findings.take(),
         leftovers: std::mem::take(&mut walk.leftovers),
         recovered,

@@ -9,12 +9,13 @@ use strongroom_engine::Buffer;
 use strongroom_format::vault::FileId;
 use strongroom_store::{InodeId, NodeRef};
 use strongroom_units::GroupIndex;
-use strongroom_vault::content::{Examination, Examined};
+use strongroom_vault::content::{Content, Examination, Examined};
 use strongroom_vault::namespace::survey::{Folder, Item, Named, Opened, Survey, joined, placeholder};
 use strongroom_vault::{Damage, Error, Recovered};
 
 use super::facts::{Fact, Misplaced};
 use super::findings::{Finding, Findings, Recovery};
+use super::sample::Sample;
 use crate::progress::Progress;
 use crate::tree::{Interrupt, Parts, groups_of, parts_of};
 
@@ -31,6 +32,8 @@ pub(super) struct Verifier<'a> {
     pub(super) settling: bool,
     /// Open files and look no further.
     pub(super) shallow: bool,
+    /// Looks at a part of what files hold.
+    pub(super) sample: Option<Sample>,
     files: AtomicU64,
     bytes: AtomicU64,
     ids: Mutex<HashMap<FileId, Vec<u8>>>,
@@ -43,15 +46,18 @@ pub(super) struct Wanted {
     pub(super) block_bytes: u64,
     pub(super) settling: bool,
     pub(super) shallow: bool,
+    pub(super) sample: Option<Sample>,
 }
 
 /// A file that is being verified.
 struct Verifying<'v, 'a> {
     verifier: &'v Verifier<'a>,
     opened: Mutex<Option<Opened>>,
-    content: std::sync::Arc<strongroom_vault::content::Content>,
+    content: std::sync::Arc<Content>,
     examination: Mutex<Option<Examination>>,
     groups: Vec<GroupIndex>,
+    /// Those are all that the file has.
+    is_whole: bool,
     examined: Mutex<Examined>,
     /// Of the directory where the file's own name is lost.
     path: Vec<u8>,
@@ -68,9 +74,9 @@ impl<'a> Verifier<'a> {
         findings: &'a Findings,
         progress: &'a Progress,
         interrupt: &'a Interrupt,
-        wanted: &Wanted,
+        wanted: Wanted,
     ) -> Verifier<'a> {
-        let Wanted { block_bytes, settling, shallow } = *wanted;
+        let Wanted { block_bytes, settling, shallow, sample } = wanted;
         Verifier {
             survey,
             findings,
@@ -79,6 +85,7 @@ impl<'a> Verifier<'a> {
             block_bytes,
             settling,
             shallow,
+            sample,
             files: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             ids: Mutex::default(),
@@ -157,10 +164,17 @@ impl<'a> Verifier<'a> {
                 return None;
             }
         };
+        let groups = match &self.sample {
+            Some(sample) if opened.content.has_header() => sample.draw(examination.groups()),
+            // What is lost with the header page is told with its group.
+            Some(sample) => sample.take_all(examination.groups()),
+            None => examination.groups().to_vec(),
+        };
         Some(Box::new(Verifying {
             verifier: self,
             content: std::sync::Arc::clone(&opened.content),
-            groups: examination.groups().to_vec(),
+            is_whole: groups.len() == examination.groups().len(),
+            groups,
             opened: Mutex::new(Some(opened)),
             examination: Mutex::new(Some(examination)),
             examined: Mutex::default(),
@@ -272,6 +286,8 @@ impl Parts for Verifying<'_, '_> {
         let mut losses = if self.verifier.interrupt.is_asked() {
             // The digest would miss what was not looked at.
             examined.losses
+        } else if !self.is_whole {
+            Content::conclude_part(examination, examined)
         } else {
             self.content.conclude(examination, examined)
         };
