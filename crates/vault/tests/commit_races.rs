@@ -100,3 +100,30 @@ fn a_rename_over_a_file_waits_for_the_commit_under_way() {
     assert_eq!(kept, b"newer", "whoever sees the new name sees the new content");
     trial.vault.namespace().release(entry.number);
 }
+
+/// A file is cut, and again while the commit of the first cut is under way, to
+/// no less: the second is not the first. What the commit has recorded behind
+/// the second must not be brought home later, over what is written there then.
+#[test]
+fn a_cut_during_the_commit_of_another_is_not_lost() {
+    let trial = Trial::new();
+    let number = trial.file("file");
+    let content = trial.open(number);
+    support::write(&content, 0, &[1; 100_000]).unwrap();
+    content.sync().unwrap();
+    content.set_len(8192).unwrap();
+    support::write(&content, 8192, &[2; 40_960]).unwrap();
+    trial.during_a_sync(|| content.set_len(20_480).unwrap());
+    content.sync().unwrap();
+    // Nothing durable is behind the cut any more: this goes home at once.
+    support::write(&content, 20_480, &[3; 20_480]).unwrap();
+    let expected: Vec<u8> = [1; 8192].into_iter().chain([2; 12_288]).chain([3; 20_480]).collect();
+    assert_eq!(support::read_all(&content).unwrap(), expected);
+    drop(content);
+    trial.vault.namespace().release(number);
+    trial.vault.close().unwrap();
+    let vault = support::open(Arc::clone(&trial.store) as Arc<dyn Store>);
+    let entry = vault.namespace().lookup(ROOT, b"file").unwrap();
+    let content = vault.namespace().open(entry.number, Opening::default()).unwrap();
+    assert_eq!(support::read_all(&content).unwrap(), expected);
+}

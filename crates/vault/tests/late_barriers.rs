@@ -1,5 +1,6 @@
 //! One file under random changes, closed and opened again and again, while barriers take their time, and
-//! commits and new times come in between: every opening has to find it, and every reading what was written.
+//! commits and new times come in between: every opening has to find it, and every reading what was written,
+//! also after the end.
 
 mod support;
 
@@ -13,7 +14,7 @@ use strongroom_store::memory::MemoryStore;
 use strongroom_store::{SetTime, Store};
 use strongroom_units::BlockSize;
 use strongroom_vault::content::{Allocate, Content};
-use strongroom_vault::namespace::{Changes, Opening};
+use strongroom_vault::namespace::{Changes, Opening, ROOT};
 use strongroom_vault::{Options, Vault};
 use support::Rng;
 
@@ -51,7 +52,15 @@ impl Exercise {
 
     fn write(&mut self, offset: u64, len: u64) {
         let byte = self.random.below(255) as u8 + 1;
-        support::write(&self.content, offset, &vec![byte; len as usize]).unwrap();
+        // The kernel writes back in several requests at once.
+        let part = len.div_ceil(1 + self.random.below(3));
+        std::thread::scope(|scope| {
+            for at in (0..len).step_by(part as usize) {
+                let data = vec![byte; part.min(len - at) as usize];
+                let content = &self.content;
+                scope.spawn(move || support::write(content, offset + at, &data).unwrap());
+            }
+        });
         let end = (offset + len) as usize;
         self.model.resize(self.model.len().max(end), 0);
         self.model[offset as usize..end].fill(byte);
@@ -148,6 +157,14 @@ fn exercise(seed: u64, shift: u8, late: u64, operations: usize) {
         exercise.run(operations);
         stopping.store(true, Ordering::Relaxed);
     });
+    let Exercise { content, model, number, .. } = exercise;
+    drop(content);
+    vault.namespace().release(number);
+    vault.close().unwrap();
+    let again = support::open(store as Arc<dyn Store>);
+    let entry = again.namespace().lookup(ROOT, b"file").unwrap();
+    let content = again.namespace().open(entry.number, Opening::default()).unwrap();
+    assert!(support::read_all(&content).unwrap() == model, "seed {seed}, after the end");
 }
 
 #[test]

@@ -53,10 +53,11 @@ impl Content {
     fn copy_home(self: &Arc<Self>) -> Result<Option<Landing>> {
         let _commit = self.lock_commit();
         let (landing, committed_len, writes, before) = {
-            let state = self.read_state();
+            let mut state = self.write_state();
             if state.record.is_none() || state.unlinked {
                 return Ok(None);
             }
+            self.follow_cut(&mut state)?;
             let landing = Landing {
                 content: Arc::clone(self),
                 blocks: state.committed_images.iter().map(|(&block, &place)| (block, place)).collect(),

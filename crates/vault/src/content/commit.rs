@@ -268,6 +268,7 @@ impl Content {
         }
         state.settled |= self.context.rules.keeps(Rule::DataBeforeRecord);
         state.committed_len = emission.plain_len;
+        state.cut_taken = None;
         self.void_images(state, emission);
         if let (Some(images), Some(sequence)) = (&emission.record, committing.sequence) {
             state.committed_images.extend(images.blocks.iter().map(|image| (image.block.0, image.place)));
@@ -277,9 +278,11 @@ impl Content {
             }
             state.record = Some(sequence);
         }
-        if emission.cut.is_some() || !emission.punched.is_empty() {
+        state.cut_late = state.cut_late.into_iter().chain(emission.cut).min();
+        if state.cut_late.is_some() || !emission.punched.is_empty() {
             let before = self.file.attributes()?;
-            self.cut_home(state, emission)?;
+            // Refused, it is tried again by the next commit or checkpoint.
+            self.follow_cut(state).inspect_err(|_| state.mark_dirty())?;
             self.punch_home(state, emission);
             self.restore_times(&before)?;
         }
@@ -305,6 +308,7 @@ impl Content {
 
     fn abandon(&self, state: &mut State, emission: &Emission) {
         state.unsynced |= emission.barrier;
+        state.cut = state.cut.into_iter().chain(state.cut_taken.take()).min();
         state.punched.extend(emission.punched.iter().copied());
         if !emission.pages.is_empty() {
             state.retake(&emission.pages);
@@ -333,7 +337,7 @@ impl Content {
     /// Committed images of what this commit has cut or punched are not to be
     /// copied home, unless this very commit has written them again.
     fn void_images(&self, state: &mut State, emission: &Emission) {
-        let cut = emission.cut.filter(|_| emission.cut != state.cut_committed);
+        let cut = emission.cut;
         if cut.is_none() && emission.punched.is_empty() {
             return;
         }
@@ -353,25 +357,17 @@ impl Content {
         });
     }
 
-    fn cut_home(&self, state: &mut State, emission: &Emission) -> Result<()> {
-        let Some(cut) = emission.cut else { return Ok(()) };
+    /// Cuts the stored file to a durable cut that it has not followed yet.
+    /// Nothing may be copied home behind that before.
+    pub(super) fn follow_cut(&self, state: &mut State) -> Result<()> {
+        let Some(cut) = state.cut_late else { return Ok(()) };
         let len = self.geometry().stored_len(PlainLen(cut)).0;
         if state.home_len > len {
-            if let Err(error) = self.file.set_len(len) {
-                // The cut stays pending, and the next commit tries again.
-                if state.cut == emission.cut {
-                    state.cut_committed = emission.cut;
-                }
-                state.mark_dirty();
-                return Err(error.into());
-            }
+            self.file.set_len(len)?;
             state.home_len = len;
             self.reserve_behind(state, len);
         }
-        if state.cut == emission.cut {
-            state.cut_committed = None;
-            state.cut = None;
-        }
+        state.cut_late = None;
         Ok(())
     }
 

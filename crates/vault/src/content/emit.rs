@@ -77,7 +77,8 @@ impl Content {
             self.reference_entries(state, &mut emission);
             // Pages follow data at their own time; the times are the user's.
             self.restore_times(&before)?;
-            emission.cut = state.cut;
+            emission.cut = state.cut.take();
+            state.cut_taken = emission.cut;
             emission.punched = std::mem::take(&mut state.punched);
             emission.record = was_born.then_some(images);
             state.dirty_since = None;

@@ -133,7 +133,6 @@ impl Content {
         if state.born {
             let len = state.plain_len().0;
             state.cut = Some(state.cut.map_or(len, |cut| cut.min(len)));
-            state.cut_committed = None;
         }
         state.mark_dirty();
     }

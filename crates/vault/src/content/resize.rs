@@ -51,10 +51,10 @@ impl Content {
         let kept = self.geometry().block_size().blocks_in(len);
         // What cannot be read is found while nothing has changed yet.
         self.load_dropped(state, BlockIndex(kept))?;
-        let before = (state.cut, state.cut_committed);
+        let before = state.cut;
         if let Err(error) = self.shorten_last_block(state, len, promise) {
             // Nothing has been cut, and no commit may cut the home.
-            (state.cut, state.cut_committed) = before;
+            state.cut = before;
             return Err(error);
         }
         state.header.plain_len = len;
@@ -74,7 +74,6 @@ impl Content {
     fn shorten_last_block(&self, state: &mut State, len: PlainLen, promise: &mut Promise<'_>) -> Result<()> {
         if state.born {
             state.cut = Some(state.cut.unwrap_or(u64::MAX).min(len.0));
-            state.cut_committed = None;
             if !self.context.rules.keeps(Rule::RecordBeforeCut) {
                 let stored = self.geometry().stored_len(len).0.min(state.home_len);
                 self.file.set_len(stored)?;

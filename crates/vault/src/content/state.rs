@@ -162,9 +162,12 @@ pub(crate) struct State {
     /// The lowest plain length since the last commit, when below the
     /// committed one: homes behind it are not written until it is durable.
     pub(crate) cut: Option<u64>,
-    /// A pending cut that is durable already, and did not reach home: what is
+    /// The cut that a commit under way has taken: it counts as pending until
+    /// that has ended, and is not to be taken for one that came since.
+    pub(crate) cut_taken: Option<u64>,
+    /// A cut that is durable, and that the stored file refused: what is
     /// committed behind it is newer than it.
-    pub(crate) cut_committed: Option<u64>,
+    pub(crate) cut_late: Option<u64>,
     /// Blocks made holes since the last commit, to be punched after it.
     pub(crate) punched: Vec<(BlockIndex, u64)>,
     /// Failed barriers of the journal that the images here have been saved
@@ -251,7 +254,12 @@ impl State {
     /// True for blocks whose home a pending cut will remove.
     pub(crate) fn behind_cut(&self, block: BlockIndex) -> bool {
         let size = self.geometry.block_size();
-        self.cut.is_some_and(|cut| size.start_of(block).0 + size.bytes() > cut)
+        self.pending_cut().is_some_and(|cut| size.start_of(block).0 + size.bytes() > cut)
+    }
+
+    /// The lowest length that the stored file may yet be cut to.
+    pub(crate) fn pending_cut(&self) -> Option<u64> {
+        [self.cut, self.cut_taken, self.cut_late].into_iter().flatten().min()
     }
 
     /// Where `block` is read from. Its node is loaded or absent.

@@ -88,7 +88,7 @@ impl Content {
     /// The state, locked for a write of `len` bytes.
     fn write_state_for(&self, len: usize) -> Result<crate::sync::RwLockWriteGuard<'_, State>> {
         let state = self.write_state();
-        if len <= LARGE_WRITE || state.cut.is_none() {
+        if len <= LARGE_WRITE || state.pending_cut().is_none() {
             return Ok(state);
         }
         drop(state);
