@@ -126,6 +126,9 @@ fn a_device_that_stalls_or_goes_is_done_without() {
     }
 }
 
+/// Batches until one is divided.
+const BATCHES_MAX: usize = 1000;
+
 /// A batch of many segments is divided, and the parts come together again.
 #[test]
 fn a_batch_is_split_between_both() {
@@ -167,7 +170,11 @@ fn a_batch_is_split_between_both() {
             .find(|placement| placement.reason.name() == "split")
             .map_or(0, |placement| placement.count)
     };
-    for _ in 0..40 {
+    // On a busy machine the first of them may say that one engine is better.
+    for _ in 0..BATCHES_MAX {
+        if splits(0) > 0 && splits(1) > 0 {
+            break;
+        }
         let found = scheduler.submit(&session, batch()).unwrap().wait().unwrap();
         assert_eq!(found.outcome, Outcome::Done);
         assert!(found.batch.buffer[..] == expected.batch.buffer[..]);

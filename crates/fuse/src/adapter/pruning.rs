@@ -32,6 +32,9 @@ const MARK_MAX: u64 = 400_000;
 /// How long FORGETs are given before the kernel is asked for more; doubled
 /// while nothing comes of it.
 const PAUSE: Duration = Duration::from_millis(1);
+/// How long at most while there are many more than the mark, which lookups may
+/// have made although the kernel forgets.
+const PAUSE_CROWDED: Duration = Duration::from_millis(16);
 /// How long at most, and how often the end is looked for.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -99,8 +102,9 @@ impl Adapter {
                 return;
             }
             thread::sleep(pause);
-            let helped = self.namespace.known() < known;
-            pause = if helped { PAUSE } else { (pause * 2).min(PAUSE_MAX) };
+            let left = self.namespace.known();
+            let most = if left > mark + mark / 4 { PAUSE_CROWDED } else { PAUSE_MAX };
+            pause = if left < known { PAUSE } else { (pause * 2).min(most) };
         }
     }
 

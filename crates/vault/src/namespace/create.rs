@@ -44,6 +44,7 @@ impl Namespace {
         opening: Opening,
     ) -> Result<(Entry, Arc<Content>)> {
         self.writable()?;
+        self.make_way();
         let parent = self.directory(parent)?;
         let stored = self.stored_name(&parent, name)?;
         let place = self.place(&parent, name, &stored)?;
@@ -98,6 +99,7 @@ impl Namespace {
     /// store reports.
     pub fn create_unnamed(&self, parent: u64, creation: &Creation) -> Result<(Entry, Arc<Content>)> {
         self.writable()?;
+        self.make_way();
         let parent = self.directory(parent)?;
         let inheritance = self.inheritance(&parent, creation, Kind::File)?;
         let (node, file) = parent.node.create_unnamed(inheritance.mode)?;
@@ -247,6 +249,7 @@ impl Namespace {
         store: impl FnOnce(&Inode, &[u8]) -> Result<NodeRef>,
     ) -> Result<Entry> {
         self.writable()?;
+        self.make_way();
         let parent = self.directory(parent)?;
         let stored = self.stored_name(&parent, name)?;
         let place = self.place(&parent, name, &stored)?;

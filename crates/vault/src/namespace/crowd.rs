@@ -12,6 +12,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
+use std::time::Duration;
 
 use strongroom_store::Kind;
 
@@ -20,6 +21,12 @@ use super::inode::{Inode, ROOT, lock};
 
 /// Inodes that the hand looks at while it holds the table.
 const STEP: usize = 256;
+
+/// How long, and how often, a request that may make another inode known waits
+/// for others to be forgotten. Not for ever: who asks the kernel to forget
+/// may be waiting for a directory that this very request holds there.
+const MOMENT: Duration = Duration::from_millis(1);
+const MOMENTS_MAX: usize = 20;
 
 /// An inode that the kernel may be asked to forget.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +64,19 @@ impl Namespace {
     /// long as that is so. The first watcher stays.
     pub fn watch(&self, mark: usize, thread: Thread) {
         let _ = self.table.crowd.watcher.set((mark, thread));
+    }
+
+    /// Waits a little when there are half as many inodes again as the
+    /// watcher's mark: a burst of lookups must not outrun the kernel's
+    /// forgetting. The caller holds no lock.
+    pub(super) fn make_way(&self) {
+        let Some((mark, _)) = self.table.crowd.watcher.get() else { return };
+        let is_full = || self.table.len() > mark + mark / 2;
+        let mut moments = 0;
+        while moments < MOMENTS_MAX && is_full() {
+            crate::sync::thread::sleep(MOMENT);
+            moments += 1;
+        }
     }
 
     /// True while more inodes are known than the watcher's mark.

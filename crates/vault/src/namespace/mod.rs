@@ -224,6 +224,7 @@ impl Namespace {
     /// `ENOENT`, `ENOTDIR`, `ENAMETOOLONG`, damage of the directory's record,
     /// or what the store reports.
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Entry> {
+        self.make_way();
         let parent = self.directory(parent)?;
         let stored = self.stored_name(&parent, name)?;
         let _gate = read(&parent.gate);
