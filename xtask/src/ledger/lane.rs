@@ -73,6 +73,8 @@ pub(crate) struct Kept {
     pub(crate) names_lost: u64,
     /// Files compared.
     pub(crate) files: u64,
+    /// Pages of two versions, none of them promised.
+    pub(crate) pages_of_two: u64,
 }
 
 impl std::ops::AddAssign for Kept {
@@ -81,6 +83,7 @@ impl std::ops::AddAssign for Kept {
         self.actions += other.actions;
         self.names_lost += other.names_lost;
         self.files += other.files;
+        self.pages_of_two += other.pages_of_two;
     }
 }
 
@@ -303,8 +306,9 @@ impl Lane {
         let mut reasons = Vec::new();
         for (state, names) in self.states.iter().rev() {
             match self.explain_state(*state, names, found) {
-                Ok(files) => {
-                    return Ok(Kept { names_lost: self.newest() - state, files, ..self.kept });
+                Ok((files, pages_of_two)) => {
+                    let names_lost = self.newest() - state;
+                    return Ok(Kept { names_lost, files, pages_of_two, ..self.kept });
                 }
                 Err(reason) => reasons.push(format!("state {state}: {reason}")),
             }
@@ -314,12 +318,14 @@ impl Lane {
         Err(format!("none of {} states explains what is there: {nearest}", reasons.len()))
     }
 
-    fn explain_state(&self, state: u64, names: &Names, found: &Tree) -> Result<u64, String> {
+    /// How many files were compared, and how many of their pages are of two versions.
+    fn explain_state(&self, state: u64, names: &Names, found: &Tree) -> Result<(u64, u64), String> {
         if !names.keys().eq(found.keys()) {
             let (is, should) = (found.keys().collect::<Vec<_>>(), names.keys().collect::<Vec<_>>());
             return Err(format!("names {is:?} instead of {should:?}"));
         }
         let mut inodes: HashMap<FileNumber, u64> = HashMap::new();
+        let mut pages_of_two = 0;
         for (name, entry) in names {
             match (entry, &found[name]) {
                 (Entry::Directory, Found::Directory) => {}
@@ -329,7 +335,7 @@ impl Lane {
                         return Err(format!("{name} is another file than its other name"));
                     }
                     let contents = self.files[number].contents(state);
-                    contents
+                    pages_of_two += contents
                         .explain(bytes)
                         .map_err(|reason| format!("{name} (made by {number}): {reason}"))?;
                 }
@@ -340,7 +346,7 @@ impl Lane {
         if distinct.len() != inodes.len() {
             return Err("two files have become one".into());
         }
-        Ok(inodes.len() as u64)
+        Ok((inodes.len() as u64, pages_of_two))
     }
 }
 

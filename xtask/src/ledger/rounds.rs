@@ -163,6 +163,9 @@ impl<'a> Rounds<'a> {
              {} changes of names lost, none of them acknowledged",
             kept.actions, kept.acknowledged, kept.names_lost
         );
-        println!("  {} files compared, {checks} checks", kept.files);
+        println!(
+            "  {} files compared, {} of their pages between two writes and promised to nobody; {checks} checks",
+            kept.files, kept.pages_of_two
+        );
     }
 }
