@@ -46,6 +46,11 @@ fn random_history(suite: Suite, block_size: BlockSize, engine: Arc<dyn Engine>, 
         let offset = rng.below(span);
         let scale = rng.below(16);
         let len = 1 + rng.below(1 << scale);
+        // Now and then whole blocks, many of them.
+        let (offset, len) = match rng.below(6) {
+            0 => (offset - offset % block_size.bytes(), (1 + rng.below(12)) * block_size.bytes()),
+            _ => (offset, len),
+        };
         match rng.below(20) {
             0..=8 => {
                 let data: Vec<u8> = (0..len).map(|_| rng.next() as u8).collect();
@@ -192,4 +197,47 @@ fn times_that_were_set_stay_through_commits_and_checkpoints() {
         let attributes = vault.namespace().lookup(ROOT, b"file").unwrap().attributes;
         assert_eq!(attributes.modified, at, "round {round}");
     }
+}
+
+/// Whole blocks are sealed before the file is locked; when its last block has
+/// to grow as well, that has been in vain.
+#[test]
+fn many_whole_blocks_behind_a_part_of_one() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    support::create(&*store, Suite::Xaes256Gcm, BlockSize::MIN);
+    let vault = support::open(store);
+    let (entry, content) = create_file(vault.namespace(), "file");
+    let blocks: Vec<u8> = (0..16 * 4096u32).map(|at| (at / 7) as u8).collect();
+    let mut model = vec![0; 3 * 4096];
+    model[..100].fill(5);
+    for _ in 0..2 {
+        write(&content, 0, &[5; 100]).unwrap();
+        write(&content, 3 * 4096, &blocks).unwrap();
+        assert!(read_all(&content).unwrap() == [&model[..], &blocks].concat());
+        content.sync().unwrap();
+        content.set_len(100).unwrap();
+    }
+    vault.namespace().release(entry.number);
+}
+
+/// Writes to the journal alone give the stored file its time; seldom, but at
+/// once after the user has set another.
+#[test]
+fn a_write_to_the_journal_alone_changes_the_time() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    support::create(&*store, Suite::Xaes256Gcm, BlockSize::MIN);
+    let vault = support::open(store);
+    let (entry, content) = create_file(vault.namespace(), "file");
+    write(&content, 0, &[1; 4096]).unwrap();
+    content.sync().unwrap();
+    let modified = || vault.namespace().attributes(entry.number).unwrap().modified;
+    let long_ago = Timestamp { seconds: 1_000_000, nanoseconds: 0 };
+    for round in 0..3 {
+        write(&content, 0, &[round; 4096]).unwrap();
+        content.set_times(SetTime::Omit, SetTime::To(long_ago)).unwrap();
+        assert_eq!(modified(), long_ago);
+        write(&content, 0, &[round; 4096]).unwrap();
+        assert!(modified() > long_ago, "round {round}");
+    }
+    vault.namespace().release(entry.number);
 }

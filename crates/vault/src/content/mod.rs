@@ -187,6 +187,7 @@ impl Content {
         let mut promise = if is_journaled { self.promise_for_header()? } else { Promise::new(None, 0) };
         let _commit = self.lock_commit();
         let mut state = self.write_state();
+        state.touched = None;
         self.file.set_times(accessed, modified)?;
         if state.record.is_some() && self.context.writable {
             self.note_dirty(&mut state, &mut promise);

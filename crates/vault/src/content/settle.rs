@@ -372,6 +372,7 @@ impl State {
             failures: 0,
             watch: None,
             writes: 0,
+            touched: None,
             promised: 0,
             dirty_since: None,
             committing: false,

@@ -177,6 +177,9 @@ pub(crate) struct State {
     pub(crate) watch: Option<Watch>,
     /// Changes of the data so far: each gives the file a new time.
     pub(crate) writes: u64,
+    /// When a write that went to the journal alone last gave the stored file
+    /// its time; `None` since the user has set another.
+    pub(crate) touched: Option<Instant>,
     /// Slots that the journal keeps for the next commit.
     pub(crate) promised: u32,
     pub(crate) dirty_since: Option<Instant>,

@@ -2,9 +2,11 @@
 //! of section 7 allow: home when nothing that survives a crash points there,
 //! into the journal otherwise.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use strongroom_engine::{AssociatedData, Batch, BatchNonces, Buffer, Operation, Segment};
+use strongroom_engine::{
+    AssociatedData, Batch, BatchNonces, Buffer, Operation, Segment, SessionId, StoredNonce, Verdict,
+};
 use strongroom_format::vault::WriteSession;
 use strongroom_format::vault::node::Entry;
 use strongroom_store::SetTime;
@@ -13,7 +15,7 @@ use strongroom_units::{
 };
 
 use super::commit::Extent;
-use super::range::{Merge, merge, pieces};
+use super::range::{Merge, Piece, merge, pieces};
 use super::state::{Source, State};
 use super::{Content, NODES_IN_MEMORY, Promise};
 use crate::error::{Error, Result, errno};
@@ -29,6 +31,10 @@ const SMALL_WRITE: usize = 64 << 10;
 /// first, and is then written once instead of twice.
 const LARGE_WRITE: usize = 64 << 10;
 
+/// Stored files are touched this often at most: no clock tick of a kernel, by
+/// which it stamps files, is shorter.
+const TOUCH_INTERVAL: Duration = Duration::from_millis(1);
+
 /// One block to be sealed and stored.
 #[derive(Clone, Copy, Debug)]
 struct Job {
@@ -42,6 +48,13 @@ struct Job {
 struct Load<'a> {
     buffer: &'a mut Buffer,
     jobs: Vec<Job>,
+    /// One for each job, or none yet.
+    sealed: Vec<Segment>,
+}
+
+/// Blocks that were sealed before the file's state was locked.
+struct Ahead {
+    session: SessionId,
     sealed: Vec<Segment>,
 }
 
@@ -59,8 +72,40 @@ impl Content {
         }
         self.check_range(offset, len as u64)?;
         let mut promise = self.promise_for(offset, len as u64)?;
+        let ahead = self.seal_ahead(offset, len, buffer)?;
         let mut state = self.write_state_for(len)?;
-        self.write_locked(&mut state, offset, len, buffer, &mut promise)
+        self.write_locked(&mut state, offset, (buffer, len), ahead, &mut promise)
+    }
+
+    /// Seals a write of whole blocks, whose images do not depend on the file's
+    /// state, before that is locked: one thread seals while another stores.
+    fn seal_ahead(&self, offset: u64, len: usize, buffer: &mut Buffer) -> Result<Option<Ahead>> {
+        let size = self.geometry().block_size();
+        if !(offset | len as u64).is_multiple_of(size.bytes()) {
+            return Ok(None);
+        }
+        let mut nonces = self.context.sealer.draw(len)?;
+        let mut load = Load::new(buffer, whole_jobs(pieces(size, PlainOffset(offset), len)));
+        let batch = load.batch(&mut nonces, self);
+        let batch = Sealer::wait(self.context.sealer.submit(Purpose::Blocks, batch)?)?;
+        *buffer = batch.buffer;
+        Ok(Some(Ahead { session: nonces.session(), sealed: batch.segments }))
+    }
+
+    /// Makes plaintext again of what was sealed ahead.
+    fn unseal(&self, ahead: &Ahead, buffer: &mut Buffer) -> Result<()> {
+        let open = |sealed: &Segment| {
+            let bound = AssociatedData::new(sealed.associated_data());
+            let nonce = StoredNonce::new(*sealed.nonce());
+            Segment::open(sealed.start(), sealed.len(), nonce, bound, *sealed.tag())
+        };
+        let batch = Batch::new(Operation::Open, buffer.take(), ahead.sealed.iter().map(open).collect());
+        let batch = Sealer::wait(self.context.sealer.submit(Purpose::Blocks, batch)?)?;
+        *buffer = batch.buffer;
+        match batch.segments.iter().all(|segment| segment.verdict() == Verdict::Done) {
+            true => Ok(()),
+            false => Err(Error::Engine("the engine cannot open what it has just sealed")),
+        }
     }
 
     /// As [`Content::write_at`] at the end of the file; gives the offset.
@@ -73,7 +118,7 @@ impl Content {
         let mut state = self.write_state_for(len)?;
         let offset = state.plain_len().0;
         self.check_range(offset, len as u64)?;
-        self.write_locked(&mut state, offset, len, buffer, &mut promise)?;
+        self.write_locked(&mut state, offset, (buffer, len), None, &mut promise)?;
         Ok(offset)
     }
 
@@ -100,8 +145,8 @@ impl Content {
         &self,
         state: &mut State,
         offset: u64,
-        len: usize,
-        buffer: &mut Buffer,
+        (buffer, len): (&mut Buffer, usize),
+        mut ahead: Option<Ahead>,
         promise: &mut Promise<'_>,
     ) -> Result<()> {
         state.evict(NODES_IN_MEMORY);
@@ -110,6 +155,10 @@ impl Content {
         let (whole, partial): (Vec<_>, Vec<_>) = pieces(size, PlainOffset(offset), len)
             .partition(|piece| merge(size, piece, new_len) == Merge::Whole);
         let stretched = self.stretched_block(state, new_len, size.block_of(PlainOffset(offset)))?;
+        if let Some(sealed) = ahead.take_if(|_| stretched.is_some()) {
+            // All blocks of a write are of one session.
+            self.unseal(&sealed, buffer)?;
+        }
         let spare = (partial.len() + stretched.iter().len()) * size.bytes() as usize;
         let mut scratch = if spare == 0 { Buffer::empty() } else { Buffer::new(spare) };
         let mut merged = Vec::with_capacity(partial.len() + 1);
@@ -124,10 +173,14 @@ impl Content {
             scratch[job.at + piece.from..job.at + piece.to]
                 .copy_from_slice(&buffer[piece.at..piece.at + piece.len()]);
         }
-        let jobs =
-            whole.iter().map(|piece| Job { block: piece.block, at: piece.at, len: piece.len() }).collect();
-        let mut loads = [Load::new(buffer, jobs), Load::new(&mut scratch, merged)];
-        self.store_blocks(state, &mut loads, new_len, Room::Make, promise)
+        let mut loads = [Load::new(buffer, whole_jobs(whole)), Load::new(&mut scratch, merged)];
+        let Some(ahead) = ahead else {
+            return self.store_blocks(state, &mut loads, new_len, Room::Make, promise);
+        };
+        let [load, _] = &mut loads;
+        load.sealed = ahead.sealed;
+        self.prepare_nodes(state, &loads, WriteSession(ahead.session.0), Room::Make, promise)?;
+        self.place(state, &loads, new_len, promise)
     }
 
     /// The old last block, when growing to `new_len` changes its length and
@@ -233,9 +286,20 @@ impl Content {
             load.sealed = batch.segments;
         }
         prepared?;
+        self.place(state, loads, new_len, promise)
+    }
+
+    /// Stores what is sealed, and makes it the file's blocks.
+    fn place(
+        &self,
+        state: &mut State,
+        loads: &[Load<'_>],
+        new_len: PlainLen,
+        promise: &mut Promise<'_>,
+    ) -> Result<()> {
         let mut placed = Vec::new();
         let home_len = state.home_len;
-        for load in loads.iter() {
+        for load in loads {
             if let Err(error) = self.place_load(state, load, promise, &mut placed) {
                 self.undo_growth(state, home_len);
                 return Err(error);
@@ -338,15 +402,24 @@ impl Content {
         new_len: PlainLen,
         promise: &mut Promise<'_>,
     ) {
-        for job in loads.iter().flat_map(|load| &load.jobs) {
-            let node = state.node_for_writing(job.block.group());
-            node.slot.page.clear_entry(job.block.entry());
+        // All old entries first: a page names few sessions at once.
+        for group in loads.iter().flat_map(Load::groups) {
+            let node = state.node_for_writing(group[0].block.group());
+            for job in group {
+                node.slot.page.clear_entry(job.block.entry());
+            }
         }
         for load in loads {
-            for (job, segment) in load.jobs.iter().zip(&load.sealed) {
-                let node = state.node_for_writing(job.block.group());
-                let entry = Entry::new(segment.nonce(), *segment.tag());
-                node.slot.page.set_entry(job.block.entry(), &entry).expect("room was made before sealing");
+            let mut sealed = load.sealed.iter();
+            for group in load.groups() {
+                let node = state.node_for_writing(group[0].block.group());
+                for (job, segment) in group.iter().zip(&mut sealed) {
+                    let entry = Entry::new(segment.nonce(), *segment.tag());
+                    node.slot
+                        .page
+                        .set_entry(job.block.entry(), &entry)
+                        .expect("room was made before sealing");
+                }
                 if !node.slot.dirty {
                     node.slot.dirty = true;
                     promise.keep(1);
@@ -369,14 +442,23 @@ impl Content {
         state.writes += 1;
         state.unsynced |= home > 0;
         if home == 0 && !placed.is_empty() {
-            // Nothing was written to the stored file, whose times are the
-            // user's: it is touched as a write would have touched it.
-            let _ = self.file.set_times(SetTime::Omit, SetTime::Now);
+            self.touch(state);
         }
         if new_len != state.plain_len() {
             state.header.plain_len = new_len;
         }
         self.note_dirty(state, promise);
+    }
+
+    /// Nothing was written to the stored file, whose times are the user's: it
+    /// is touched as a write would have touched it.
+    fn touch(&self, state: &mut State) {
+        let now = Instant::now();
+        let is_recent = |touched: Instant| now.duration_since(touched) < TOUCH_INTERVAL;
+        if !state.touched.is_some_and(is_recent) {
+            let _ = self.file.set_times(SetTime::Omit, SetTime::Now);
+            state.touched = Some(now);
+        }
     }
 
     /// Marks the file as changed, and keeps slots for its commit.
@@ -388,6 +470,11 @@ impl Content {
         state.promised += promise.hand_over();
         self.context.note_pending(self);
     }
+}
+
+/// Pieces that are written as they come.
+fn whole_jobs(pieces: impl IntoIterator<Item = Piece>) -> Vec<Job> {
+    pieces.into_iter().map(|piece| Job { block: piece.block, at: piece.at, len: piece.len() }).collect()
 }
 
 /// Whether nodes have room for the session that seals.
@@ -405,6 +492,11 @@ const COMMIT_SLOTS: u32 = 3;
 impl<'a> Load<'a> {
     fn new(buffer: &'a mut Buffer, jobs: Vec<Job>) -> Load<'a> {
         Load { buffer, jobs, sealed: Vec::new() }
+    }
+
+    /// The jobs, by the groups of their blocks.
+    fn groups(&self) -> impl Iterator<Item = &[Job]> {
+        self.jobs.chunk_by(|a, b| a.block.group() == b.block.group())
     }
 
     fn batch(&mut self, nonces: &mut BatchNonces, content: &Content) -> Batch {
