@@ -5,9 +5,12 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU8;
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom};
 use rustix::io::Errno;
+use strongroom_store::mapped::{MappedFile, Purpose};
 
 /// Bytes at offsets. Threads share it.
 pub trait Backing: Send + Sync + fmt::Debug {
@@ -55,6 +58,19 @@ pub trait Backing: Send + Sync + fmt::Debug {
     /// # Errors
     /// The system's.
     fn allocated(&self, offset: u64, len: u64) -> io::Result<(u64, bool)>;
+
+    /// Calls `work` with the range's bytes where the kernel keeps them, if that
+    /// is to be had, as [`MappedFile::with`]: after false, reading or writing
+    /// by the calls above has to do all of it.
+    fn mapped(
+        &self,
+        _purpose: Purpose,
+        _offset: u64,
+        _len: usize,
+        _work: &mut dyn FnMut(&[AtomicU8]) -> bool,
+    ) -> bool {
+        false
+    }
 }
 
 /// A file or block device.
@@ -62,6 +78,7 @@ pub trait Backing: Send + Sync + fmt::Debug {
 pub struct FileBacking {
     file: File,
     is_device: bool,
+    mapped: OnceLock<MappedFile>,
 }
 
 /// Why an image cannot be had.
@@ -111,7 +128,7 @@ impl FileBacking {
             flags |= OFlags::EXCL;
         }
         match rustix::fs::open(path, flags, rustix::fs::Mode::empty()) {
-            Ok(fd) => Ok(FileBacking { file: File::from(fd), is_device: kind.is_block_device() }),
+            Ok(fd) => Ok(FileBacking::of(File::from(fd), kind.is_block_device())),
             Err(Errno::BUSY) => Err(OpenError::InUse),
             Err(errno) => Err(OpenError::Io(errno.into())),
         }
@@ -120,7 +137,24 @@ impl FileBacking {
     /// Takes a file that is open already.
     #[must_use]
     pub fn from_file(file: File) -> FileBacking {
-        FileBacking { file, is_device: false }
+        FileBacking::of(file, false)
+    }
+
+    fn of(file: File, is_device: bool) -> FileBacking {
+        FileBacking { file, is_device, mapped: OnceLock::new() }
+    }
+
+    /// Has large requests take their bytes from the page cache itself from now
+    /// on, where the file system is one that allows it. Not for a disk that
+    /// backs swap: a page fault may have to allocate a page table.
+    ///
+    /// # Errors
+    /// The system's; everything goes on as before.
+    pub fn map(&self) -> io::Result<()> {
+        if let Some(mapped) = MappedFile::new(&self.file)? {
+            let _ = self.mapped.set(mapped);
+        }
+        Ok(())
     }
 
     /// Whether it is a block device, whose length cannot be changed.
@@ -180,6 +214,16 @@ impl Backing for FileBacking {
         }
         let hole = rustix::fs::seek(&self.file, SeekFrom::Hole(offset))?;
         Ok((len.min(hole.saturating_sub(offset)).max(1), true))
+    }
+
+    fn mapped(
+        &self,
+        purpose: Purpose,
+        offset: u64,
+        len: usize,
+        work: &mut dyn FnMut(&[AtomicU8]) -> bool,
+    ) -> bool {
+        self.mapped.get().is_some_and(|mapped| mapped.with(purpose, offset, len, work))
     }
 }
 

@@ -1,12 +1,11 @@
-//! Encrypting and decrypting whole sectors in place: the one way from here to
-//! an engine.
+//! Encrypting and decrypting whole sectors: the one way from here to an engine.
 
 use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use strongroom_engine::{
-    Batch, Buffer, Engine, Operation, Outcome, Refusal, SectorNumbers, Segment, Session,
+    Batch, Buffer, Crossing, Engine, Operation, Outcome, Refusal, SectorNumbers, Segment, Session, Way,
 };
 use strongroom_format::luks::{CipherSpec, UNIT};
 
@@ -67,6 +66,14 @@ impl KeyedCipher {
         // Numbers count 512 bytes whatever the sector's size.
         let numbers = SectorNumbers { first: unit.into(), step: self.sector_len / UNIT as u32 };
         list.push(Segment::numbered_sectors(start, len, numbers, self.sector_len));
+    }
+
+    /// Sectors from one place to another, whose first 512 bytes have the number
+    /// `unit` in the tweak; false when the engine does not do that, and nothing
+    /// was written.
+    pub(crate) fn cross(&self, unit: u64, way: Way<'_>) -> bool {
+        let numbers = SectorNumbers { first: unit.into(), step: self.sector_len / UNIT as u32 };
+        self.engine.cross(&self.session, Crossing { numbers, sector_len: self.sector_len, way }).is_ok()
     }
 
     /// Runs `operation` over a list's segments of `buffer`, in place. The

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use strongroom_engine::{Buffer, Engine, Operation};
+use strongroom_engine::{Buffer, Engine, Operation, Way};
 use strongroom_format::luks::{Segment, UNIT};
 use strongroom_keys::SecretBytes;
+use strongroom_store::mapped::Purpose;
 
 use crate::backing::Backing;
 use crate::device::{Device, Extent, Piece, check};
@@ -15,6 +16,10 @@ use crate::sectors::{KeyedCipher, SEGMENTS_MAX};
 /// Bytes that are read or encrypted before they are passed on, so that they
 /// are still in the processor's cache.
 const CHUNK: usize = 128 << 10;
+
+/// Bytes that are worth a look whether they are mapped: below, a system call
+/// costs no more than the look.
+const MAPPED_LEN_MIN: usize = 64 << 10;
 
 /// How a volume is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -153,6 +158,9 @@ impl Device for Volume {
                 continue;
             }
             let bytes = &mut buffer[part.start..][..part.len];
+            if self.read_mapped(part, bytes) {
+                continue;
+            }
             if let Err(source) = self.backing.read_at(bytes, self.place(part.offset)) {
                 outcomes[part.piece] = Err(Error::Io { doing: "reading", source });
                 continue;
@@ -189,6 +197,9 @@ impl Device for Volume {
             }
             if lost {
                 outcomes[part.piece] = Err(Error::Engine("a batch was lost"));
+                continue;
+            }
+            if self.write_mapped(part, &buffer[part.start..][..part.len]) {
                 continue;
             }
             chunk[count] = Some(part);
@@ -240,6 +251,24 @@ impl Device for Volume {
 }
 
 impl Volume {
+    /// Decrypts a part from where the kernel keeps it; false when that is not
+    /// to be had, and `bytes` are anything.
+    fn read_mapped(&self, part: Part, bytes: &mut [u8]) -> bool {
+        part.len >= MAPPED_LEN_MIN
+            && self.backing.mapped(Purpose::Read, self.place(part.offset), part.len, &mut |from| {
+                self.cipher.cross(self.unit(part.offset), Way::Decrypt { from, to: &mut *bytes })
+            })
+    }
+
+    /// Encrypts a part to where the kernel keeps it; false when that is not to
+    /// be had, and the part has to be written all the same.
+    fn write_mapped(&self, part: Part, bytes: &[u8]) -> bool {
+        part.len >= MAPPED_LEN_MIN
+            && self.backing.mapped(Purpose::Write, self.place(part.offset), part.len, &mut |to| {
+                self.cipher.cross(self.unit(part.offset), Way::Encrypt { from: bytes, to })
+            })
+    }
+
     /// Encrypts parts together and writes each.
     ///
     /// # Errors

@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use strongroom_engine::{
-    Aead, Algorithm, Batch, BlockCipher, Capability, Engine, Operation, Refusal, Refused, SectorCipher,
-    SectorIv, SectorMode, Session, SessionError, Ticket,
+    Aead, Algorithm, Batch, BlockCipher, Capability, Crossing, Engine, Operation, Refusal, Refused,
+    SectorCipher, SectorIv, SectorMode, Session, SessionError, Ticket,
 };
 
 use crate::aegis256x2::Aegis;
@@ -208,6 +208,18 @@ impl Engine for CpuEngine {
             Err(refusal) => Err(Box::new(Refused { batch, refusal })),
         }
     }
+
+    fn cross(&self, session: &Session, crossing: Crossing<'_>) -> Result<(), Refusal> {
+        let keyed = match session.state::<Keyed>() {
+            Some(keyed) if keyed.tier == self.tier => keyed,
+            _ => return Err(Refusal::Misuse("the session belongs to another engine")),
+        };
+        crossing.validate(session.algorithm())?;
+        match &keyed.cipher {
+            Cipher::Sectors(sectors) if sectors.cross(crossing) => Ok(()),
+            _ => Err(Refusal::Unsupported),
+        }
+    }
 }
 
 /// What both engines of this crate check before they start.
@@ -252,6 +264,25 @@ mod tests {
         let algorithm = Algorithm::Aead(Aead::XAes256Gcm);
         let batch = Batch::new(Operation::Seal, Buffer::new(BATCH_BYTES_MAX + 1), Vec::new());
         assert_eq!(check(algorithm, &batch), Err(Refusal::Unsupported));
+    }
+
+    #[test]
+    fn sectors_cross_where_aes_is_fast_and_nowhere_else() {
+        use std::sync::atomic::AtomicU8;
+        let from: Vec<AtomicU8> = (0..1024u32).map(|i| AtomicU8::new(i as u8)).collect();
+        let key: Vec<u8> = (0..64).collect();
+        for engine in Tier::ALL.into_iter().filter_map(CpuEngine::of_tier) {
+            let has_instructions = cfg!(target_arch = "x86_64") && engine.tier() != Tier::Portable;
+            for (cipher, fast) in [(BlockCipher::Aes, has_instructions), (BlockCipher::Serpent, false)] {
+                let algorithm = Algorithm::Sector(SectorCipher { cipher, ..SectorCipher::AES_XTS_PLAIN64 });
+                let session = engine.session(algorithm, &key).unwrap();
+                let mut to = vec![0; 1024];
+                let way = strongroom_engine::Way::Decrypt { from: &from, to: &mut to };
+                let crossed = engine.cross(&session, Crossing { numbers: 0.into(), sector_len: 512, way });
+                let expected = if fast { Ok(()) } else { Err(Refusal::Unsupported) };
+                assert_eq!(crossed, expected, "{} {algorithm}", engine.name());
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What a block cipher is to the modes above it.
 
+use strongroom_engine::Way;
+
 /// Bytes of one block of every cipher here.
 pub(crate) type Block = [u8; 16];
 
@@ -45,10 +47,21 @@ pub(crate) trait Kernel: Send + Sync {
     }
 }
 
+/// What a sector's length is a multiple of, in bytes, that goes from one place
+/// to another: a sector of a disk.
+pub(crate) const ACROSS_UNIT: usize = 512;
+
 /// Modes over the blocks of one sector, in place.
 pub(crate) trait Fused {
     /// XTS (IEEE 1619) from an encrypted tweak.
     fn xts(&self, encrypt: bool, tweak: &Block, sector: &mut [Block]);
+
+    /// The same from one place to another, a sector of `way` for each tweak.
+    ///
+    /// # Panics
+    /// When `way` is not `sector_len` bytes for each tweak, or these are not a
+    /// multiple of [`ACROSS_UNIT`].
+    fn xts_across(&self, tweaks: &[Block], sector_len: usize, way: Way<'_>);
 
     /// Decryption in CBC (NIST SP 800-38A).
     fn cbc_decrypt(&self, iv: &Block, sector: &mut [Block]);

@@ -5,10 +5,12 @@
 //!
 //! Allocates nothing once the key is set.
 
-use strongroom_engine::{Operation, SectorCipher, SectorIv, SectorMode, SessionError};
+use strongroom_engine::{
+    Crossing, Operation, SectorCipher, SectorIv, SectorMode, SectorNumbers, SessionError,
+};
 
 use crate::hardware::Tier;
-use crate::kernel::{Block, Kernel};
+use crate::kernel::{ACROSS_UNIT, Block, Kernel};
 use crate::low::aws_lc;
 use crate::process::{self, SectorSegment};
 
@@ -52,13 +54,35 @@ impl Sectors {
     }
 
     /// The IVs of the sectors from `index` on.
-    fn make_ivs(&self, segment: &SectorSegment<'_>, index: usize, ivs: &mut [Block]) {
+    fn make_ivs(&self, numbers: SectorNumbers, index: usize, ivs: &mut [Block]) {
         for (i, iv) in ivs.iter_mut().enumerate() {
-            *iv = self.sector.iv.number_block(segment.numbers.at(index + i));
+            *iv = self.sector.iv.number_block(numbers.at(index + i));
         }
         for kernel in self.essiv.iter().chain(&self.tweak) {
             kernel.encrypt(ivs);
         }
+    }
+
+    /// Sectors from one place to another, where that is one pass; false when it
+    /// is not, and nothing was done. What is crossed has been validated.
+    pub(crate) fn cross(&self, crossing: Crossing<'_>) -> bool {
+        let Crossing { numbers, sector_len, mut way } = crossing;
+        let sector_len = sector_len as usize;
+        let fused = match self.sector.mode {
+            SectorMode::Xts if sector_len.is_multiple_of(ACROSS_UNIT) => self.data.fused(),
+            _ => None,
+        };
+        let Some(fused) = fused else { return false };
+        let mut ivs = [[0; 16]; CHUNK];
+        let mut at = 0;
+        while at < way.len() {
+            let len = (way.len() - at).min(CHUNK * sector_len);
+            let ivs = &mut ivs[..len / sector_len];
+            self.make_ivs(numbers, at / sector_len, ivs);
+            fused.xts_across(ivs, sector_len, way.part(at..at + len));
+            at += len;
+        }
+        true
     }
 }
 
@@ -75,7 +99,7 @@ impl process::SectorCipher for Sectors {
             let group = SectorSegment { data, ..rest };
             rest.data = after;
             let ivs = &mut ivs[..len / group.sector_len];
-            self.make_ivs(&group, index, ivs);
+            self.make_ivs(group.numbers, index, ivs);
             index += ivs.len();
             let blocks_per_sector = group.sector_len / 16;
             let (blocks, _) = group.data.as_chunks_mut::<16>();

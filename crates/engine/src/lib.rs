@@ -14,6 +14,7 @@
 mod algorithm;
 mod batch;
 mod buffer;
+mod crossing;
 pub mod limits;
 mod machine;
 mod nonce;
@@ -32,6 +33,7 @@ pub mod unruly;
 pub use algorithm::{Aead, Algorithm, BlockCipher, SectorCipher, SectorIv, SectorMode, UnknownAlgorithm};
 pub use batch::{AssociatedData, Batch, Operation, SectorNumbers, Segment, Tag, Verdict};
 pub use buffer::Buffer;
+pub use crossing::{Crossing, Way};
 pub use nonce::{BatchNonces, EntropyError, FreshNonce, NonceSource, SessionId, StoredNonce, StreamNonces};
 pub use ticket::{Answer, Completed, Completer, Outcome, Ticket, Vanished};
 
@@ -153,4 +155,15 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// The batch, untouched, with the reason.
     fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>>;
+
+    /// Computes whole sectors from one place to another, on the caller's thread
+    /// and before it returns: no engine that could still write later may do so,
+    /// since the target is shared. An engine that does not have it refuses, and
+    /// the caller copies and submits a batch.
+    ///
+    /// # Errors
+    /// Why not; nothing was written.
+    fn cross(&self, _session: &Session, _crossing: Crossing<'_>) -> Result<(), Refusal> {
+        Err(Refusal::Unsupported)
+    }
 }

@@ -76,7 +76,7 @@ impl Batch {
     }
 }
 
-fn check_sectors(algorithm: Algorithm, segment: &Segment) -> Result<(), Refusal> {
+pub(crate) fn check_sectors(algorithm: Algorithm, segment: &Segment) -> Result<(), Refusal> {
     let Algorithm::Sector(sector) = algorithm else {
         return Err(Refusal::Unsupported);
     };

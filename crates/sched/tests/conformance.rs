@@ -2,12 +2,13 @@
 //! engines below it do.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
 use std::time::{Duration, Instant};
 
 use strongroom_engine::unruly::{Faults, UnrulyEngine};
 use strongroom_engine::{
-    Aead, Algorithm, AssociatedData, Batch, Buffer, Capability, Completed, Engine, FreshNonce, Operation,
-    Outcome, Refusal, Refused, Segment, Session, SessionError, Ticket, Verdict, conformance,
+    Aead, Algorithm, AssociatedData, Batch, Buffer, Capability, Completed, Crossing, Engine, FreshNonce,
+    Operation, Outcome, Refusal, Refused, Segment, Session, SessionError, Ticket, Verdict, Way, conformance,
 };
 use strongroom_engine_cpu::{CpuEngine, ReferenceEngine};
 use strongroom_engine_sim::{Completion, Faults as SimFaults, Model, SimEngine};
@@ -292,4 +293,56 @@ fn sessions_of_two_schedulers_do_not_mix() {
     let session = one.session(XAES, &[1; 32]).unwrap();
     let refused = other.submit(&session, batch_of_one()).err().expect("a foreign session");
     assert!(matches!(refused.refusal, Refusal::Misuse(_)));
+}
+
+/// Sectors that cross go to the engine that a batch would go to, and are
+/// counted there; beside a device they are refused when it is its turn.
+#[test]
+fn crossings_are_placed_as_batches_are() {
+    let algorithm = Algorithm::Sector(strongroom_engine::SectorCipher::AES_XTS_PLAIN64);
+    let key: Vec<u8> = (0..64).collect();
+    let from: Vec<AtomicU8> = (0..65_536u32).map(|at| AtomicU8::new(at as u8)).collect();
+    let cross = |scheduler: &Scheduler, session: &Session| {
+        let mut to = vec![0; from.len()];
+        let way = Way::Decrypt { from: &from, to: &mut to };
+        let crossing = Crossing { numbers: 9.into(), sector_len: 512, way };
+        scheduler.cross(session, crossing).map(|()| to)
+    };
+    let alone = Scheduler::fixed(cpu(), Arc::new(ReferenceEngine));
+    let session = alone.session(algorithm, &key).unwrap();
+    let Ok(expected) = cross(&alone, &session) else {
+        println!("this CPU has no instructions for AES: not tested");
+        return;
+    };
+    assert_eq!(alone.statistics().engines[0].bytes, 65_536);
+    let other = Scheduler::fixed(cpu(), Arc::new(ReferenceEngine));
+    assert!(matches!(cross(&other, &session), Err(Refusal::Misuse(_))));
+
+    let tiers = CpuEngine::side_by_side().into_iter().map(|engine| Arc::new(engine) as Arc<dyn Engine>);
+    let tiers = Scheduler::new(tiers.collect(), Arc::new(ReferenceEngine), Options::default());
+    let session = tiers.session(algorithm, &key).unwrap();
+    let mut crossed = 0;
+    for _ in 0..200 {
+        match cross(&tiers, &session) {
+            Ok(found) => {
+                assert!(found == expected);
+                crossed += 1;
+            }
+            Err(refusal) => {
+                assert_eq!(refusal, Refusal::Unsupported);
+                let bytes: Vec<u8> = (0..65_536u32).map(|at| at as u8).collect();
+                let segment = Segment::sectors(0, bytes.len(), 9, 512);
+                let batch = Batch::new(Operation::DecryptSectors, Buffer::copy_of(&bytes), vec![segment]);
+                let done = tiers.submit(&session, batch).unwrap().wait().unwrap();
+                assert!(done.batch.buffer[..] == expected);
+            }
+        }
+    }
+    assert!(crossed > 150, "{crossed} of 200 crossed");
+    let served: u64 = tiers.statistics().engines.iter().map(|engine| engine.bytes).sum();
+    assert_eq!(served, 200 * 65_536);
+
+    let device = beside_cpu(sim(SimFaults::default()), SIZE);
+    let session = device.session(algorithm, &key).unwrap();
+    assert_eq!(cross(&device, &session).err(), Some(Refusal::Unsupported), "it is the device's");
 }

@@ -7,12 +7,17 @@
 //! every write and barrier, builds the images that a power cut could leave,
 //! and injects errors).
 //!
+//! Beside them stands [`mapped`]: the bytes of one file where the kernel keeps
+//! them.
+//!
 //! What this crate does not do: encrypt, cache, or know what it stores.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod error;
 pub mod faulty;
 pub mod local;
+mod low;
+pub mod mapped;
 pub mod memory;
 mod types;
 

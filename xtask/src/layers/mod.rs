@@ -44,7 +44,7 @@ const LAYERS: &[Layer] = &[
     layer("sim", &["engine", "sched"], &[]),
     layer("bench", &["engine"], &["engine-cpu", "engine-sim", "format", "keys", "units"]),
     layer("vault", &["units", "format", "keys", "engine", "store"], &["engine-cpu", "sched", "model"]),
-    layer("disk", &["format", "keys", "engine"], &["bench", "engine-cpu", "sched"]),
+    layer("disk", &["format", "keys", "engine", "store"], &["bench", "engine-cpu", "sched"]),
     layer("fuse", &["units", "engine", "store", "vault", "disk"], &["format", "keys", "engine-cpu", "sched"]),
     layer("ublk", &["engine", "disk"], &[]),
     layer(

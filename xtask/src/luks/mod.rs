@@ -4,6 +4,7 @@
 //! Every check compares plain bytes: what one side wrote is what the other reads.
 
 mod cryptsetup;
+mod failing;
 pub(crate) mod lab;
 mod loopback;
 mod nbd;
@@ -32,7 +33,7 @@ pub(crate) struct LuksArgs {
     /// More of everything
     #[arg(long)]
     long: bool,
-    /// Only these parts (cryptsetup, qemu, nbd, loop)
+    /// Only these parts (cryptsetup, qemu, nbd, loop, failing)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }
@@ -78,6 +79,9 @@ pub(crate) fn run(arguments: &LuksArgs) -> Result<Tally> {
     }
     if chosen("loop") {
         loopback::run(&lab, &mut tally, arguments.long);
+    }
+    if chosen("failing") {
+        failing::run(&lab, &mut tally);
     }
     Ok(tally)
 }

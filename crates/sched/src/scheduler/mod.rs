@@ -14,7 +14,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use strongroom_engine::{
-    Algorithm, Batch, Capability, Engine, Operation, Refusal, Refused, Session, SessionError, Ticket,
+    Algorithm, Batch, Capability, Crossing, Engine, Operation, Refusal, Refused, Session, SessionError,
+    Ticket,
 };
 
 use self::session::SchedulerSession;
@@ -291,7 +292,7 @@ impl Core {
     }
 
     fn place(self: &Arc<Core>, session: &SchedulerSession, batch: Batch) -> Result<Ticket, Box<Refused>> {
-        let usable = session.usable(self, &batch);
+        let usable = session.usable(self, batch.operation, batch.buffer.len(), batch.segments.len());
         if usable.is_power_of_two() {
             let at = usable.trailing_zeros() as usize;
             return match self.submit_to(at, session, batch, Reason::Only) {
@@ -303,8 +304,15 @@ impl Core {
         }
         let mut left = usable;
         let mut batch = batch;
+        let request = (batch.operation, batch.bytes() as u64, batch.segments.len() as u32);
+        let mut left_over = session.left_over.take(batch.operation, request.1);
         loop {
-            let Some((placement, reason)) = self.decide(session, &batch, left, left != usable) else {
+            let of_crossing = left_over.take().filter(|(at, _)| usable >> at & 1 == 1);
+            let decision = match of_crossing {
+                Some((at, reason)) => Some((Placement::Whole(at), reason)),
+                None => self.decide(session, request, left, left != usable),
+            };
+            let Some((placement, reason)) = decision else {
                 let refused = Box::new(Refused { batch, refusal: Refusal::Unsupported });
                 return self.spill(session, refused, ENGINES_MAX, usable);
             };
@@ -331,16 +339,16 @@ impl Core {
     fn decide(
         &self,
         session: &SchedulerSession,
-        batch: &Batch,
+        (operation, bytes, segments): (Operation, u64, u32),
         usable: u32,
         is_again: bool,
     ) -> Option<(Placement, Reason)> {
         let in_flight = self.in_flight.load(Relaxed);
         let on_devices: u32 = self.engines.iter().map(|served| served.in_flight.load(Relaxed)).sum();
         let request = Request {
-            operation: batch.operation,
-            bytes: batch.bytes() as u64,
-            segments: batch.segments.len() as u32,
+            operation,
+            bytes,
+            segments,
             in_flight,
             computing: in_flight.saturating_sub(on_devices),
         };
@@ -348,6 +356,49 @@ impl Core {
         let now = Circumstances { cpu: self.load.view(), usable, version, is_first: !is_again };
         let decision = session.placer.decide(&self.settings.load(), &request, &now)?;
         Some((decision.placement, if is_again { Reason::Spilled } else { decision.reason }))
+    }
+
+    /// Hands a crossing to an inline engine.
+    fn cross_on(
+        &self,
+        session: &SchedulerSession,
+        (at, reason): (usize, Reason),
+        crossing: Crossing<'_>,
+    ) -> Result<(), Refusal> {
+        let own = session.engines[at].session.as_ref().ok_or(Refusal::Unsupported)?;
+        let served = &self.engines[at];
+        let bytes = crossing.way.len() as u64;
+        served.engine.cross(own, crossing)?;
+        served.counters.accepted(bytes, reason);
+        Ok(())
+    }
+
+    /// Decides as for a batch, and measures as for one.
+    fn place_crossing(&self, session: &SchedulerSession, crossing: Crossing<'_>) -> Result<(), Refusal> {
+        let (operation, bytes) = (crossing.way.operation(), crossing.way.len() as u64);
+        let usable = session.usable(self, operation, bytes as usize, 1);
+        let decided = self.decide(session, (operation, bytes, 1), usable, false);
+        let Some((Placement::Whole(at), reason)) = decided else { return Err(Refusal::Unsupported) };
+        if !session.is_inline(at, operation) {
+            session.left_over.keep(operation, bytes, (at, reason));
+            return Err(Refusal::Unsupported);
+        }
+        let record = session.record(at);
+        let is_timed = reason == Reason::Probe || record.wants_time(operation, bytes);
+        let timing = is_timed.then(|| (record.began(operation, bytes), thread_cpu_ns()));
+        let answer = self.cross_on(session, (at, reason), crossing);
+        if let Some((flight, began)) = timing {
+            let took = thread_cpu_ns().saturating_sub(began) as f64;
+            record.left(&flight);
+            if answer.is_ok() {
+                self.engines[at].counters.answered(took as u64);
+                record.learn(&flight, Measurement { service_ns: took, cpu_ns: took });
+            }
+        }
+        if answer == Err(Refusal::Unsupported) {
+            session.left_over.keep(operation, bytes, (at, reason));
+        }
+        answer
     }
 
     /// Nanoseconds since the scheduler was made.
@@ -406,6 +457,32 @@ impl Engine for Scheduler {
         let answer = core.submit_standing(state, at, batch, reason);
         let left = core.in_flight.fetch_sub(1, Relaxed) - 1;
         if answer.is_ok() {
+            state.placer.done(operation, bytes, left, || core.now_ns());
+        }
+        answer
+    }
+
+    /// Goes where such a batch would go. What cannot, is refused, and the batch
+    /// that comes instead has the decision.
+    fn cross(&self, session: &Session, crossing: Crossing<'_>) -> Result<(), Refusal> {
+        let state = match session.state::<SchedulerSession>() {
+            Some(state) if state.owner == self.id => state,
+            _ => return Err(Refusal::Misuse("the session belongs to another engine")),
+        };
+        let core = &self.core;
+        let (operation, bytes) = (crossing.way.operation(), crossing.way.len() as u64);
+        let in_flight = core.in_flight.fetch_add(1, Relaxed) + 1;
+        let version = core.settings.version();
+        let alone = state.only_inline(operation);
+        let answer = if let Some(at) = alone {
+            core.cross_on(state, (at, Reason::Only), crossing)
+        } else if let Some(placed) = state.placer.standing(operation, bytes, in_flight, version) {
+            core.cross_on(state, placed, crossing)
+        } else {
+            core.place_crossing(state, crossing)
+        };
+        let left = core.in_flight.fetch_sub(1, Relaxed) - 1;
+        if answer.is_ok() && alone.is_none() {
             state.placer.done(operation, bytes, left, || core.now_ns());
         }
         answer

@@ -2,12 +2,13 @@
 //! the engines for it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use strongroom_engine::{Algorithm, Batch, Capability, Operation, Session, SessionError};
+use strongroom_engine::{Algorithm, Capability, Operation, Session, SessionError};
 
 use super::{Core, Served};
 use crate::placing::Placer;
+use crate::policy::Reason;
 use crate::profile;
 use crate::record::{Expectation, Record};
 
@@ -26,6 +27,35 @@ pub(super) struct SchedulerSession {
     pub(super) engines: Vec<EngineSession>,
     pub(super) fallback: Option<Session>,
     pub(super) placer: Arc<Placer>,
+    pub(super) left_over: LeftOver,
+}
+
+/// What was decided for a crossing that the engine could not do, for the batch
+/// that comes instead: so that each request is decided once. Of several that
+/// are left over the last counts; where threads take each other's, their
+/// requests are alike.
+#[derive(Default)]
+pub(super) struct LeftOver(AtomicU64);
+
+impl LeftOver {
+    /// Operation and size, in the upper 48 bits, which are not 0.
+    fn key(operation: Operation, bytes: u64) -> u64 {
+        (bytes & 0xff_ffff_ffff) << 24 | (operation as u64 + 1) << 16
+    }
+
+    pub(super) fn keep(&self, operation: Operation, bytes: u64, (at, reason): (usize, Reason)) {
+        self.0.store(LeftOver::key(operation, bytes) | (reason as u64) << 8 | at as u64, Relaxed);
+    }
+
+    pub(super) fn take(&self, operation: Operation, bytes: u64) -> Option<(usize, Reason)> {
+        let kept = self.0.load(Relaxed);
+        if kept & !0xffff != LeftOver::key(operation, bytes) {
+            return None;
+        }
+        self.0.store(0, Relaxed);
+        let reason = *Reason::ALL.get((kept >> 8 & 0xff) as usize)?;
+        Some(((kept & 0xff) as usize, reason))
+    }
 }
 
 /// One engine's part.
@@ -70,7 +100,8 @@ impl SchedulerSession {
                 profile::apply(seeds, served.engine.name(), algorithm, record);
             }
         }
-        Ok(SchedulerSession { owner, algorithm, engines, fallback, placer: Arc::new(placer) })
+        let left_over = LeftOver::default();
+        Ok(SchedulerSession { owner, algorithm, engines, fallback, placer: Arc::new(placer), left_over })
     }
 
     pub(super) fn record(&self, at: usize) -> &Record {
@@ -81,22 +112,36 @@ impl SchedulerSession {
         self.engines[at].capability(operation).is_some_and(|capability| capability.inline)
     }
 
+    /// The one engine that has the operation, when there is but one and it is
+    /// inline.
+    pub(super) fn only_inline(&self, operation: Operation) -> Option<usize> {
+        let has = |engine: &EngineSession| engine.session.is_some() && engine.capability(operation).is_some();
+        let mut having = (0..self.engines.len()).filter(|at| has(&self.engines[*at]));
+        let first = having.next()?;
+        (having.next().is_none() && self.is_inline(first, operation)).then_some(first)
+    }
+
     pub(super) fn alignment(&self, at: usize, operation: Operation) -> usize {
         self.engines[at].capability(operation).map_or(1, |capability| capability.alignment.max(1))
     }
 
-    /// The engines that take the batch now, a bit for each.
-    pub(super) fn usable(&self, core: &Core, batch: &Batch) -> u32 {
+    /// The engines that take such a batch now, a bit for each.
+    pub(super) fn usable(
+        &self,
+        core: &Core,
+        operation: Operation,
+        buffer_len: usize,
+        segments: usize,
+    ) -> u32 {
         let mut usable = 0;
         for (at, (engine, served)) in self.engines.iter().zip(&core.engines).enumerate() {
             let fits = engine.session.is_some()
-                && engine.capability(batch.operation).is_some_and(|capability| {
-                    batch.buffer.len() <= capability.batch_bytes_max
-                        && batch.segments.len() <= capability.segments_max
+                && engine.capability(operation).is_some_and(|capability| {
+                    buffer_len <= capability.batch_bytes_max && segments <= capability.segments_max
                 });
             if fits
                 && !served.quarantine.is_on()
-                && (self.is_inline(at, batch.operation) || self.has_share(at, served))
+                && (self.is_inline(at, operation) || self.has_share(at, served))
             {
                 usable |= 1 << at;
             }
@@ -129,6 +174,17 @@ impl EngineSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_decision_is_left_over_for_its_like_alone_and_once() {
+        let left_over = LeftOver::default();
+        assert_eq!(left_over.take(Operation::Seal, 0), None);
+        left_over.keep(Operation::DecryptSectors, 131_072, (5, Reason::Probe));
+        assert_eq!(left_over.take(Operation::EncryptSectors, 131_072), None);
+        assert_eq!(left_over.take(Operation::DecryptSectors, 65_536), None);
+        assert_eq!(left_over.take(Operation::DecryptSectors, 131_072), Some((5, Reason::Probe)));
+        assert_eq!(left_over.take(Operation::DecryptSectors, 131_072), None);
+    }
 
     #[test]
     fn operations_stand_at_their_numbers() {

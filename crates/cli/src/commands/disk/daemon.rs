@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use strongroom_disk::backing::Backing;
 use strongroom_disk::nbd::{Server, ServerHandle};
-use strongroom_disk::{Bytes, Device, Volume, VolumeOptions};
+use strongroom_disk::{Bytes, Device, FileBacking, Volume, VolumeOptions};
 use strongroom_engine::Engine;
 use strongroom_format::luks::Segment;
 use strongroom_fuse::raw::RawFile;
@@ -137,8 +137,13 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Log, ready: &(dyn Fn() 
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::new(Exit::Other, format!("signals cannot be caught: {error}")))?;
     let engine = image::engine(plan.engine.as_deref())?;
-    let volume = Arc::new(open_volume(plan, secret, &engine)?);
+    let (volume, image) = open_volume(plan, secret, &engine)?;
+    let volume = Arc::new(volume);
     protect(log);
+    if !plan.ephemeral {
+        // Swap is ephemeral, as a rule. What cannot be mapped is read.
+        let _ = image.map();
+    }
     let opened = |at: &Path| {
         log.write(Severity::Notice, &format!("opened {} at {}", plan.image.display(), at.display()));
         ready();
@@ -161,8 +166,12 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Log, ready: &(dyn Fn() 
     flushed
 }
 
-/// The volume, with the image locked.
-fn open_volume(plan: &Plan, secret: Option<SecretBytes>, engine: &Arc<dyn Engine>) -> Result<Volume> {
+/// The volume, with the image locked, and the image.
+fn open_volume(
+    plan: &Plan,
+    secret: Option<SecretBytes>,
+    engine: &Arc<dyn Engine>,
+) -> Result<(Volume, Arc<FileBacking>)> {
     let explain = |error| image::explain(error, &plan.image);
     let device = image::open(&plan.image, !plan.read_only)?;
     let (segment, key) = match (plan.ephemeral, secret) {
@@ -182,7 +191,8 @@ fn open_volume(plan: &Plan, secret: Option<SecretBytes>, engine: &Arc<dyn Engine
         }
     };
     let options = VolumeOptions { read_only: plan.read_only, discard: plan.discard };
-    Volume::open(engine, device as Arc<dyn Backing>, segment, &key, options).map_err(explain)
+    let backing = Arc::clone(&device) as Arc<dyn Backing>;
+    Ok((Volume::open(engine, backing, segment, &key, options).map_err(explain)?, device))
 }
 
 /// The whole image under a key that is nowhere else.

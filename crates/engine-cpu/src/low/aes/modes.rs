@@ -70,6 +70,57 @@ pub(super) fn xts<V: AesVector, const CHUNK: usize, const ENCRYPT: bool>(
     });
 }
 
+/// XTS from one place to another, a sector for each tweak.
+///
+/// # Safety
+/// For each tweak `sector_len` bytes are readable at `from` and writable at
+/// `to`, and these are a multiple of `CHUNK` blocks. Others may change either
+/// meanwhile: what is loaded is data alone.
+#[inline(always)]
+pub(super) unsafe fn xts_across<V: AesVector, const CHUNK: usize, const ENCRYPT: bool>(
+    token: V::AesToken,
+    keys: &RoundKeys,
+    tweaks: &[Block],
+    sector_len: usize,
+    from: *const u8,
+    to: *mut u8,
+) {
+    let chunk_len = CHUNK * 16;
+    let mut at = 0;
+    for tweak in tweaks {
+        let end = at + sector_len;
+        let mut masks = first_tweaks::<V>(token, tweak);
+        while at < end {
+            let mut state = [masks[0]; REGISTERS];
+            let mut i = 0;
+            while i < REGISTERS {
+                // SAFETY: `at + chunk_len` is at most `end`, of which the
+                // caller says that it is readable.
+                state[i] = unsafe { V::load_from(token, from.add(at + i * V::WIDTH * 16)) };
+                i += 1;
+            }
+            xor_all(&mut state, &masks);
+            match ENCRYPT {
+                true => encrypt_registers(token, keys.encrypting(), &mut state),
+                false => decrypt_registers(token, keys.decrypting(), &mut state),
+            }
+            xor_all(&mut state, &masks);
+            let mut i = 0;
+            while i < REGISTERS {
+                // SAFETY: as above, writable.
+                unsafe { state[i].store_to(to.add(at + i * V::WIDTH * 16)) };
+                i += 1;
+            }
+            at += chunk_len;
+            if at < end {
+                for mask in &mut masks {
+                    *mask = mask.times_x_8_width(token);
+                }
+            }
+        }
+    }
+}
+
 #[inline(always)]
 fn xor_all<V: AesVector>(state: &mut [V; REGISTERS], masks: &[V; REGISTERS]) {
     let mut i = 0;

@@ -24,6 +24,16 @@ pub(in crate::low) trait AesVector: Copy {
     /// # Panics
     /// If there are fewer than [`AesVector::WIDTH`].
     fn store_blocks(self, blocks: &mut [Block]);
+    /// The blocks at a place that need not be this program's alone.
+    ///
+    /// # Safety
+    /// [`AesVector::WIDTH`] blocks are readable there.
+    unsafe fn load_from(token: Self::AesToken, from: *const u8) -> Self;
+    /// Writes the blocks to such a place.
+    ///
+    /// # Safety
+    /// [`AesVector::WIDTH`] blocks are writable there.
+    unsafe fn store_to(self, to: *mut u8);
     /// The block in every place.
     fn splat_block(token: Self::AesToken, block: &Block) -> Self;
     fn xor_with(self, other: Self) -> Self;
@@ -67,6 +77,21 @@ macro_rules! aes_vector {
                 // SAFETY: a value of this type exists only with a token; the
                 // bytes are writable, as just seen, and need no alignment.
                 unsafe { $store(blocks.as_mut_ptr().cast(), self.0) }
+            }
+
+            #[inline(always)]
+            unsafe fn load_from(_token: $token, from: *const u8) -> Self {
+                // SAFETY: the token proves the instruction; the caller, that
+                // the bytes are readable. They need no alignment.
+                $vector(unsafe { $load(from.cast()) })
+            }
+
+            #[inline(always)]
+            unsafe fn store_to(self, to: *mut u8) {
+                // SAFETY: a value of this type exists only with a token; the
+                // caller proves that the bytes are writable. They need no
+                // alignment.
+                unsafe { $store(to.cast(), self.0) }
             }
 
             #[inline(always)]

@@ -1,0 +1,342 @@
+//! A file's bytes where the kernel keeps them, without copying them first.
+//!
+//! For whoever makes one pass over much data anyway, such as a cipher: it takes
+//! them from the page cache, or puts them there, instead of having `pread` or
+//! `pwrite` copy them beforehand. It is an offer and never the only way:
+//! [`MappedFile::with`] answers false whenever the file should be read or
+//! written by system calls, and these then tell what is wrong.
+//!
+//! Not offered are: what is not in the page cache (a system call reads ahead
+//! and waits better than a page fault); writing on file systems that have a
+//! disk (after each write-back the first write to a page is a fault, and what
+//! cannot be given room shows too late); block devices, and file systems on
+//! which nobody has tried it.
+//!
+//! A file that gets shorter under a mapping, or a disk that fails, is a signal
+//! (SIGBUS) and not an error. The signal is caught, the bytes are zeros, the
+//! range counts as not done, and the file is never offered again.
+//!
+//! At most [`WINDOWS`] windows of 256 MiB are mapped: page tables and what is
+//! accounted to the process have a bound, however long the file is. Nothing is
+//! allocated but by the first use of a window, nothing is locked in memory.
+
+use std::fs;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use rustix::fs::OFlags;
+
+use crate::low::{Mapping, WINDOW_LEN};
+
+/// Windows of a file at a time.
+pub const WINDOWS: usize = 4;
+
+/// Ranges outside of all windows before another window takes a place. A new
+/// one costs a fault for every 64 KiB again, as much as many ranges of system
+/// calls.
+const MISSES_BEFORE_EXCHANGE: u32 = 64;
+
+/// File systems that may be mapped (`statfs(2)`), and whether for writing.
+const FILE_SYSTEMS: [(u64, bool); 4] = [
+    (0x0102_1994, true),  // tmpfs
+    (0xef53, false),      // ext2, ext3, ext4
+    (0x5846_5342, false), // XFS
+    (0x9123_683e, false), // btrfs
+];
+
+/// What the bytes are wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// They are only read.
+    Read,
+    /// All of them are written.
+    Write,
+}
+
+/// See the module. Threads share it.
+pub struct MappedFile {
+    file: fs::File,
+    /// Whether it may be written here.
+    writable: bool,
+    windows: RwLock<Windows>,
+    /// Ranges outside of all windows since the last exchange.
+    misses: AtomicU32,
+    /// A page could not be had.
+    retired: AtomicBool,
+}
+
+impl std::fmt::Debug for MappedFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MappedFile").field("writable", &self.writable).finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct Windows {
+    mapped: [Option<(u64, Mapping)>; WINDOWS],
+    /// The place that is taken next.
+    next: usize,
+}
+
+impl Windows {
+    fn find(&self, index: u64) -> Option<&Mapping> {
+        self.mapped.iter().flatten().find(|(of, _)| *of == index).map(|(_, mapping)| mapping)
+    }
+}
+
+impl MappedFile {
+    /// Offers the bytes of `file`; none where that is no file to be mapped.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(file: &fs::File) -> io::Result<Option<MappedFile>> {
+        if !file.metadata()?.is_file() {
+            return Ok(None);
+        }
+        let kind = rustix::fs::fstatfs(file)?.f_type as u64;
+        let Some((_, in_memory)) = FILE_SYSTEMS.iter().find(|(known, _)| *known == kind) else {
+            return Ok(None);
+        };
+        let flags = rustix::fs::fcntl_getfl(file)?;
+        let is_direct = flags.contains(OFlags::DIRECT);
+        if is_direct || flags & OFlags::RWMODE == OFlags::WRONLY {
+            return Ok(None);
+        }
+        Ok(Some(MappedFile {
+            file: file.try_clone()?,
+            writable: *in_memory && flags & OFlags::RWMODE == OFlags::RDWR,
+            windows: RwLock::default(),
+            misses: AtomicU32::new(0),
+            retired: AtomicBool::new(false),
+        }))
+    }
+
+    /// Calls `work` with the `len` bytes from `offset` on, if they are there.
+    /// True when `work` said that it did what it wanted, and the bytes were the
+    /// file's all the time. Otherwise nothing counts: to read, system calls
+    /// have to, and to write, all of it has to be written again by them.
+    pub fn with(
+        &self,
+        purpose: Purpose,
+        offset: u64,
+        len: usize,
+        work: &mut dyn FnMut(&[AtomicU8]) -> bool,
+    ) -> bool {
+        let (index, within) = (offset / WINDOW_LEN as u64, (offset % WINDOW_LEN as u64) as usize);
+        let fits = len <= WINDOW_LEN - within;
+        let refused = purpose == Purpose::Write && !self.writable;
+        if !fits || refused || self.retired.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut windows = self.windows.read().unwrap_or_else(PoisonError::into_inner);
+        if windows.find(index).is_none() {
+            drop(windows);
+            self.admit(index);
+            windows = self.windows.read().unwrap_or_else(PoisonError::into_inner);
+        }
+        let Some(mapping) = windows.find(index) else { return false };
+        let range = within..within + len;
+        let done = mapping.is_resident(range.clone()) && work(mapping.bytes(range));
+        if mapping.has_faulted() {
+            self.retired.store(true, Ordering::Release);
+            return false;
+        }
+        // Of its last page a file has the rest too, as zeros.
+        done && self.reaches(offset + len as u64)
+    }
+
+    fn reaches(&self, end: u64) -> bool {
+        rustix::fs::fstat(&self.file).is_ok_and(|status| u64::try_from(status.st_size).unwrap_or(0) >= end)
+    }
+
+    /// Maps a window, if there is a place for it.
+    fn admit(&self, index: u64) {
+        let mut windows = self.windows.write().unwrap_or_else(PoisonError::into_inner);
+        if windows.find(index).is_some() {
+            return;
+        }
+        let free = windows.mapped.iter().position(Option::is_none);
+        let missed = self.misses.fetch_add(1, Ordering::Relaxed) + 1;
+        if free.is_none() && missed < MISSES_BEFORE_EXCHANGE {
+            return;
+        }
+        self.misses.store(0, Ordering::Relaxed);
+        let place = free.unwrap_or(windows.next);
+        windows.next = (place + 1) % WINDOWS;
+        windows.mapped[place] = None;
+        match Mapping::new(&self.file, index * WINDOW_LEN as u64, self.writable) {
+            Ok(mapping) => windows.mapped[place] = Some((index, mapping)),
+            // No room in the address space, say: not worth asking each time.
+            Err(_) => self.retired.store(true, Ordering::Release),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::os::unix::fs::FileExt;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    const LEN: u64 = 1 << 20;
+
+    /// A file in memory with a pattern.
+    fn file() -> fs::File {
+        let file = tempfile::tempfile_in("/dev/shm").expect("a file in memory");
+        let bytes: Vec<u8> = (0..LEN).map(|at| (at / 7) as u8).collect();
+        file.write_all_at(&bytes, 0).expect("written");
+        file
+    }
+
+    fn mapped(file: &fs::File) -> MappedFile {
+        MappedFile::new(file).expect("no error").expect("tmpfs can be mapped")
+    }
+
+    fn copy(from: &[AtomicU8]) -> Vec<u8> {
+        from.iter().map(|byte| byte.load(Ordering::Relaxed)).collect()
+    }
+
+    fn read(mapped: &MappedFile, offset: u64, len: usize) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut work = |from: &[AtomicU8]| {
+            bytes = copy(from);
+            true
+        };
+        mapped.with(Purpose::Read, offset, len, &mut work).then_some(bytes)
+    }
+
+    #[test]
+    fn what_is_there_is_read_and_written_in_place() {
+        let file = file();
+        let mapped = mapped(&file);
+        let mut expected = vec![0; 100_000];
+        file.read_exact_at(&mut expected, 12_345).expect("read");
+        assert_eq!(read(&mapped, 12_345, 100_000), Some(expected));
+        let mut write = |to: &[AtomicU8]| {
+            to.iter().for_each(|byte| byte.store(9, Ordering::Relaxed));
+            true
+        };
+        assert!(mapped.with(Purpose::Write, 5000, 70_000, &mut write));
+        let mut found = vec![0; 70_000];
+        file.read_exact_at(&mut found, 5000).expect("read");
+        assert!(found.iter().all(|byte| *byte == 9));
+        assert!(!mapped.with(Purpose::Read, 0, 4096, &mut |_| false), "as the work says");
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_and_the_file_goes_on() {
+        let file = file();
+        let mapped = mapped(&file);
+        file.set_len(4 * LEN).expect("sparse");
+        assert_eq!(read(&mapped, 2 * LEN, 4096), None, "a hole is not in the page cache");
+        assert_eq!(read(&mapped, 4 * LEN, 4096), None, "beyond the end");
+        assert_eq!(read(&mapped, LEN - 4096, 8192), None, "half of it is a hole");
+        assert_eq!(read(&mapped, WINDOW_LEN as u64 - 1, 2), None, "across windows");
+        assert!(read(&mapped, LEN - 4096, 4096).is_some());
+        file.set_len(LEN - 4000).expect("shorter");
+        assert_eq!(read(&mapped, LEN - 4096, 4096), None, "the rest of the last page is not the file's");
+        assert!(read(&mapped, 0, 4096).is_some());
+        assert_eq!(file.metadata().expect("a length").len(), LEN - 4000, "nothing grew by being asked for");
+    }
+
+    #[test]
+    fn a_file_cut_under_the_reader_is_told_and_never_offered_again() {
+        for purpose in [Purpose::Read, Purpose::Write] {
+            let file = file();
+            let mapped = mapped(&file);
+            let mut work = |bytes: &[AtomicU8]| {
+                file.set_len(4096).expect("cut");
+                match purpose {
+                    Purpose::Read => assert!(copy(&bytes[4096..]).iter().all(|byte| *byte == 0)),
+                    Purpose::Write => bytes.iter().for_each(|byte| byte.store(1, Ordering::Relaxed)),
+                }
+                true
+            };
+            assert!(!mapped.with(purpose, 0, 300_000, &mut work), "{purpose:?}");
+            assert_eq!(file.metadata().expect("a length").len(), 4096, "{purpose:?}");
+            file.set_len(LEN).expect("as long as before");
+            assert_eq!(read(&mapped, 0, 4096), None, "{purpose:?}: retired");
+        }
+    }
+
+    #[test]
+    fn threads_that_meet_a_cut_all_hear_of_it() {
+        let file = file();
+        let mapped = mapped(&file);
+        let barrier = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            for index in 0..4 {
+                let (file, mapped, barrier) = (&file, &mapped, &barrier);
+                scope.spawn(move || {
+                    let mut work = |bytes: &[AtomicU8]| {
+                        if barrier.wait().is_leader() {
+                            file.set_len(0).expect("cut");
+                        }
+                        barrier.wait();
+                        copy(bytes).iter().all(|byte| *byte == 0)
+                    };
+                    assert!(!mapped.with(Purpose::Read, index * 200_000, 150_000, &mut work));
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn windows_change_places_when_there_are_more_than_fit() {
+        let file = tempfile::tempfile_in("/dev/shm").expect("a file in memory");
+        let mapped = mapped(&file);
+        let window = WINDOW_LEN as u64;
+        for index in 0..=WINDOWS as u64 {
+            file.write_all_at(&[index as u8 + 1; 4096], index * window).expect("written");
+        }
+        for index in 0..WINDOWS as u64 {
+            assert_eq!(read(&mapped, index * window, 4096), Some(vec![index as u8 + 1; 4096]));
+        }
+        let last = WINDOWS as u64;
+        let tries = (0..).find(|_| read(&mapped, last * window, 4096).is_some());
+        assert_eq!(tries, Some(MISSES_BEFORE_EXCHANGE as usize - 1));
+        assert_eq!(read(&mapped, last * window, 4096), Some(vec![last as u8 + 1; 4096]));
+        assert!(read(&mapped, window, 4096).is_some() && read(&mapped, 0, 4096).is_none());
+    }
+
+    #[test]
+    fn only_files_that_may_be_are_mapped() {
+        let null = fs::File::options().read(true).write(true).open("/dev/null").expect("opened");
+        assert!(MappedFile::new(&null).expect("no error").is_none());
+        let proc = fs::File::open("/proc/self/status").expect("opened");
+        assert!(MappedFile::new(&proc).expect("no error").is_none());
+        let named = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file in memory");
+        named.as_file().write_all_at(&[1; 8192], 0).expect("written");
+        let reader = mapped(&fs::File::open(named.path()).expect("opened"));
+        assert!(read(&reader, 0, 8192).is_some());
+        assert!(!reader.with(Purpose::Write, 0, 8192, &mut |_| panic!("opened to read")));
+        let writer = fs::File::options().write(true).open(named.path()).expect("opened");
+        assert!(MappedFile::new(&writer).expect("no error").is_none());
+    }
+
+    /// The part of the test below that ends: alone it does nothing.
+    #[test]
+    fn ends_by_another_sigbus() {
+        if std::env::var_os("STRONGROOM_SIGBUS").is_some() {
+            let file = file();
+            assert!(read(&mapped(&file), 0, 4096).is_some());
+            let own = rustix::process::getpid();
+            // Rust's library lets the first pass that has no address.
+            for _ in 0..2 {
+                rustix::process::kill_process(own, rustix::process::Signal::BUS).expect("sent");
+            }
+            std::thread::sleep(std::time::Duration::from_secs(10));
+        }
+    }
+
+    #[test]
+    fn another_sigbus_ends_the_process_as_before() {
+        let mut command = Command::new(std::env::current_exe().expect("this test"));
+        command.args(["--exact", "mapped::tests::ends_by_another_sigbus"]);
+        let ended = command.env("STRONGROOM_SIGBUS", "1").output().expect("started").status;
+        assert_eq!(ended.signal(), Some(7), "SIGBUS");
+    }
+}
