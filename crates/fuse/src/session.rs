@@ -219,19 +219,21 @@ fn threads_max(options: &SessionOptions) -> usize {
 
 /// By what a worker gets its requests.
 enum Lane {
-    Device(Device),
+    Device(Box<Device>),
     Ring { file: Arc<OwnedFd>, queue: u16, payload_len: usize, bound: bool },
 }
 
 /// One for each thread. Beside rings the device has one, for what still comes
 /// there.
-fn lanes(device: Device, chosen: &Chosen, workers: usize) -> Vec<Lane> {
+fn lanes(mut device: Device, chosen: &Chosen, workers: usize) -> Vec<Lane> {
     match chosen {
         Chosen::Device => {
-            let others: Vec<Lane> = (1..workers).map(|_| Lane::Device(device.another())).collect();
-            others.into_iter().chain([Lane::Device(device)]).collect()
+            let others: Vec<Lane> = (1..workers).map(|_| Lane::Device(Box::new(device.another()))).collect();
+            others.into_iter().chain([Lane::Device(Box::new(device))]).collect()
         }
         Chosen::Rings(rings) => {
+            // What nobody waits for is not worth looking for.
+            device.never_look();
             let ring = |index: usize| Lane::Ring {
                 file: Arc::clone(device.file()),
                 // Below the count of queues.
@@ -240,7 +242,7 @@ fn lanes(device: Device, chosen: &Chosen, workers: usize) -> Vec<Lane> {
                 bound: index.is_multiple_of(DEPTH),
             };
             let all: Vec<Lane> = (0..rings.threads()).map(ring).collect();
-            all.into_iter().chain([Lane::Device(device)]).collect()
+            all.into_iter().chain([Lane::Device(Box::new(device))]).collect()
         }
     }
 }
@@ -255,7 +257,7 @@ impl Lane {
         point: &MountPoint,
     ) -> ReceiveError {
         match self {
-            Lane::Device(mut device) => worker::serve(&mut device, filesystem, counters),
+            Lane::Device(mut device) => worker::serve(&mut *device, filesystem, counters),
             Lane::Ring { file, queue, payload_len, bound } => {
                 let ended = match Ring::new(file, queue, payload_len) {
                     Ok(mut ring) => {

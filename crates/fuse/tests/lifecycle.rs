@@ -45,6 +45,19 @@ fn wait_for_workers(count: usize) {
     panic!("{} workers instead of {count}", workers());
 }
 
+/// CPU time of all workers, in ticks of the system, of which there are 100 in
+/// a second.
+fn worker_ticks() -> u64 {
+    let of = |task: fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).ok()?;
+        let (name, rest) = stat.rsplit_once(") ")?;
+        // User and system time are the 14th and 15th field; the third comes first here.
+        let times = rest.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok());
+        name.contains("(fuse-worker").then(|| times.sum::<u64>())
+    };
+    fs::read_dir("/proc/self/task").unwrap().filter_map(|task| of(task.ok()?)).sum()
+}
+
 /// Descriptors of this process that lead to the device.
 fn device_descriptors() -> usize {
     let files = fs::read_dir("/proc/self/fd").unwrap();
@@ -52,6 +65,28 @@ fn device_descriptors() -> usize {
         .filter_map(|file| fs::read_link(file.ok()?.path()).ok())
         .filter(|target| target == Path::new("/dev/fuse"))
         .count()
+}
+
+/// A worker that has found many requests by looking for them stops looking.
+#[test]
+fn an_idle_mount_uses_no_cpu_time() {
+    let _alone = alone();
+    if !can_mount() {
+        return;
+    }
+    let served = Served::new();
+    let before = worker_ticks();
+    for index in 0..20_000 {
+        assert!(!served.path(&format!("none-{index}")).exists());
+    }
+    let busy = worker_ticks() - before;
+    assert!(busy > 0, "the ticks are those of the workers");
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let before = worker_ticks();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let idle = worker_ticks() - before;
+    assert!(idle <= 2, "{idle} ticks of 50");
+    assert_eq!(served.unmount(), Ended::Unmounted);
 }
 
 #[test]

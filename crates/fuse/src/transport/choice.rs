@@ -38,9 +38,9 @@ pub(crate) enum Chosen {
 /// this program never does it.
 const SWITCH: &str = "root can switch it on with `echo Y > /sys/module/fuse/parameters/enable_uring`";
 
-/// Where each worker has a queue of `/dev/fuse`, rings have not been measured
-/// to win (docs/benchmarks.md), so nobody gets them who did not ask.
-const NO_FASTER: &str = "FUSE over io_uring is offered, and is taken on request alone: it was not faster";
+/// A worker at `/dev/fuse` that looks for requests before it sleeps is faster
+/// than rings (docs/benchmarks.md), so nobody gets them who did not ask.
+const NO_FASTER: &str = "FUSE over io_uring is offered, and is taken on request alone: it is not faster";
 
 /// Decides. `offered` says whether the kernel offers rings.
 ///

@@ -4,7 +4,11 @@
 //! payload, so that the payload lands page-aligned in a buffer of its own. All
 //! other requests that are longer are put together by a copy of what is, as a
 //! rule, a name.
+//!
+//! Where it pays, a worker looks for the next request before it sleeps
+//! ("Looking before sleeping" in ARCHITECTURE.md).
 
+use super::lead::{Lead, Looked, goes_on};
 use super::{ReceiveError, Received, Reply, Transport};
 use crate::abi::request::Header;
 use crate::abi::{Opcode, REQUEST_HEADER_LEN, WRITE_ARGUMENTS_LEN, reply};
@@ -15,6 +19,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno as System;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
+use std::time::Instant;
 use strongroom_engine::Buffer;
 
 /// Path of the device.
@@ -23,6 +28,10 @@ pub(crate) const DEVICE: &str = "/dev/fuse";
 /// Bytes before a write's payload.
 const HEAD_LEN: usize = REQUEST_HEADER_LEN + WRITE_ARGUMENTS_LEN;
 
+/// Pauses of the CPU between two looks: a third of a microsecond, so that
+/// whoever queues a request finds the queue's lock free.
+const PAUSES: usize = 8;
+
 /// A worker's end of `/dev/fuse`.
 #[derive(Debug)]
 pub struct Device {
@@ -30,6 +39,8 @@ pub struct Device {
     message: Vec<u8>,
     payload: Buffer,
     transfer_max: usize,
+    lead: Lead,
+    is_nonblocking: bool,
 }
 
 /// A descriptor of the device, not yet of any connection.
@@ -41,26 +52,49 @@ impl Device {
     /// On a descriptor of a connection, for transfers of `transfer_max` bytes.
     #[must_use]
     pub fn new(file: Arc<OwnedFd>, transfer_max: usize) -> Device {
+        Device::with_lead(file, transfer_max, Lead::new(Arc::default()))
+    }
+
+    fn with_lead(file: Arc<OwnedFd>, transfer_max: usize, lead: Lead) -> Device {
         let message = Vec::with_capacity(4 * HEAD_LEN);
-        Device { file, message, payload: Buffer::new(transfer_max), transfer_max }
+        let payload = Buffer::new(transfer_max);
+        Device { file, message, payload, transfer_max, lead, is_nonblocking: false }
     }
 
     /// A further end for another worker: with a queue of its own where the
     /// user may open the device, else sharing this one's.
     #[must_use]
-    pub fn another(&self) -> Device {
+    pub fn another(&mut self) -> Device {
         let own = open().and_then(|fresh| {
             sys::clone_connection(&fresh, &self.file)?;
             Ok(fresh)
         });
-        let file = own.map_or_else(|_| Arc::clone(&self.file), Arc::new);
-        Device::new(file, self.transfer_max)
+        let mut another = Device::with_lead(Arc::clone(&self.file), self.transfer_max, self.lead.another());
+        match own {
+            Ok(own) => another.file = Arc::new(own),
+            Err(_) => {
+                // Whether reading waits would be a matter of both.
+                another.never_look();
+                self.never_look();
+            }
+        }
+        another
+    }
+
+    /// Has this worker sleep for every request.
+    pub(crate) fn never_look(&mut self) {
+        self.lead.never();
     }
 
     /// The descriptor.
     #[must_use]
     pub fn file(&self) -> &Arc<OwnedFd> {
         &self.file
+    }
+
+    fn try_read(&mut self) -> rustix::io::Result<usize> {
+        let mut parts = [IoSliceMut::new(&mut self.message), IoSliceMut::new(&mut self.payload)];
+        rustix::io::readv(&self.file, &mut parts)
     }
 
     /// Reads one request and says how many bytes it has.
@@ -70,10 +104,53 @@ impl Device {
             self.payload = Buffer::new(self.transfer_max);
         }
         self.message.resize(HEAD_LEN, 0);
+        let found = if self.lead.next() { self.look() } else { Looked::InVain };
+        let len = match found {
+            Looked::Found(len) => len,
+            Looked::InVain => self.wait()?,
+        };
+        self.lead.received(&self.message[..len.min(HEAD_LEN)], found == Looked::InVain);
+        Ok(len)
+    }
+
+    /// Looks for a request for a moment. Errors are left to whoever waits.
+    fn look(&mut self) -> Looked {
+        self.set_nonblocking(true);
+        let began = Instant::now();
+        let mut looked = Looked::InVain;
+        while self.is_nonblocking {
+            match self.try_read() {
+                Ok(len) => looked = Looked::Found(len),
+                Err(System::AGAIN) if goes_on(began) => {
+                    (0..PAUSES).for_each(|_| std::hint::spin_loop());
+                    continue;
+                }
+                Err(_) => {}
+            }
+            break;
+        }
+        self.lead.looked(looked);
+        looked
+    }
+
+    /// Makes reading wait, or not.
+    fn set_nonblocking(&mut self, wanted: bool) {
+        if self.is_nonblocking != wanted {
+            let flags = if wanted { OFlags::NONBLOCK } else { OFlags::empty() };
+            if rustix::fs::fcntl_setfl(&self.file, flags).is_ok() {
+                self.is_nonblocking = wanted;
+            }
+        }
+    }
+
+    /// Waits for a request.
+    fn wait(&mut self) -> Result<usize, ReceiveError> {
+        self.set_nonblocking(false);
         let mut cut_short = false;
         loop {
-            let mut parts = [IoSliceMut::new(&mut self.message), IoSliceMut::new(&mut self.payload)];
-            match rustix::io::readv(&self.file, &mut parts) {
+            let Device { lead, message, payload, file, .. } = self;
+            let mut parts = [IoSliceMut::new(message), IoSliceMut::new(payload)];
+            match lead.turn().waiting(|| rustix::io::readv(file, &mut parts)) {
                 Ok(len) => return Ok(len),
                 // NOENT: the request was withdrawn while it was being read.
                 Err(System::INTR | System::AGAIN | System::NOENT) => {}
@@ -88,9 +165,16 @@ impl Device {
     }
 }
 
+impl Drop for Device {
+    fn drop(&mut self) {
+        // Whatever it ended by, nobody is to wait for it.
+        self.lead.turn().end();
+    }
+}
+
 impl Transport for Device {
     fn receive(&mut self) -> Result<Received<'_>, ReceiveError> {
-        let len = self.read_request()?;
+        let len = self.read_request().inspect_err(|_| self.lead.turn().end())?;
         let beyond = len.saturating_sub(HEAD_LEN);
         let write = Header::parse(&self.message).is_ok_and(|header| header.opcode == Opcode::Write.raw());
         let payload_len = if write {
@@ -113,6 +197,7 @@ impl Transport for Device {
             },
         };
         let header = reply::header(unique, result);
+        self.lead.replies();
         send(&self.file, &[IoSlice::new(&header), IoSlice::new(body)])
     }
 }

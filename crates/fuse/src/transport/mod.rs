@@ -4,9 +4,13 @@
 //! memory that it owns and lends: the message (header and arguments), and a
 //! page-aligned buffer that holds a write's payload and takes a read's data.
 
+mod alone;
 mod choice;
 mod dev;
+mod lead;
+mod look;
 mod ring;
+mod turn;
 
 pub(crate) use choice::{Chosen, choose};
 pub use choice::{TransportChoice, TransportReport};
