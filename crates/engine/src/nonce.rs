@@ -1,14 +1,16 @@
 //! Nonces that cannot be used twice.
 //!
 //! A nonce has 24 bytes: a 12-byte random write session id, 7 bytes drawn for
-//! the batch, and a 5-byte counter within it. It is unique inside a process by
-//! the counter, across mounts and hosts by the session id, and across copies
-//! of a running machine by the batch's bytes, which come from the kernel at
-//! the moment of sealing and are mixed with the clock, since a memory
-//! snapshot copies the kernel's generator too.
+//! the batch, and a 5-byte counter that goes on through all batches of the
+//! session. It is unique inside a process by the counter, across mounts and
+//! hosts by the session id, and across copies of a running machine by the
+//! batch's bytes, which come from the kernel at the moment of sealing and are
+//! mixed with the clock, since a memory snapshot copies the kernel's generator
+//! too. Copies that go on in one session count alike: they would have to draw
+//! the same bytes at the same count.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::limits;
 use crate::machine::{Here, Machine};
@@ -142,6 +144,8 @@ struct State {
     /// How long the machine had been suspended when the session was opened.
     suspended_ns: u64,
     cipher_blocks: u64,
+    /// Nonces drawn in the session; shared with its batches.
+    drawn: Arc<AtomicU64>,
 }
 
 /// The system's generator failed, or gave nothing: sealing must stop.
@@ -195,18 +199,22 @@ impl NonceSource {
     /// # Errors
     /// [`EntropyError`]; nothing may be sealed then.
     pub fn batch(&self, bytes: usize) -> Result<BatchNonces, EntropyError> {
-        let session = {
+        let (session, count) = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let cipher_blocks = bytes as u64 / 16 + 1;
             let spent = state.cipher_blocks.saturating_add(cipher_blocks);
-            if spent > limits::SESSION_CIPHER_BLOCKS_MAX || state.is_stale(&*self.machine) {
+            let counted = state.drawn.load(Ordering::Relaxed);
+            if spent > limits::SESSION_CIPHER_BLOCKS_MAX
+                || counted > limits::SESSION_NONCES_MAX
+                || state.is_stale(&*self.machine)
+            {
                 *state = state.renewed(&*self.machine)?;
             }
             state.cipher_blocks += cipher_blocks;
-            state.session
+            (state.session, Arc::clone(&state.drawn))
         };
         let drawn: [u8; 7] = random(&*self.machine)?;
-        Ok(BatchNonces { session, drawn, next: 0 })
+        Ok(BatchNonces { session, drawn, count, left: limits::BATCH_NONCES_MAX })
     }
 }
 
@@ -217,6 +225,7 @@ impl State {
             owner: machine.process(),
             suspended_ns: machine.suspended_ns(),
             cipher_blocks: 0,
+            drawn: Arc::default(),
         })
     }
 
@@ -241,7 +250,9 @@ impl State {
 pub struct BatchNonces {
     session: SessionId,
     drawn: [u8; 7],
-    next: u64,
+    /// The session's counter.
+    count: Arc<AtomicU64>,
+    left: u64,
 }
 
 impl BatchNonces {
@@ -257,12 +268,13 @@ impl BatchNonces {
     /// After [`limits::BATCH_NONCES_MAX`], which no batch has segments for.
     #[must_use]
     pub fn draw(&mut self) -> FreshNonce {
-        assert!(self.next < limits::BATCH_NONCES_MAX, "a batch draws at most 2^32 nonces");
+        self.left = self.left.checked_sub(1).expect("a batch draws at most 2^32 nonces");
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        assert!(count < limits::COUNTER_END, "a session is renewed long before its counter ends");
         let mut bytes = [0; 24];
         bytes[..12].copy_from_slice(&self.session.0);
         bytes[12..19].copy_from_slice(&self.drawn);
-        bytes[19..].copy_from_slice(&self.next.to_be_bytes()[3..]);
-        self.next += 1;
+        bytes[19..].copy_from_slice(&count.to_be_bytes()[3..]);
         FreshNonce(bytes)
     }
 }
@@ -284,8 +296,6 @@ fn random<const N: usize>(machine: &dyn Machine) -> Result<[u8; N], EntropyError
 mod tests {
     use super::*;
     use std::collections::HashSet;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
     fn nonces_differ_within_and_between_batches() {
@@ -297,6 +307,28 @@ mod tests {
                 assert!(seen.insert(batch.draw().bytes()));
             }
         }
+    }
+
+    /// Whatever the generator gives: by the counter alone.
+    #[test]
+    fn nonces_of_a_session_differ_by_their_counter() {
+        let source = NonceSource::new().unwrap();
+        let mut batches: Vec<_> = (0..50).map(|_| source.batch(4096).unwrap()).collect();
+        let drawn: HashSet<[u8; 5]> = (0..1000)
+            .map(|number| batches[number % 50].draw().bytes()[19..].try_into().expect("five bytes"))
+            .collect();
+        assert_eq!(drawn.len(), 1000);
+    }
+
+    #[test]
+    fn a_session_renews_itself_before_its_counter_ends() {
+        let source = NonceSource::new().unwrap();
+        let (first, mut old) = (source.session(), source.batch(1).unwrap());
+        source.state.lock().unwrap().drawn.store(limits::SESSION_NONCES_MAX + 1, Ordering::Relaxed);
+        let mut new = source.batch(1).unwrap();
+        assert_ne!(new.session(), first);
+        assert_eq!(new.draw().bytes()[19..], [0; 5], "and counts from the beginning");
+        assert_eq!(old.draw().session(), first, "a batch that was begun goes on");
     }
 
     #[test]
@@ -351,7 +383,8 @@ mod tests {
                 suspended_ns: apart(&self.suspended_ns),
             };
             let state = source.state.lock().unwrap();
-            let state = State { session: state.session, ..*state };
+            let drawn = Arc::new(AtomicU64::new(state.drawn.load(Ordering::Relaxed)));
+            let state = State { drawn, ..*state };
             let source = NonceSource { state: Mutex::new(state), machine: Box::new(copy.clone()) };
             (copy, source)
         }

@@ -2,9 +2,11 @@
 //! sessions opened.
 //!
 //! A virtual machine with a VM generation device gets a new generation when it
-//! is cloned or restored. The kernel then seeds its generator again, and since
-//! Linux 6.10 tells user space by a device event with `NEW_VMGENID=1`. Older
-//! kernels and machines without that device say nothing.
+//! is cloned or restored. The kernel then seeds its generator again (Linux 5.18
+//! and later), and kernels that have the event tell user space by a device
+//! event with `NEW_VMGENID=1`. Others, Linux 6.12 among them, and machines
+//! without that device say nothing. Nonces do not depend on it: see
+//! [`strongroom_engine::NonceSource`].
 
 use std::sync::Arc;
 
