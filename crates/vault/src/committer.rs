@@ -14,6 +14,8 @@ use crate::rules::Rule;
 
 /// What has reached the vault is durable after at most this long.
 const INTERVAL: Duration = Duration::from_secs(4);
+/// The promise that it serves, and what a commit may take of it.
+const _: () = assert!(INTERVAL.as_secs() < 5);
 
 /// Files whose commits share barriers, and whose commit locks are held at once.
 const ROUND: usize = 256;

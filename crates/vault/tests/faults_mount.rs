@@ -31,6 +31,16 @@ fn close(vault: &Vault, number: u64) {
     vault.namespace().forget(number, 1);
 }
 
+/// An empty vault on a faulty store, open with a small journal.
+fn opened_on(faulty: fn(MemoryStore) -> FaultyStore) -> (FaultyStore, Arc<dyn Store>, Vault) {
+    let memory = MemoryStore::new();
+    support::create(&memory, Suite::Xaes256Gcm, BlockSize::MIN);
+    let store = faulty(memory);
+    let shared: Arc<dyn Store> = Arc::new(store.clone());
+    let vault = support::open_with(Arc::clone(&shared), support::engine(), &small_journal()).unwrap();
+    (store, shared, vault)
+}
+
 /// A vault whose session died with records in its journal, and what its files
 /// must hold.
 fn crashed() -> (MemoryStore, Vec<(&'static str, Vec<u8>)>) {
@@ -230,11 +240,7 @@ fn an_overwrite_of_allocated_data_never_fails_for_space() {
 
 #[test]
 fn a_cut_that_failed_is_made_up_for_by_the_next_commit() {
-    let memory = MemoryStore::new();
-    support::create(&memory, Suite::Xaes256Gcm, BlockSize::MIN);
-    let store = FaultyStore::injecting(memory);
-    let shared: Arc<dyn Store> = Arc::new(store.clone());
-    let vault = support::open_with(Arc::clone(&shared), support::engine(), &small_journal()).unwrap();
+    let (store, shared, vault) = opened_on(FaultyStore::injecting);
     let (entry, content) = create_file(vault.namespace(), "f");
     write(&content, 0, &[3; 50_000]).unwrap();
     let (other, beside) = create_file(vault.namespace(), "g");
@@ -256,11 +262,7 @@ fn a_cut_that_failed_is_made_up_for_by_the_next_commit() {
 
 #[test]
 fn a_file_whose_header_page_was_lost_by_a_barrier_gets_it_again() {
-    let memory = MemoryStore::new();
-    support::create(&memory, Suite::Xaes256Gcm, BlockSize::MIN);
-    let store = FaultyStore::new(memory);
-    let shared: Arc<dyn Store> = Arc::new(store.clone());
-    let vault = support::open_with(Arc::clone(&shared), support::engine(), &small_journal()).unwrap();
+    let (store, shared, vault) = opened_on(FaultyStore::new);
     let (entry, content) = create_file(vault.namespace(), "f");
     write(&content, 0, &[3; 9000]).unwrap();
     drop(content);
@@ -292,11 +294,7 @@ fn a_file_whose_header_page_was_lost_by_a_barrier_gets_it_again() {
 fn a_write_that_failed_halfway_leaves_no_longer_file() {
     let fresh = |vault: &Vault| create_file(vault.namespace(), "f");
     for (synced, cuts_fail) in [(false, false), (false, true), (true, false), (true, true)] {
-        let memory = MemoryStore::new();
-        support::create(&memory, Suite::Xaes256Gcm, BlockSize::MIN);
-        let store = FaultyStore::injecting(memory);
-        let shared: Arc<dyn Store> = Arc::new(store.clone());
-        let vault = support::open_with(Arc::clone(&shared), support::engine(), &small_journal()).unwrap();
+        let (store, shared, vault) = opened_on(FaultyStore::injecting);
         let (entry, content) = fresh(&vault);
         write(&content, 0, &[3; 9000]).unwrap();
         if synced {
@@ -327,11 +325,7 @@ fn a_write_that_failed_halfway_leaves_no_longer_file() {
 /// cut: neither what is read, nor, with the next commit, the stored file.
 #[test]
 fn a_cut_that_failed_cuts_nothing() {
-    let memory = MemoryStore::new();
-    support::create(&memory, Suite::Xaes256Gcm, BlockSize::MIN);
-    let store = FaultyStore::injecting(memory);
-    let shared: Arc<dyn Store> = Arc::new(store.clone());
-    let vault = support::open_with(Arc::clone(&shared), support::engine(), &small_journal()).unwrap();
+    let (store, shared, vault) = opened_on(FaultyStore::injecting);
     let (entry, content) = create_file(vault.namespace(), "f");
     write(&content, 0, &[3; 20_000]).unwrap();
     content.sync().unwrap();

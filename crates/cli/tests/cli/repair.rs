@@ -277,6 +277,42 @@ fn an_entry_that_has_lost_its_long_name_goes_to_lost_found() {
     }
 }
 
+/// Spelled as stored names are, and sealed in no directory.
+#[test]
+fn an_entry_whose_name_opens_nowhere_goes_to_lost_found() {
+    for suite in SUITES {
+        for path in ["docs/a", "docs/link", "docs/inner"] {
+            let damage = |place: &Place| {
+                let from = place.stored(path);
+                let mut name = from.file_name().expect("a name").to_string_lossy().into_owned();
+                let first = name.remove(0);
+                name.insert(0, if first == 'A' { 'B' } else { 'A' });
+                fs::rename(&from, from.with_file_name(name)).expect("renamed");
+                // What is not sealed in any directory stands under a placeholder.
+                let salvaged = plain(place, 4);
+                let lost = salvaged.keys().filter(|name| name.starts_with("docs/#") && !name.contains("/c"));
+                assert_eq!(lost.count(), 1, "{:?}", salvaged.keys());
+                assert!(!salvaged.contains_key(path));
+            };
+            let (_, before, after) = repaired(suite, damage, &["lost-found"]);
+            let placed = |name: &str| match name.strip_prefix(path) {
+                Some(rest) if rest.is_empty() || rest.starts_with('/') => Some(rest.to_owned()),
+                _ => None,
+            };
+            let lost: Vec<_> = after.keys().filter(|name| name.starts_with("lost+found/#")).collect();
+            let root = lost.iter().find(|name| name.matches('/').count() == 1).expect("it is there");
+            for (name, node) in &before {
+                let now = match placed(name) {
+                    Some(rest) => format!("{root}{rest}"),
+                    None => name.clone(),
+                };
+                assert_eq!(after.get(&now), Some(node), "{name} is {now} now");
+            }
+            assert_eq!(after.len(), before.len() + 1, "and nothing else but lost+found");
+        }
+    }
+}
+
 #[test]
 fn moved_entries_go_back_to_their_directories() {
     for suite in SUITES {
@@ -361,6 +397,167 @@ fn damaged_contents_are_left_and_told() {
         let document = repair(&place).expect(9).document();
         assert_eq!(actions(&document), ["header"]);
         assert_eq!(document["repair"]["remaining"].as_array().map(Vec::len), Some(2));
+    }
+}
+
+/// Damage that a repair leaves: not a byte changes.
+#[track_caller]
+fn left(place: &Place) -> Vec<Value> {
+    let before = place.tree("v");
+    let document = repair(place).expect(9).document();
+    assert_eq!(actions(&document), [""; 0]);
+    assert_eq!(place.tree("v"), before);
+    document["repair"]["remaining"].as_array().expect("a list").clone()
+}
+
+/// In a file of more than 64 groups, of which each has its map.
+#[test]
+fn a_damaged_map_page_costs_no_group() {
+    let group = 4096 + 128 * 4096;
+    for suite in SUITES {
+        let place = Place::new().vault_of(suite);
+        let (hole, len) = (70 * 128 * 4096, 300_000);
+        place.open().sparse("sparse", hole, len).overwrite("sparse", 9000).close();
+        let right = plain(&place, 0);
+        let Node::File(bytes) = &right["sparse"] else { panic!("a file") };
+        assert_eq!((&bytes[..9000], bytes.len() as u64), (&content(9000)[..], hole + len as u64));
+        let stored = place.stored("sparse");
+        let sound = fs::read(&stored).expect("a file");
+        for (page, what) in [(64 * group, "root map"), (64 * group + 4096, "map")] {
+            flip(&stored, page + 100);
+            let document = check(&place).expect(4).document();
+            let found = document["damage"].as_array().expect("a list");
+            assert!(found.iter().all(|found| found["path"] == "sparse"), "{what}: {document:#}");
+            assert!(found.iter().any(|found| found["kind"] == "page"), "{what}: {document:#}");
+            assert!(!left(&place).is_empty());
+            assert!(plain(&place, 4) == right, "{what}: every group is there");
+            fs::write(&stored, &sound).expect("written");
+        }
+        check(&place).expect(0);
+    }
+}
+
+/// A list as the kernel hands it over: version 2, and the entries of a mode and a named user's.
+fn access_list() -> Vec<u8> {
+    let mut list = 2u32.to_le_bytes().to_vec();
+    for (tag, id) in [(1u16, u32::MAX), (2, 1000), (4, u32::MAX), (16, u32::MAX), (32, u32::MAX)] {
+        list.extend([&tag.to_le_bytes()[..], &4u16.to_le_bytes(), &id.to_le_bytes()].concat());
+    }
+    list
+}
+
+/// The stored extended attributes of an inode, which are ours.
+fn stored_attributes(path: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut names = Vec::with_capacity(4096);
+    rustix::fs::listxattr(path, rustix::buffer::spare_capacity(&mut names)).expect("listed");
+    let names = String::from_utf8(names).expect("UTF-8");
+    let ours = names.split('\0').filter(|name| name.starts_with("user.strongroom."));
+    ours.map(|name| {
+        let mut value = Vec::with_capacity(4096);
+        rustix::fs::getxattr(path, name, rustix::buffer::spare_capacity(&mut value)).expect("a value");
+        (name.to_owned(), value)
+    })
+    .collect()
+}
+
+/// Flips a bit of every stored attribute of an inode.
+fn spoil_attributes(path: &Path) {
+    let stored = stored_attributes(path);
+    assert!(!stored.is_empty(), "{}", path.display());
+    for (name, mut value) in stored {
+        value[20] ^= 1;
+        rustix::fs::setxattr(path, &*name, &value, rustix::fs::XattrFlags::REPLACE).expect("written");
+    }
+}
+
+#[test]
+fn a_damaged_attribute_is_named_and_costs_nothing_else() {
+    const LIST: &str = "system.posix_acl_access";
+    for suite in SUITES {
+        let place = Place::new().vault_of(suite);
+        let filling = place.open();
+        filling.directory("d").file("d/f", 5000).file("listed", 6000).file("sound", 100);
+        filling.attribute("d", "user.of", b"a directory").attribute("d/f", "user.of", b"a file");
+        filling.attribute("listed", LIST, &access_list()).attribute("sound", "user.of", b"this one");
+        filling.close();
+        check(&place).expect(0);
+        let right = plain(&place, 0);
+        for path in ["d", "d/f", "listed"] {
+            spoil_attributes(&place.stored(path));
+        }
+        let document = check(&place).expect(4).document();
+        let mut found: Vec<_> =
+            document["damage"].as_array().expect("a list").iter().map(|found| &found["path"]).collect();
+        found.sort_by_key(|path| path.as_str().map(str::to_owned));
+        assert_eq!(found, ["d", "d/f", "listed"], "{document:#}");
+        assert_eq!(left(&place).len(), 3);
+        assert_eq!(plain(&place, 4), right, "contents and names");
+        let mut kept = [0; 64];
+        let len = rustix::fs::getxattr(place.path("out/sound"), "user.of", &mut kept[..]).expect("copied");
+        assert_eq!(&kept[..len], b"this one");
+        let gone = rustix::fs::getxattr(place.path("out/d/f"), "user.of", &mut kept[..]);
+        assert_eq!(gone, Err(rustix::io::Errno::NODATA));
+    }
+}
+
+/// The id that they were sealed with went with the header page: whether they
+/// are sound cannot be told, and they are of a file that never was.
+#[test]
+fn attributes_of_a_file_that_was_never_durable_are_no_damage() {
+    for spoils in [false, true] {
+        let place = Place::new().vault();
+        place.open().file("kept", 5000).attribute("kept", "user.of", b"one").close();
+        let filling = place.open();
+        filling.file("lost", 5000).attribute("lost", "user.of", b"two");
+        filling.attribute("lost", "system.posix_acl_access", &access_list()).crash_unsynced();
+        let stored = place.stored("lost");
+        assert_eq!(stored_attributes(&stored).len(), 2);
+        // As a power cut leaves it: its length, and no byte of it.
+        let len = stored.metadata().expect("it is there").len();
+        fs::write(&stored, vec![0; len as usize]).expect("written");
+        if spoils {
+            spoil_attributes(&stored);
+        }
+        let document = check(&place).expect(0).document();
+        assert_eq!(document["damage"], serde_json::json!([]));
+        let tree = plain(&place, 0);
+        assert!(tree["lost"] == Node::File(Vec::new()));
+        let copied = rustix::fs::getxattr(place.path("out/lost"), "user.of", &mut [0; 64][..]);
+        assert_eq!(copied, Err(rustix::io::Errno::NODATA));
+        // Those of a file that was made durable are damage in the same vault.
+        let kept = place.stored("kept");
+        spoil_attributes(&kept);
+        assert_eq!(check(&place).expect(4).document()["damage"][0]["path"], "kept");
+        let document = repair(&place).expect(9).document();
+        assert_eq!(document["repair"]["remaining"].as_array().map(Vec::len), Some(1));
+        assert_eq!(stored_attributes(&stored), [], "settled");
+    }
+}
+
+#[test]
+fn an_entry_that_is_no_stored_name_is_left_and_told() {
+    for suite in SUITES {
+        let place = filled(suite);
+        let right = plain(&place, 0);
+        let docs = place.stored("docs");
+        fs::write(docs.join("note (conflicted copy).txt"), "of a synchronisation").expect("a file");
+        fs::create_dir(place.path("v/not ours")).expect("a directory");
+        fs::write(place.path("v/not ours/inside"), "and more").expect("a file");
+        let document = check(&place).expect(4).document();
+        let damage = document["damage"].as_array().expect("a list");
+        let mut found: Vec<_> = damage
+            .iter()
+            .map(|found| (found["path"].as_str().expect("a path"), found["kind"].as_str().expect("a kind")))
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!(found, [("", "name"), ("docs", "name")], "{document:#}");
+        let stored = |name: &str| {
+            damage.iter().any(|found| found["stored"].as_str().is_some_and(|stored| stored.ends_with(name)))
+        };
+        assert!(stored("/note (conflicted copy).txt") && stored("not ours"), "{document:#}");
+        left(&place);
+        assert_eq!(plain(&place, 4), right, "salvage copies everything but them");
     }
 }
 

@@ -12,10 +12,10 @@ use serde_json::Value;
 use strongroom_engine::Buffer;
 use strongroom_engine_cpu::CpuEngine;
 use strongroom_keys::{Credential, SecretBytes, unlock_copies};
-use strongroom_store::Store;
 use strongroom_store::local::{LocalStore, OpenMode};
+use strongroom_store::{Store, XattrMode};
 use strongroom_vault::namespace::{Creation, Opening, Owner, ROOT, Unobserved};
-use strongroom_vault::{Options, Rules, Vault, read_header_copies};
+use strongroom_vault::{Guards, Options, Rules, Trust, Trusted, Vault, read_header_copies};
 
 use crate::schemas;
 
@@ -126,10 +126,17 @@ impl Place {
 
     /// The vault `v`, open for writing in this process.
     pub(crate) fn open(&self) -> Filling {
-        self.open_as(true)
+        self.open_as(true, None)
     }
 
-    fn open_as(&self, writable: bool) -> Filling {
+    /// The same, with the freshness file `name` in `directory`, which exists.
+    pub(crate) fn open_recorded(&self, directory: &str, name: &str) -> Filling {
+        let place = LocalStore::open(self.path(directory), OpenMode::Writable).expect("a directory");
+        let name = name.as_bytes().to_vec();
+        self.open_as(true, Some(Trusted { directory: place.root(), name, trust: Trust::Record }))
+    }
+
+    fn open_as(&self, writable: bool, trusted: Option<Trusted>) -> Filling {
         let mode = if writable { OpenMode::Writable } else { OpenMode::ReadOnly };
         let store = Arc::new(LocalStore::open(self.path("v"), mode).expect("a store"));
         let copies = read_header_copies(&*store).expect("a vault");
@@ -142,19 +149,20 @@ impl Place {
             journal_len: Options::JOURNAL_LEN_MIN,
             host: "test".to_owned(),
             now: 1,
-            acl: false,
+            acl: true,
             owners: false,
             background: false,
         };
         let store = store as Arc<dyn Store>;
         let engine = Arc::new(CpuEngine::new());
-        let vault = Vault::open(store, engine, header, root, &options, Arc::new(Unobserved)).expect("sound");
-        Filling { vault }
+        let (observer, guards) = (Arc::new(Unobserved), Guards { trusted, ..Guards::default() });
+        let vault = Vault::open_guarded(store, engine, header, root, &options, observer, &guards);
+        Filling { vault: vault.expect("sound") }
     }
 
     /// The stored path of a plain one, in a sound vault.
     pub(crate) fn stored(&self, path: &str) -> PathBuf {
-        let filling = self.open_as(false);
+        let filling = self.open_as(false, None);
         let survey = filling.vault.namespace().survey();
         let mut folder = survey.top();
         let mut stored = self.path("v");
@@ -316,6 +324,16 @@ impl Filling {
         self
     }
 
+    /// Gives a file or directory an extended attribute, or an access control
+    /// list by its name.
+    pub(crate) fn attribute(&self, path: &str, name: &str, value: &[u8]) -> &Filling {
+        let (parent, last) = self.parent(path);
+        let namespace = self.vault.namespace();
+        let number = namespace.lookup(parent, last).expect("it is there").number;
+        namespace.set_xattr(number, name.as_bytes(), value, XattrMode::Any, false).expect("an attribute");
+        self
+    }
+
     pub(crate) fn sync(&self) -> &Filling {
         self.vault.sync().expect("synced");
         self
@@ -343,6 +361,11 @@ impl Filling {
     /// Ends as a crash would.
     pub(crate) fn crash(&self) {
         self.vault.sync().expect("synced");
+        self.vault.abandon();
+    }
+
+    /// The same, before anything was made durable that was not asked for.
+    pub(crate) fn crash_unsynced(&self) {
         self.vault.abandon();
     }
 }
