@@ -30,8 +30,10 @@ const LONG: u64 = 600;
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// Longest input: a vault header with room to spare.
 const LEN_MAX: u64 = 16 << 10;
-/// What a run may take beyond its time.
+/// What a run may take beyond its time and that of its longest input.
 const SLACK: Duration = Duration::from_secs(60);
+/// Seconds that one input may take.
+const INPUT_LIMIT: u64 = 10;
 /// Coverage as libFuzzer wants it.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -42,6 +44,9 @@ pub(crate) struct FuzzArgs {
     /// Seconds for each target
     #[arg(long, default_value_t = 600)]
     seconds: u64,
+    /// Seconds that one input may take; a machine that stands still at times needs more
+    #[arg(long, value_name = "SECONDS", default_value_t = INPUT_LIMIT)]
+    input_limit: u64,
     /// Only these targets (page, journal, header, names, request, freshness, luks)
     targets: Vec<String>,
     /// A built strongroom binary, for the corpora [default: build one]
@@ -52,7 +57,8 @@ pub(crate) struct FuzzArgs {
 impl FuzzArgs {
     /// The suite as `cargo xtask test` runs it.
     pub(crate) fn on(binary: Option<PathBuf>, long: bool) -> Self {
-        Self { seconds: if long { LONG } else { SHORT }, targets: Vec::new(), binary }
+        let seconds = if long { LONG } else { SHORT };
+        Self { seconds, input_limit: INPUT_LIMIT, targets: Vec::new(), binary }
     }
 }
 
@@ -72,7 +78,7 @@ pub(crate) fn run(arguments: &FuzzArgs) -> Result<Tally> {
     let mut tally = Tally::default();
     for target in TARGETS.iter().filter(chosen) {
         let outcome = plant(&directory.join("corpus").join(target), &seeds)
-            .and_then(|()| fuzz(&built.join(target), target, &directory, arguments.seconds));
+            .and_then(|()| fuzz(&built.join(target), target, &directory, arguments));
         tally.count(target, outcome);
     }
     Ok(tally)
@@ -145,15 +151,17 @@ fn plant(corpus: &Path, seeds: &[Vec<u8>]) -> Result {
     Ok(())
 }
 
-fn fuzz(program: &Path, target: &str, directory: &Path, seconds: u64) -> Result {
+fn fuzz(program: &Path, target: &str, directory: &Path, arguments: &FuzzArgs) -> Result {
+    let FuzzArgs { seconds, input_limit, .. } = arguments;
     let artifacts = directory.join("artifacts").join(target);
     fs::create_dir_all(&artifacts).context(artifacts.display())?;
     let mut command = Command::new(program);
     command.arg(directory.join("corpus").join(target));
     command.arg(format!("-max_total_time={seconds}")).arg(format!("-max_len={LEN_MAX}"));
     command.arg(format!("-artifact_prefix={}/", artifacts.display()));
-    command.args(["-print_final_stats=1", "-timeout=10", "-rss_limit_mb=2048", "-verbosity=1"]);
-    let finished = command::finish(&mut command, Duration::from_secs(seconds) + SLACK)?;
+    command.args(["-print_final_stats=1", "-rss_limit_mb=2048", "-verbosity=1"]);
+    command.arg(format!("-timeout={input_limit}"));
+    let finished = command::finish(&mut command, Duration::from_secs(seconds + input_limit) + SLACK)?;
     let output = finished.output();
     let figure =
         |key: &str| output.lines().find_map(|line| line.strip_prefix(key)).map_or("?", str::trim).to_owned();

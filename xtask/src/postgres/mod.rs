@@ -1,9 +1,10 @@
-//! PostgreSQL on the mount, killed again and again.
+//! PostgreSQL on the mount, killed again and again, and the daemon killed under it.
 //!
 //! Debian's package, the server under its own user (through `--allow-other`), data checksums on. While
 //! pgbench keeps it busy, several clients insert rows and note each commit that was acknowledged, outside
-//! the mount. After `kill -9` of the whole server and after a remount, recovery has to bring back every
-//! acknowledged commit, and `pg_amcheck` and `pg_checksums` have to find nothing.
+//! the mount. After `kill -9` of the whole server, after a remount, and after `kill -9` of the daemon while
+//! the server works, recovery has to bring back every acknowledged commit, and `pg_amcheck` and
+//! `pg_checksums` have to find nothing.
 
 mod server;
 
@@ -37,6 +38,9 @@ pub(crate) struct PostgresArgs {
     /// How often the server is killed
     #[arg(long, default_value_t = 3)]
     kills: u64,
+    /// How often the daemon is killed under the server
+    #[arg(long, default_value_t = 2)]
+    daemon_kills: u64,
     /// Seconds of work before each kill
     #[arg(long, default_value_t = 4)]
     seconds: u64,
@@ -45,7 +49,8 @@ pub(crate) struct PostgresArgs {
 impl PostgresArgs {
     /// The suite as `cargo xtask test` runs it.
     pub(crate) fn on(subject: &SubjectArgs, long: bool) -> Self {
-        Self { subject: subject.clone(), kills: if long { 20 } else { 3 }, seconds: 4 }
+        let (kills, daemon_kills) = if long { (20, 20) } else { (3, 1) };
+        Self { subject: subject.clone(), kills, daemon_kills, seconds: 4 }
     }
 }
 
@@ -68,7 +73,17 @@ pub(crate) fn run(arguments: &PostgresArgs) -> Result<Tally> {
         let outcome = bench.round(&mut server, Duration::from_secs(arguments.seconds));
         tally.count(&format!("kill {kill}"), outcome);
     }
-    println!("  {} acknowledged commits, {} kills", bench.acknowledged()?, arguments.kills);
+    // A bare directory has no daemon.
+    let daemon_kills = mount.daemon().map_or(0, |_| arguments.daemon_kills);
+    for kill in 1..=daemon_kills {
+        mount = bench.kill_daemon(&mut server, mount, Duration::from_secs(arguments.seconds))?;
+        tally.count(&format!("kill {kill} of the daemon"), bench.recover(&mut server));
+    }
+    println!(
+        "  {} acknowledged commits, {} kills of the server, {daemon_kills} of the daemon",
+        bench.acknowledged()?,
+        arguments.kills
+    );
     ensure!(bench.acknowledged()? > 0, "no client committed anything");
     tally.count("kill before a remount", bench.kill_and_remount(&mut server, &mut mount));
     tally.count("pg_amcheck", server.amcheck());
@@ -109,18 +124,35 @@ impl Bench {
     /// Work, kill, recovery, check.
     fn round(&self, server: &mut Server, work: Duration) -> Result {
         self.work_and_kill(server, work)?;
+        self.recover(server)
+    }
+
+    fn recover(&self, server: &mut Server) -> Result {
         server.start().context("recovery")?;
         self.check(server)
+    }
+
+    /// Kills the daemon while the server works, then what is left of the server, and mounts again.
+    fn kill_daemon(&self, server: &mut Server, mount: Mount, work: Duration) -> Result<Mount> {
+        let clients = self.work(server, work)?;
+        let again = server.kill_behind(|| mount.crash_and_mount());
+        drop(clients);
+        again
     }
 
     fn kill_and_remount(&self, server: &mut Server, mount: &mut Mount) -> Result {
         self.work_and_kill(server, Duration::from_secs(2))?;
         mount.remount()?;
-        server.start().context("recovery")?;
-        self.check(server)
+        self.recover(server)
     }
 
     fn work_and_kill(&self, server: &mut Server, work: Duration) -> Result {
+        let _clients = self.work(server, work)?;
+        server.kill()
+    }
+
+    /// Starts the clients and lets them work for a while.
+    fn work(&self, server: &Server, work: Duration) -> Result<Clients> {
         let mut clients = Clients(Vec::new());
         for client in 0..CLIENTS {
             clients.0.push(self.client(server, client)?);
@@ -142,7 +174,7 @@ impl Bench {
                 return Err(Failure::new(format!("a client ended by itself ({status}): {errors}")));
             }
         }
-        server.kill()
+        Ok(clients)
     }
 
     fn client(&self, server: &Server, client: u64) -> Result<Child> {

@@ -134,16 +134,23 @@ impl Server {
 
     /// `kill -9` of the server and all of its processes.
     pub(super) fn kill(&mut self) -> Result {
-        let Some(mut process) = self.process.take() else { return Ok(()) };
+        self.kill_behind(|| Ok(()))
+    }
+
+    /// The same, but `first` comes before: it may take the server's files away while it works.
+    pub(super) fn kill_behind<T>(&mut self, first: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Some(mut process) = self.process.take() else { return first() };
         let parent = pid(&process)?;
         let children = children(parent)?;
         ensure!(children.len() > 3, "the server has only {} processes", children.len());
+        let outcome = first();
         for victim in std::iter::once(&parent).chain(&children) {
             // A backend may have ended in between.
             let _ = kill_process(*victim, Signal::KILL);
         }
         command::wait(&mut process, END_LIMIT).context("the killed server")?;
-        children.into_iter().try_for_each(|child| wait_gone(child, END_LIMIT))
+        children.into_iter().try_for_each(|child| wait_gone(child, END_LIMIT))?;
+        outcome
     }
 
     /// A clean, fast shutdown.

@@ -16,7 +16,7 @@ use crate::failure::{Context, Failure, Result, ensure};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-const MODULES: [&str; 24] = [
+const MODULES: [&str; 25] = [
     "virtio_pci",
     "virtio_blk",
     "crc32c_generic",
@@ -41,6 +41,7 @@ const MODULES: [&str; 24] = [
     "algif_hash",
     "fuse",
     "ublk_drv",
+    "vmgenid",
 ];
 
 /// Steps with ublk, and what they show.
@@ -172,7 +173,9 @@ shift
 if timeout 300 "$@"; then echo "VERDICT $name passed"; else dmesg | tail -n 3; echo "VERDICT $name failed"; fi
 END
 chmod 755 /bin/step
-if mount -t ext4 /dev/vda /carrier; then
+if test -f /script; then
+  sh /script
+elif mount -t ext4 /dev/vda /carrier; then
   sh /carrier/script
   cd /
   umount /carrier
@@ -204,7 +207,8 @@ pub(super) fn notes(console: &str) -> impl Iterator<Item = &str> {
     console.lines().filter_map(|told| told.trim().strip_prefix("NOTE "))
 }
 
-/// Makes the initramfs: busybox, programs with their libraries, modules, init.
+/// Makes the initramfs of `root`: what is there already, busybox, programs with their libraries, modules, init. A file
+/// `script` in it is what the machine runs; without one that comes with the carrier.
 pub(super) fn initramfs(kernel: &Kernel, strongroom: &Path, root: &Path, file: &Path) -> Result {
     for name in ["bin", "sbin", "modules", "etc"] {
         fs::create_dir_all(root.join(name))?;

@@ -1,11 +1,12 @@
 //! Encrypted disks in a virtual machine, whose kernel has what this one may lack: dm-crypt, which is the oracle for
-//! every cipher and mode, and ublk.
+//! every cipher and mode, and ublk. And a vault in a machine that is saved and loaded twice ([`snapshot`]).
 //!
 //! A Debian kernel under QEMU's software emulation, so that neither KVM nor modules of the own kernel are needed.
 //! Images made here are opened by dm-crypt there, and those that dm-crypt has made there are read here afterwards.
 
 mod guest;
 mod kernel;
+mod snapshot;
 
 use std::fs;
 use std::io::Write as _;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::command;
 use crate::failure::{Context, Failure, Result, ensure};
@@ -37,11 +38,23 @@ pub(crate) struct VmArgs {
     /// Only ciphers whose name contains this
     #[arg(long, default_value = "")]
     cipher: String,
+    /// Only this part
+    #[arg(long, value_enum)]
+    part: Option<Part>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Disks: dm-crypt and ublk
+    Disks,
+    /// A machine that is copied while a vault is mounted in it
+    Snapshots,
 }
 
 /// Programs and the Debian packages that they come from.
-const PROGRAMS: [(&str, &str); 8] = [
+const PROGRAMS: [(&str, &str); 9] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
+    ("qemu-img", "qemu-utils"),
     ("busybox", "busybox-static"),
     ("cryptsetup", "cryptsetup-bin"),
     ("mkfs.ext4", "e2fsprogs"),
@@ -104,7 +117,7 @@ fn images(part: &str) -> Vec<Image> {
     images
 }
 
-/// Makes the images, runs the machine, and judges what it said and left.
+/// Runs the parts.
 pub(crate) fn run(arguments: &VmArgs) -> Result<Tally> {
     packages::need_root("vm")?;
     packages::need(&PROGRAMS)?;
@@ -115,10 +128,28 @@ pub(crate) fn run(arguments: &VmArgs) -> Result<Tally> {
     let kernel = kernel::Kernel::fetch()?;
     println!("the machine's kernel: {}", kernel.release);
     let scratch = Scratch::new(arguments.work.as_deref(), "vm")?;
+    let mut tally = Tally::default();
+    if arguments.part != Some(Part::Disks) {
+        tally = snapshot::run(&kernel, &binary, &scratch)?;
+    }
+    if arguments.part != Some(Part::Snapshots) {
+        disks(arguments, &kernel, &binary, &scratch, &mut tally)?;
+    }
+    Ok(tally)
+}
+
+/// Makes the images, runs the machine, and judges what it said and left.
+fn disks(
+    arguments: &VmArgs,
+    kernel: &kernel::Kernel,
+    binary: &Path,
+    scratch: &Scratch,
+    tally: &mut Tally,
+) -> Result {
     let images = images(&arguments.cipher);
     ensure!(!images.is_empty(), "no cipher has this name");
     let carried = scratch.make("carried")?;
-    let lab = Lab::new(binary.clone(), &carried)?;
+    let lab = Lab::new(binary.to_path_buf(), &carried)?;
     fs::write(carried.join("data"), Lab::data(DATA, 61))?;
     fs::write(carried.join("script"), guest::script(&images, DATA))?;
     println!("making {} images", images.iter().filter(|image| image.ours).count());
@@ -128,21 +159,20 @@ pub(crate) fn run(arguments: &VmArgs) -> Result<Tally> {
     let disk = scratch.path().join("disk");
     carry(&carried, &disk)?;
     let initramfs = scratch.path().join("initramfs");
-    guest::initramfs(&kernel, &binary, &scratch.make("root")?, &initramfs)?;
+    guest::initramfs(kernel, binary, &scratch.make("root")?, &initramfs)?;
     let began = Instant::now();
-    let console = boot(&kernel, &initramfs, &disk, Duration::from_secs(60 * arguments.minutes))?;
+    let console = boot(kernel, &initramfs, &disk, Duration::from_secs(60 * arguments.minutes))?;
     println!("the machine ran for {} s", began.elapsed().as_secs());
     guest::notes(&console).for_each(|note| println!("{note}"));
     let back = scratch.make("back")?;
     let mut debugfs = Command::new(find("debugfs"));
     debugfs.arg("-R").arg(format!("rdump / {}", back.display())).arg(&disk);
     command::output(&mut debugfs, LIMIT)?;
-    let mut tally = Tally::default();
     let said = |name: &str| guest::verdict(&console, name);
     for image in images.iter().filter(|image| image.ours) {
         tally.count(&image.title(), said(&image.name()));
     }
-    let lab = Lab::new(binary, &back)?;
+    let lab = Lab::new(binary.to_path_buf(), &back)?;
     for image in images.iter().filter(|image| !image.ours) {
         let outcome = said(&image.name())
             .and_then(|()| same(&lab.plain(&image.name(), "", DATA)?, &fs::read(carried.join("data"))?));
@@ -156,7 +186,7 @@ pub(crate) fn run(arguments: &VmArgs) -> Result<Tally> {
         fs::write(&log, &console)?;
         println!("what the machine said: {}", log.display());
     }
-    Ok(tally)
+    Ok(())
 }
 
 /// An image of ours with known data.
