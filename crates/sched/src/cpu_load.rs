@@ -4,16 +4,23 @@
 //! Source: proc_stat(5): `cpu`, `procs_running`.
 
 use std::io::Read;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::Thread;
 use std::time::Duration;
 
 use crate::policy::CpuView;
 
 /// Time between two samples.
 pub const PERIOD: Duration = Duration::from_millis(50);
+/// Samples in a row during which nobody asked, after which none is taken until
+/// somebody does.
+const IDLE_SAMPLES: u32 = 20;
 /// How much a new sample of a count counts.
 const WEIGHT: f32 = 0.25;
+
+/// In place of the ticks of all CPUs: there is no sample to count from.
+const NO_SAMPLE: u64 = u64::MAX;
 
 /// Averages over the last samples.
 pub struct CpuLoad {
@@ -25,12 +32,44 @@ pub struct CpuLoad {
     own: AtomicU32,
     /// Clock ticks at the last sample: all, idle, and this process's.
     ticks: [AtomicU64; 3],
+    interest: Arc<Interest>,
+    sampler: OnceLock<Thread>,
+}
+
+/// Whether samples are wanted. The sampler sleeps when they are not.
+#[derive(Default)]
+struct Interest {
+    is_wanted: AtomicBool,
+    sleeps: AtomicBool,
+}
+
+impl Interest {
+    /// Sleeps until samples are wanted, or the last owner is gone.
+    fn waits(&self) {
+        // Whoever wants samples says so before he looks whether this sleeps, so
+        // that one of both sees the other.
+        self.sleeps.store(true, SeqCst);
+        if !self.is_wanted.load(SeqCst) {
+            std::thread::park();
+        }
+        self.sleeps.store(false, SeqCst);
+    }
+}
+
+impl Drop for CpuLoad {
+    fn drop(&mut self) {
+        if let Some(sampler) = self.sampler.get() {
+            sampler.unpark();
+        }
+    }
 }
 
 impl CpuLoad {
     /// Of the CPUs that this process may use.
     pub(crate) fn of_this_machine() -> Arc<CpuLoad> {
-        Arc::new(CpuLoad::new(std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32)))
+        let load = CpuLoad::new(std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32));
+        load.ticks[0].store(NO_SAMPLE, Relaxed);
+        Arc::new(load)
     }
 
     /// Of so many CPUs, all idle as yet.
@@ -42,26 +81,50 @@ impl CpuLoad {
             idle: AtomicU32::new(1.0f32.to_bits()),
             own: AtomicU32::new(1.0f32.to_bits()),
             ticks: Default::default(),
+            interest: Arc::default(),
+            sampler: OnceLock::new(),
         }
     }
 
-    /// Samples until the last owner is gone. Without a thread the figures
-    /// stay those of an idle machine.
+    /// Samples until the last owner is gone, as long as figures are asked for.
+    /// Without a thread they stay those of an idle machine.
     pub(crate) fn watch(self: &Arc<CpuLoad>) {
         let weak: Weak<CpuLoad> = Arc::downgrade(self);
+        let interest = Arc::clone(&self.interest);
         let sample = move || {
             // Kept, so that a sample allocates nothing.
             let mut text = String::with_capacity(1 << 16);
+            let mut idle_samples = 0;
             while let Some(load) = weak.upgrade() {
                 let own = if read("/proc/self/stat", &mut text) { own_ticks(&text) } else { None };
                 if read("/proc/stat", &mut text) {
                     load.read(&text, own);
                 }
                 drop(load);
-                std::thread::sleep(PERIOD);
+                idle_samples = if interest.is_wanted.swap(false, SeqCst) { 0 } else { idle_samples + 1 };
+                if idle_samples < IDLE_SAMPLES {
+                    std::thread::sleep(PERIOD);
+                } else {
+                    interest.waits();
+                    // What was meanwhile says nothing of now.
+                    weak.upgrade().inspect(|load| load.ticks[0].store(NO_SAMPLE, Relaxed));
+                }
             }
         };
-        let _ = std::thread::Builder::new().name("cpu-load".into()).spawn(sample);
+        if let Ok(sampler) = std::thread::Builder::new().name("cpu-load".into()).spawn(sample) {
+            let _ = self.sampler.set(sampler.thread().clone());
+        }
+    }
+
+    /// As [`CpuLoad::view`], by whoever places a batch: samples go on.
+    pub(crate) fn view_for_placing(&self) -> CpuView {
+        if !self.interest.is_wanted.load(Relaxed) {
+            self.interest.is_wanted.store(true, SeqCst);
+            if self.interest.sleeps.load(SeqCst) {
+                self.sampler.get().inspect(|sampler| sampler.unpark());
+            }
+        }
+        self.view()
     }
 
     fn read(&self, text: &str, own: Option<u64>) {
@@ -135,6 +198,32 @@ mod tests {
         assert!(view.waiting > 400.0 && view.waiting < 1000.0, "{view:?}");
         load.read("nonsense", None);
         assert_eq!(load.view(), view);
+    }
+
+    #[test]
+    fn samples_are_taken_while_they_are_asked_for() {
+        let load = CpuLoad::of_this_machine();
+        load.watch();
+        let until = |is_so: &dyn Fn() -> bool| {
+            let began = std::time::Instant::now();
+            while !is_so() {
+                assert!(began.elapsed() < Duration::from_secs(60));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let sleeps = || load.interest.sleeps.load(SeqCst);
+        until(&sleeps);
+        let ticks = load.ticks[0].load(Relaxed);
+        until(&|| {
+            let _ = load.view_for_placing();
+            let now = load.ticks[0].load(Relaxed);
+            now != NO_SAMPLE && now > ticks
+        });
+        assert!(!sleeps());
+        until(&sleeps);
+        let gone = Arc::downgrade(&load.interest);
+        drop(load);
+        until(&|| gone.upgrade().is_none());
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod quarantine;
 pub mod record;
 mod scheduler;
 pub mod settings;
-mod standing;
+pub mod standing;
 mod statistics;
 pub mod trials;
 

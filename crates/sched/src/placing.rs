@@ -22,7 +22,8 @@ const HOPELESS: [(f64, f64); 2] = [(0.4, 40e6), (0.1, 1e6)];
 pub struct Placer {
     records: Box<[Record]>,
     trials: Trials,
-    standing: Standing,
+    /// Decisions that stand for a while.
+    pub standing: Standing,
     /// Of the settings under which the trials were made.
     version: AtomicU32,
 }
@@ -61,19 +62,6 @@ impl Placer {
     #[must_use]
     pub fn records(&self) -> &[Record] {
         &self.records
-    }
-
-    /// The inline engine on which such a batch is computed for now, as a
-    /// decision that stands says, and why.
-    #[must_use]
-    pub fn standing(
-        &self,
-        operation: Operation,
-        bytes: u64,
-        in_flight: u32,
-        version: u32,
-    ) -> Option<(usize, Reason)> {
-        self.standing.engine(operation, bytes, in_flight, version)
     }
 
     /// Places a request. Keeps account of probes, and does as the trials say

@@ -3,7 +3,7 @@
 //! go there without asking again.
 //!
 //! A cache beside the policies, which stay pure functions. What it holds is
-//! bound to an *epoch*, which ends after [`BATCHES`] batches of the session
+//! bound to an *epoch*, which ends after 16 batches of the session
 //! and when trials change the way of placing; to the version of the settings;
 //! and to the number of batches in flight at which it was decided. A look
 //! costs two loads and a compare.
@@ -25,7 +25,7 @@ const VALUE_BITS: u32 = 24;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Standing {
+pub struct Standing {
     epoch: AtomicU32,
     /// Batches placed by decisions that stood, since the last that was made.
     /// Threads may lose some.
@@ -40,8 +40,10 @@ impl Standing {
         u64::from(self.epoch.load(Relaxed)) & mask | (u64::from(version) & mask) << KEY_BITS
     }
 
-    /// The engine on which such a batch is computed for now, and why.
-    pub(crate) fn engine(
+    /// The inline engine on which such a batch is computed for now, and why,
+    /// with so many in flight and under this version of the settings.
+    #[must_use]
+    pub fn engine(
         &self,
         operation: Operation,
         bytes: u64,

@@ -1,5 +1,7 @@
 //! A policy beside every engine alone, and beside `aca` at its best.
 
+use std::collections::HashMap;
+
 use strongroom_sched::settings::Policy;
 
 use crate::host::Host;
@@ -124,7 +126,7 @@ impl Grid {
 
     /// The settings with which `aca` is fastest on a host in the geometric
     /// mean over loads, and its speed under each. It learns nothing, so that
-    /// short runs do for the search.
+    /// short runs do for the search; settings that place alike run once.
     #[must_use]
     pub fn best_aca(
         &self,
@@ -138,12 +140,49 @@ impl Grid {
             let options = Options { settings, duration_ns, seed };
             workloads.iter().map(|load| Speed::of(&run(host, load, &options))).collect::<Vec<_>>()
         };
-        let value = |settings: &Settings| {
-            geometric_mean(speeds(*settings, search_ns).iter().map(|speed| speed.whole))
+        let mut known = HashMap::new();
+        let mut value = |settings: &Settings| {
+            let speeds = workloads.iter().enumerate().map(|(at, load)| {
+                let options = Options { settings: *settings, duration_ns: search_ns, seed };
+                let ran = known.entry((at, Rule::of(settings, host, load)));
+                *ran.or_insert_with(|| Speed::of(&run(host, load, &options)).whole)
+            });
+            geometric_mean(speeds)
         };
         let valued = self.settings().map(|settings| (value(&settings), settings));
         let (_, best) = valued.max_by(|one, other| one.0.total_cmp(&other.0)).expect("a grid has points");
         (best, speeds(best, duration_ns))
+    }
+}
+
+/// What settings of `aca` come to on a host under a load: settings with the
+/// same rule place every batch alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Rule {
+    /// Everything is computed on the CPU.
+    Cpu,
+    /// See [`Settings`]; for beta the largest batch that is not above it.
+    Thresholds { alpha: u16, not_above_beta: u64, idle_cpu_permille: u16 },
+}
+
+impl Rule {
+    fn of(settings: &Settings, host: &Host, load: &Workload) -> Rule {
+        let beta = u64::from(settings.beta_bytes);
+        let (mut may_leave, mut not_above_beta) = (false, 0);
+        for phase in load.phases.iter().filter(|phase| phase.read_permille < 1000) {
+            for (bytes, _) in &phase.sizes {
+                let most = host.batch_bytes.unwrap_or(u64::MAX);
+                for batch in [*bytes.min(&most), bytes % most].into_iter().filter(|batch| *batch > 0) {
+                    if batch <= beta {
+                        not_above_beta = batch.max(not_above_beta);
+                    } else {
+                        may_leave |= phase.clients > u32::from(settings.alpha);
+                    }
+                }
+            }
+        }
+        let Settings { alpha, idle_cpu_permille, .. } = *settings;
+        if may_leave { Rule::Thresholds { alpha, not_above_beta, idle_cpu_permille } } else { Rule::Cpu }
     }
 }
 
@@ -172,6 +211,17 @@ mod tests {
         assert!((geometric_mean([2.0, 8.0].into_iter()) - 4.0).abs() < 1e-9);
         let grid = Grid::coarse();
         assert_eq!(grid.settings().count(), 24);
+        // Settings with the same rule give the same run.
+        let (host, load) = (crate::aca_sds::host(), Workload::writes(10, 6));
+        let mut runs: HashMap<Rule, Speed> = HashMap::new();
+        for settings in grid.settings() {
+            let options = Options { settings, duration_ns: 3_000_000, seed: 1 };
+            let speed = Speed::of(&run(&host, &load, &options));
+            let rule = Rule::of(&settings, &host, &load);
+            assert_eq!(*runs.entry(rule).or_insert(speed), speed, "{rule:?}");
+        }
+        // Two alphas below 6, no beta below a page but 0, two M; and the CPU.
+        assert_eq!(runs.len(), 5);
         let host = Host::named("fast-device").expect("a host");
         let (best, speeds) = grid.best_aca(&host, &[Workload::writes(64, 8)], 5_000_000, 5_000_000, 1);
         // The device is faster for everything.

@@ -5,11 +5,12 @@
 //! ciphertext is in memory. The daemon's memory is watched from mounting to unmounting.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
 
+use crate::bench::common::Common;
 use crate::bench::memory;
 use crate::bench::report::{Measured, Report, Row};
 use crate::bench::work::{self, Archive};
@@ -45,24 +46,14 @@ pub(crate) struct FloorArgs {
     subjects: Vec<Kind>,
     #[command(flatten)]
     settings: Settings,
-    /// A built strongroom binary [default: build one]
-    #[arg(long, value_name = "FILE")]
-    binary: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
     /// How often everything is repeated
     #[arg(long, default_value_t = 3)]
     repeats: usize,
     /// Size of the large files, in MiB
     #[arg(long, default_value_t = 1024)]
     file_mib: u64,
-    /// One repeat with small files: shows that it works, proves nothing
-    #[arg(long)]
-    quick: bool,
-    /// Where the stores lie
-    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
-    work: PathBuf,
-    /// Writes the report there too
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
 }
 
 /// How much work one pass does.
@@ -82,17 +73,17 @@ impl Amount {
 /// Measures everything and judges the floors.
 pub(crate) fn run(arguments: &FloorArgs) -> Result {
     packages::need(&[("tar", "tar")])?;
-    let repeats = if arguments.quick { 1 } else { arguments.repeats.max(1) };
+    let repeats = if arguments.common.quick { 1 } else { arguments.repeats.max(1) };
     let subjects = arguments
         .subjects
         .iter()
-        .map(|kind| Subject::resolve(*kind, arguments.settings.clone(), arguments.binary.as_deref()))
+        .map(|kind| Subject::resolve(*kind, arguments.settings.clone(), arguments.common.binary.as_deref()))
         .collect::<Result<Vec<_>>>()?;
-    let scratch = Scratch::new(Some(&arguments.work), "bench")?;
+    let scratch = Scratch::new(Some(&arguments.common.work), "bench")?;
     let amount = Amount {
-        file_bytes: if arguments.quick { 64 } else { arguments.file_mib } << 20,
-        random_reads: if arguments.quick { 2_000 } else { 20_000 },
-        archive: Archive::create(scratch.path(), if arguments.quick { 1_000 } else { 10_000 })?,
+        file_bytes: if arguments.common.quick { 64 } else { arguments.file_mib } << 20,
+        random_reads: if arguments.common.quick { 2_000 } else { 20_000 },
+        archive: Archive::create(scratch.path(), if arguments.common.quick { 1_000 } else { 10_000 })?,
     };
     let mut measured = subjects.iter().map(empty).collect::<Result<Vec<_>>>()?;
     for repeat in 0..repeats {
@@ -116,11 +107,11 @@ pub(crate) fn run(arguments: &FloorArgs) -> Result {
         peak_bytes_max: PEAK_BYTES_MAX,
     };
     println!("{}", report.table());
-    if let Some(file) = &arguments.json {
+    if let Some(file) = &arguments.common.json {
         fs::write(file, format!("{:#}\n", report.json())).context(file.display())?;
     }
     let shortfalls = report.shortfalls();
-    ensure!(arguments.quick || shortfalls.is_empty(), "{}", shortfalls.join("\n"));
+    ensure!(arguments.common.quick || shortfalls.is_empty(), "{}", shortfalls.join("\n"));
     Ok(())
 }
 

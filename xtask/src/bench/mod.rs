@@ -1,5 +1,6 @@
 //! Measurements. One benchmark is one module; what they share in work and reporting stands beside them.
 
+mod common;
 mod crypto_peers;
 mod disk;
 mod durability;

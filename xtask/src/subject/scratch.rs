@@ -3,11 +3,23 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
 use crate::failure::{Context, Result};
 use crate::subject::connection;
+
+/// Waits for the end of its input; then unmounts what is still mounted below a directory, a second after
+/// daemons may have been told to end as well, and removes the directory.
+const GUARD: &str = r#"
+trap "" INT TERM HUP
+cat > /dev/null
+sleep 1
+findmnt -rno TARGET | grep -F "$1/" | sort -r | while read -r point; do umount -l "$point"; done
+sleep 1
+findmnt -rno TARGET | grep -qF "$1/" || rm -rf --one-file-system "$1"
+"#;
 
 /// A temporary directory that other users may enter.
 ///
@@ -15,6 +27,7 @@ use crate::subject::connection;
 /// the mounted file system.
 pub(crate) struct Scratch {
     directory: Option<TempDir>,
+    guard: Option<Child>,
 }
 
 impl Scratch {
@@ -27,7 +40,16 @@ impl Scratch {
             .tempdir_in(&parent)
             .context(format_args!("cannot make a working directory in {}", parent.display()))?;
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
-        Ok(Self { directory: Some(directory) })
+        Ok(Self { directory: Some(directory), guard: None })
+    }
+
+    /// Has another process tidy up when this one is ended from outside: it waits for the end of a pipe that
+    /// nobody else holds.
+    pub(crate) fn guarded(mut self) -> Result<Self> {
+        let mut guard = Command::new("sh");
+        guard.args(["-c", GUARD, "guard"]).arg(self.path()).stdin(Stdio::piped());
+        self.guard = Some(guard.spawn().context("sh")?);
+        Ok(self)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -44,6 +66,10 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        if let Some(mut guard) = self.guard.take() {
+            // What is left here on purpose is not the guard's.
+            let _ = guard.kill().and_then(|()| guard.wait());
+        }
         let Some(directory) = self.directory.take() else { return };
         match connection::mounts_below(directory.path()) {
             Ok(points) if points.is_empty() => {

@@ -353,7 +353,7 @@ impl Core {
             computing: in_flight.saturating_sub(on_devices),
         };
         let version = self.settings.version();
-        let now = Circumstances { cpu: self.load.view(), usable, version, is_first: !is_again };
+        let now = Circumstances { cpu: self.load.view_for_placing(), usable, version, is_first: !is_again };
         let decision = session.placer.decide(&self.settings.load(), &request, &now)?;
         Some((decision.placement, if is_again { Reason::Spilled } else { decision.reason }))
     }
@@ -449,7 +449,7 @@ impl Engine for Scheduler {
         let core = &self.core;
         let in_flight = core.in_flight.fetch_add(1, Relaxed) + 1;
         let (operation, bytes, version) = (batch.operation, batch.bytes() as u64, core.settings.version());
-        let Some((at, reason)) = state.placer.standing(operation, bytes, in_flight, version) else {
+        let Some((at, reason)) = state.placer.standing.engine(operation, bytes, in_flight, version) else {
             let answer = core.place(state, batch);
             core.in_flight.fetch_sub(1, Relaxed);
             return answer;
@@ -476,7 +476,7 @@ impl Engine for Scheduler {
         let alone = state.only_inline(operation);
         let answer = if let Some(at) = alone {
             core.cross_on(state, (at, Reason::Only), crossing)
-        } else if let Some(placed) = state.placer.standing(operation, bytes, in_flight, version) {
+        } else if let Some(placed) = state.placer.standing.engine(operation, bytes, in_flight, version) {
             core.cross_on(state, placed, crossing)
         } else {
             core.place_crossing(state, crossing)
