@@ -19,6 +19,10 @@ pub(crate) const SIZE_CLASSES: usize = 16;
 const WEIGHT: f64 = 1.0 / 8.0;
 /// A measurement is cut to this many times what was expected.
 const OUTLIER: f64 = 8.0;
+/// The same of an inline engine. What it takes is CPU time, into which now and
+/// then an interrupt falls, many times as long as a small batch: it says nothing
+/// of the engine, and would have a slower one preferred for long.
+const OUTLIER_INLINE: f64 = 1.5;
 /// Parallelism that is assumed before anything is known. Too much is found out
 /// by the first requests that wait; too little might never be.
 const PARALLELISM_FIRST: f64 = 16.0;
@@ -301,18 +305,17 @@ impl Record {
                 self.parallelism.store(parallelism + (seen - parallelism) * 2.0 * WEIGHT);
             }
         }
+        let outlier = if self.expectation.inline { OUTLIER_INLINE } else { OUTLIER };
         // What has waited says little of the service alone.
         if self.expectation.inline || ahead <= parallelism * flight.service_ns || first {
             let waited = (ahead / parallelism / flight.service_ns).max(1.0);
             let service = measured.service_ns / if first { waited } else { 1.0 };
-            blend(&cell.service_ratio, service / self.expected_service_ns(flight.bytes).max(1.0), first);
+            let seen = service / self.expected_service_ns(flight.bytes).max(1.0);
+            blend(&cell.service_ratio, seen, outlier, first);
         }
         let waking = if self.expectation.inline { 0.0 } else { WAKE_NS };
-        blend(
-            &cell.cpu_ratio,
-            (measured.cpu_ns + waking) / self.expected_cpu_ns(flight.bytes).max(1.0),
-            first,
-        );
+        let seen = (measured.cpu_ns + waking) / self.expected_cpu_ns(flight.bytes).max(1.0);
+        blend(&cell.cpu_ratio, seen, outlier, first);
         cell.answers.store(cell.answers.load(Relaxed).saturating_add(1), Relaxed);
         cell.seen.store(self.placements.load(Relaxed), Relaxed);
     }
@@ -330,9 +333,9 @@ impl Record {
     }
 }
 
-fn blend(number: &Number, seen: f64, first: bool) {
+fn blend(number: &Number, seen: f64, outlier: f64, first: bool) {
     let old = number.load();
-    number.store(if first { seen } else { old + (seen.min(old * OUTLIER) - old) * WEIGHT });
+    number.store(if first { seen } else { old + (seen.min(old * outlier) - old) * WEIGHT });
 }
 
 #[cfg(test)]
@@ -369,6 +372,22 @@ mod tests {
         // Other sizes follow in proportion to what was expected.
         assert!(record.view(&request(65536), true).service_ns > 500_000.0);
         assert_eq!((view.in_flight, view.backlog_ns), (0, 0.0));
+    }
+
+    #[test]
+    fn an_interrupt_says_little_of_an_inline_engine() {
+        let record = Record::new(Expectation { inline: true, ..device().expectation });
+        let learn = |ns: f64| {
+            let flight = record.began(Operation::Seal, 4096);
+            record.left(&flight);
+            record.learn(&flight, Measurement { service_ns: ns, cpu_ns: ns });
+            record.view(&request(4096), true).cpu_ns
+        };
+        learn(600.0);
+        assert!(learn(50_000.0) < 650.0);
+        // One that has really become slower is believed within some batches.
+        let slower = (0..20).fold(0.0, |_, _| learn(1200.0));
+        assert!(slower > 1100.0, "{slower}");
     }
 
     #[test]
