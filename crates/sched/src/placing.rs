@@ -50,8 +50,9 @@ impl Placer {
     pub fn new(engines: impl IntoIterator<Item = Expectation>) -> Placer {
         let records: Box<[Record]> = engines.into_iter().map(Record::new).collect();
         assert!(records.len() <= ENGINES_MAX, "a scheduler has at most {ENGINES_MAX} engines");
+        let devices = records.iter().enumerate().filter(|(_, record)| !record.is_inline()).map(|(at, _)| at);
         Placer {
-            trials: Trials::new(records.len()),
+            trials: Trials::new(devices),
             records,
             standing: Standing::default(),
             version: AtomicU32::new(0),
@@ -88,6 +89,9 @@ impl Placer {
             *view = record.view(request, now.usable >> at & 1 == 1);
         }
         let way = self.way(settings, request, views, now);
+        if way == Way::Inline && views.iter().any(|view| view.usable && view.inline) {
+            views.iter_mut().for_each(|view| view.usable &= view.inline);
+        }
         let decision = place(way, settings, request, views, &now.cpu)?;
         let (Placement::Whole(chosen) | Placement::Split { inline: chosen, .. }) = decision.placement;
         let least = views.iter().filter(|view| view.usable && view.known).map(EngineView::finish_ns);
@@ -149,18 +153,27 @@ fn place(
     cpu: &CpuView,
 ) -> Option<Decision> {
     match way {
-        Way::Only(engine) if views.get(engine).is_some_and(|view| view.usable) => {
+        Way::Device(engine) if views.get(engine).is_some_and(|view| view.usable) => {
             Some(Decision { placement: Placement::Whole(engine), reason: Reason::Fastest })
         }
+        Way::Inline => policy::place(settings, request, views, cpu).map(|decision| match decision.reason {
+            Reason::Probe => decision,
+            _ => Decision { reason: Reason::Fastest, ..decision },
+        }),
         Way::Whole => policy::place(settings, &Request { segments: 1, ..*request }, views, cpu),
         _ => policy::place(settings, request, views, cpu),
     }
 }
 
-/// Whether an engine alone would be far slower than another, by the model,
-/// and it would take long to find out.
+/// Whether the CPU or a device alone would be far slower than another engine,
+/// by the model, and it would take long to find out.
 fn is_hopeless(way: Way, request: &Request, views: &[EngineView], cpu: &CpuView) -> bool {
-    let Way::Only(engine) = way else { return false };
+    let device = match way {
+        Way::Model | Way::Whole => return false,
+        Way::Inline => None,
+        Way::Device(device) => Some(device),
+    };
+    let is_of_way = |(at, view): &(usize, &EngineView)| device.map_or(view.inline, |device| *at == device);
     let requests = f64::from(request.in_flight.max(1)) + cpu.own * cpu.waiting;
     // Time of each request, with so many at once.
     let each = |view: &EngineView| {
@@ -170,10 +183,56 @@ fn is_hopeless(way: Way, request: &Request, views: &[EngineView], cpu: &CpuView)
         let on_device = if view.inline { 0.0 } else { view.service_ns / view.parallelism };
         (alone / requests).max(on_cpu / cpus).max(on_device)
     };
-    let usable = views.iter().filter(|view| view.usable);
-    let best = usable.map(each).fold(f64::INFINITY, f64::min);
-    let is_slow = |view: &EngineView| {
-        HOPELESS.into_iter().any(|(share, ns)| best < share * each(view) && each(view) * requests > ns)
-    };
-    views.get(engine).is_none_or(|view| !view.usable || is_slow(view))
+    let usable = || views.iter().enumerate().filter(|(_, view)| view.usable);
+    let best = usable().map(|(_, view)| each(view)).fold(f64::INFINITY, f64::min);
+    let tried = usable().filter(is_of_way).map(|(_, view)| each(view)).fold(f64::INFINITY, f64::min);
+    HOPELESS.into_iter().any(|(share, ns)| best < share * tried && tried * requests > ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Measurement;
+
+    const BYTES: u64 = 4096;
+    /// Two tiers of the CPU and a device.
+    const SERVICE_NS: [f64; 3] = [1300.0, 1000.0, 20_000.0];
+
+    /// Places batches one after the other, and tells how many came to each engine.
+    fn place_batches(batches: u32) -> [u32; 3] {
+        let said = |inline| Expectation { inline, cpu_ns: 500.0, ..Expectation::of_nothing() };
+        let placer = Placer::new([said(true), said(true), said(false)]);
+        let settings = Settings { policy: Policy::Adaptive, ..Settings::default() };
+        let request =
+            Request { operation: Operation::Seal, bytes: BYTES, segments: 1, in_flight: 1, computing: 1 };
+        let cpu = CpuView { cpus: 2.0, waiting: 0.0, idle: 0.5, own: 1.0 };
+        let now = Circumstances { cpu, usable: 0b111, version: 0, is_first: true };
+        let (mut clock, mut placed) = (0.0, [0; 3]);
+        for batch in 0..batches {
+            let Some(Decision { placement: Placement::Whole(engine), .. }) =
+                placer.decide(&settings, &request, &now)
+            else {
+                panic!("a batch of one segment is placed whole");
+            };
+            placed[engine] += 1;
+            let record = &placer.records()[engine];
+            let flight = record.began(request.operation, BYTES);
+            let service_ns = SERVICE_NS[engine];
+            let cpu_ns = if engine < 2 { service_ns } else { 500.0 };
+            record.left(&flight);
+            record.learn(&flight, Measurement { service_ns, cpu_ns });
+            // Beside what the rest of a request takes, which is never the same
+            // for long, a tier makes little difference.
+            let rest_ns = 15_000.0 * (1.0 + 0.2 * f64::from(batch / 170 * 7919 % 13) / 13.0);
+            clock += service_ns + rest_ns;
+            placer.done(request.operation, BYTES, 0, || clock as u64);
+        }
+        placed
+    }
+
+    #[test]
+    fn the_slower_tier_of_the_cpu_is_probed_but_never_tried() {
+        let [slower, faster, device] = place_batches(400_000);
+        assert!(slower < 400_000 / 64 && device < 400_000 / 64, "{slower} {faster} {device}");
+    }
 }

@@ -179,6 +179,11 @@ impl Record {
         }
     }
 
+    /// Whether the engine computes on the caller's thread.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.expectation.inline
+    }
+
     /// The work of a batch, in nanoseconds of what the engine says of itself.
     #[must_use]
     pub fn work_ns(&self, bytes: u64) -> f64 {

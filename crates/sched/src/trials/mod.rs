@@ -2,9 +2,12 @@
 //!
 //! The model behind `adaptive` knows what each batch costs, not what it costs
 //! the whole: wakeups, interrupts, shared caches. So now and then a window of
-//! batches is placed another way, each engine alone among them, between two
-//! windows of the way in use. `race` says what is tried and what is taken;
-//! here windows are measured.
+//! batches is placed another way, the CPU alone and each device alone among
+//! them, between two windows of the way in use. `race` says what is tried and
+//! what is taken; here windows are measured.
+//!
+//! Inline engines are not tried against each other: they differ in nothing but
+//! CPU time, which each of them was measured for.
 //!
 //! Does not know clocks: the time is asked for when a window may end.
 
@@ -26,11 +29,13 @@ pub enum Way {
     Model,
     /// By the model, every batch whole.
     Whole,
-    /// All on one engine.
-    Only(usize),
+    /// All on the CPU, by the model which of its engines.
+    Inline,
+    /// All on one device.
+    Device(usize),
 }
 
-const WAYS_MAX: usize = 2 + ENGINES_MAX;
+const WAYS_MAX: usize = 3 + ENGINES_MAX;
 
 /// Length of a window, in nanoseconds.
 const WINDOW_NS: f64 = 4e6;
@@ -52,6 +57,8 @@ const RESTLESS: u32 = 8;
 
 /// See the module.
 pub struct Trials {
+    /// What is tried, by number: the model's first.
+    ways: Box<[Way]>,
     way: AtomicU32,
     /// The way that shall be tried when the model does not object, and 1.
     asked: AtomicU32,
@@ -99,9 +106,15 @@ struct State {
 }
 
 impl Trials {
-    /// Of so many engines.
+    /// With these devices, by their number among the engines, beside inline
+    /// engines. Without any there is but one way.
     #[must_use]
-    pub fn new(engines: usize) -> Trials {
+    pub fn new(devices: impl IntoIterator<Item = usize>) -> Trials {
+        let mut ways = vec![Way::Model];
+        ways.extend(devices.into_iter().take(ENGINES_MAX).map(Way::Device));
+        if ways.len() > 1 {
+            ways.splice(1..1, [Way::Whole, Way::Inline]);
+        }
         Trials {
             way: AtomicU32::new(0),
             asked: AtomicU32::new(0),
@@ -112,24 +125,25 @@ impl Trials {
             counts: AtomicU64::new(0),
             depths: AtomicU64::new(0),
             state: Mutex::new(State {
-                race: Race::new(2 + engines.min(ENGINES_MAX)),
+                race: Race::new(ways.len()),
                 began_ns: 0,
                 settles: true,
                 rests_ago: RESTLESS,
             }),
+            ways: ways.into(),
         }
     }
 
     /// How to place now.
     #[must_use]
     pub fn way(&self) -> Way {
-        way(self.way.load(Relaxed) as usize)
+        self.ways[self.way.load(Relaxed) as usize]
     }
 
     /// A way that shall be tried, if the model does not find it hopeless.
     #[must_use]
     pub fn asked(&self) -> Option<Way> {
-        (self.asked.load(Relaxed) as usize).checked_sub(1).map(way)
+        (self.asked.load(Relaxed) as usize).checked_sub(1).map(|asked| self.ways[asked])
     }
 
     /// The model's answer to [`Trials::asked`].
@@ -161,7 +175,7 @@ impl Trials {
     /// The way in use, trials aside.
     #[must_use]
     pub fn incumbent(&self) -> Way {
-        way(self.state.lock().unwrap_or_else(PoisonError::into_inner).race.incumbent())
+        self.ways[self.state.lock().unwrap_or_else(PoisonError::into_inner).race.incumbent()]
     }
 
     /// A batch was computed: the work that it was, in nanoseconds of an
@@ -261,13 +275,5 @@ impl Trials {
         let batches = (self.counts.load(Relaxed) & 0xfff) as u32;
         self.look.store(batches + state.race.settling() as u32, Relaxed);
         state.settles = true;
-    }
-}
-
-fn way(number: usize) -> Way {
-    match number {
-        0 => Way::Model,
-        1 => Way::Whole,
-        engine => Way::Only(engine - 2),
     }
 }
