@@ -39,6 +39,7 @@ pub(super) fn run(lab: &Lab, tally: &mut Tally, long: bool) {
     }
     tally.count("a header copy of cryptsetup's that is damaged", damaged_copy(lab));
     tally.count("tokens of cryptsetup's are kept", tokens(lab));
+    tally.count("a reencryption that cryptsetup has begun is refused", begun_reencryption(lab));
     for (version, sector) in [("luks1", 512), ("luks2", 512), ("luks2", 4096)] {
         tally.count(&format!("{version} of ours, {sector} bytes"), ours(lab, version, sector));
     }
@@ -141,6 +142,31 @@ fn tokens(lab: &Lab) -> Result {
         serde_json::from_str(&lab.run("cryptsetup token export --token-id 3 image")?)?;
     let expected: serde_json::Value = serde_json::from_str(token)?;
     ensure!(exported == expected, "the token is {exported}");
+    Ok(())
+}
+
+/// A reencryption in progress is refused by name, and nothing is written.
+fn begun_reencryption(lab: &Lab) -> Result {
+    theirs(lab)?;
+    lab.run("cryptsetup reencrypt --init-only --batch-mode --key-file passphrase image")?;
+    let before = fs::read(lab.path("image"))?;
+    for line in [
+        "strongroom disk info image".to_owned(),
+        "strongroom disk open image --nbd socket --password-file passphrase".to_owned(),
+        format!(
+            "strongroom disk key add image --password-file passphrase --new-password-file second {CHEAP}"
+        ),
+        "strongroom disk resize image 24MiB --yes".to_owned(),
+    ] {
+        let refused = lab.finish(&line)?;
+        ensure!(
+            refused.code() != 0 && refused.output().contains("reencrypt"),
+            "{line}: {}, {}",
+            refused.code(),
+            refused.output()
+        );
+    }
+    ensure!(fs::read(lab.path("image"))? == before, "the image was changed");
     Ok(())
 }
 

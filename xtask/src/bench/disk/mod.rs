@@ -34,10 +34,10 @@ pub(crate) struct DiskArgs {
     /// A few minutes: few ciphers, small images, short times, few pairs
     #[arg(long)]
     quick: bool,
-    /// Only these parts (memory, judged, matrix)
+    /// Only these parts (memory, nbd, raw, matrix; `judged` is `nbd` and `raw`)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Only ciphers whose name contains this, in `memory` and `matrix`
+    /// Only ciphers whose name contains this, but for `raw`
     #[arg(long, default_value = "")]
     cipher: String,
     /// Engines that serve in `matrix`, as `strongroom disk open --engine` takes them
@@ -73,7 +73,9 @@ struct Plan {
     engines: Vec<String>,
 }
 
-const PARTS: [&str; 3] = ["memory", "judged", "matrix"];
+const PARTS: [&str; 5] = ["memory", "nbd", "raw", "matrix", "judged"];
+/// Those of which something is asked.
+const JUDGED: [&str; 2] = ["nbd", "raw"];
 
 /// Programs and the Debian packages that they come from.
 const PROGRAMS: [(&str, &str); 6] = [
@@ -90,7 +92,9 @@ pub(crate) fn run(arguments: &DiskArgs) -> Result {
     for part in &arguments.only {
         ensure!(PARTS.contains(&part.as_str()), "there is no part `{part}`: {}", PARTS.join(", "));
     }
-    let chosen = |part: &str| arguments.only.is_empty() || arguments.only.iter().any(|name| name == part);
+    let named = |part: &str| arguments.only.iter().any(|name| name == part);
+    let chosen =
+        |part: &str| arguments.only.is_empty() || named(part) || JUDGED.contains(&part) && named("judged");
     let pick = |quick: u64, full: u64| if arguments.quick { quick } else { full };
     let plan = Plan {
         quick: arguments.quick,
@@ -112,8 +116,13 @@ pub(crate) fn run(arguments: &DiskArgs) -> Result {
         memory = memory::run(&programs, &plan)?;
         println!("{}", memory::table(&memory));
     }
-    if chosen("judged") {
-        judged = judged::run(&programs, &plan, scratch.path())?;
+    if chosen("nbd") {
+        judged = judged::nbd(&programs, &plan, scratch.path())?;
+    }
+    if chosen("raw") {
+        judged.extend(judged::raw(&programs, &plan, scratch.path())?);
+    }
+    if !judged.is_empty() {
         println!("{}", judged::table(&judged));
     }
     if chosen("matrix") {
