@@ -13,6 +13,7 @@
 //! What this crate does not do: encrypt, cache, or know what it stores.
 #![deny(unsafe_code)]
 
+mod copying;
 mod error;
 pub mod faulty;
 pub mod local;
@@ -29,6 +30,8 @@ pub use types::{
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
+
+use copying::copy_through_memory;
 
 /// A reference to an inode.
 pub type NodeRef = Arc<dyn Node>;
@@ -239,6 +242,16 @@ pub trait File: Send + Sync {
     /// What the store reports; any part may have been written.
     fn write_vectored_at(&self, slices: &[IoSlice<'_>], offset: u64) -> Result<()>;
 
+    /// Copies `len` bytes at `at` of `from`, another file of the same store, to
+    /// `offset`; gives fewer at the end of `from`. The default reads and
+    /// writes them; a store may have a shorter way.
+    ///
+    /// # Errors
+    /// What the store reports; any part may have been written.
+    fn copy_from(&self, from: &dyn File, at: u64, offset: u64, len: u64) -> Result<u64> {
+        copy_through_memory(self, offset, (from, at), len)
+    }
+
     /// Makes the file's data, and the size needed to read it, durable.
     ///
     /// # Errors
@@ -289,4 +302,8 @@ pub trait File: Send + Sync {
     /// # Errors
     /// What the store reports.
     fn set_times(&self, accessed: SetTime, modified: SetTime) -> Result<()>;
+
+    /// For implementations: themselves, so that `copy_from` finds the other
+    /// file's own type.
+    fn as_any(&self) -> &dyn std::any::Any;
 }

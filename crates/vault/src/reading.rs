@@ -1,4 +1,4 @@
-//! Reads that tell a file's end from a store that failed.
+//! Reads and copies that tell a file's end from a store that failed.
 
 use strongroom_store::{Error, File, Result};
 
@@ -15,4 +15,17 @@ pub(crate) fn read_at(file: &dyn File, bytes: &mut [u8], offset: u64) -> Result<
         return Err(Error::new(errno::EIO, "pread"));
     }
     Ok(read)
+}
+
+/// Copies `len` bytes at `at` of `from` to `offset` of `to`; gives fewer at the
+/// end of `from` alone.
+///
+/// # Errors
+/// As [`read_at`].
+pub(crate) fn copy_at((from, at): (&dyn File, u64), (to, offset): (&dyn File, u64), len: u64) -> Result<u64> {
+    let copied = to.copy_from(from, at, offset, len)?;
+    if copied < len && from.len()? > at + copied {
+        return Err(Error::new(errno::EIO, "pread"));
+    }
+    Ok(copied)
 }

@@ -108,4 +108,8 @@ impl File for FaultyFile {
         self.shared.pass(Call::SetTimes, "futimens")?;
         self.file.set_times(accessed, modified)
     }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
 }

@@ -1,6 +1,7 @@
 //! Open files of a local store: positioned input and output that repeats
 //! what the system cut short.
 
+use std::any::Any;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use super::node::{attributes_of, timestamps};
 use super::unsynced::Note;
 use super::{Shared, error};
+use crate::copying::copy_through_memory;
 use crate::{AllocateMode, Attributes, File, InodeId, Result, SetTime};
 
 /// Most buffers that one call to the system takes (`IOV_MAX`).
@@ -174,6 +176,18 @@ impl File for LocalFile {
         Ok(())
     }
 
+    fn copy_from(&self, from: &dyn File, at: u64, offset: u64, len: u64) -> Result<u64> {
+        let done = match from.as_any().downcast_ref::<LocalFile>() {
+            Some(from) => {
+                let _timing = self.store.times.writes.begin();
+                let _change = self.change();
+                self.store.splicer.copy((&*from.fd, at), (&*self.fd, offset), len)
+            }
+            None => 0,
+        };
+        Ok(done + copy_through_memory(self, offset + done, (from, at + done), len - done)?)
+    }
+
     fn sync_data(&self) -> Result<()> {
         let _timing = self.store.times.barriers.begin_rare();
         retry_on_intr(|| rustix::fs::fdatasync(&self.fd)).map_err(error("fdatasync"))
@@ -217,5 +231,9 @@ impl File for LocalFile {
         self.store.writable("futimens")?;
         let _change = self.change();
         rustix::fs::futimens(&self.fd, &timestamps(accessed, modified)).map_err(error("futimens"))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }

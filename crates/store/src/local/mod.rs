@@ -14,6 +14,7 @@
 mod file;
 mod node;
 mod probe;
+mod splicing;
 mod times;
 mod unsynced;
 
@@ -28,6 +29,7 @@ use rustix::process::{Resource, Rlimit};
 use crate::{Error, Limits, NodeRef, Result, Space, Store};
 use node::LocalNode;
 pub use probe::Abilities;
+use splicing::Splicer;
 pub use times::StoreTimes;
 use times::Times;
 use unsynced::Unsynced;
@@ -50,6 +52,7 @@ pub(crate) struct Shared {
     mode: OpenMode,
     unsynced: Unsynced,
     times: Times,
+    splicer: Splicer,
 }
 
 impl Shared {
@@ -85,7 +88,9 @@ impl LocalStore {
             name_max: usize::try_from(bounds.f_namemax).unwrap_or(usize::MAX),
             symlink_max: SYMLINK_MAX,
         };
-        let shared = Arc::new(Shared { mode, unsynced: Unsynced::of(&handle)?, times: Times::default() });
+        let unsynced = Unsynced::of(&handle)?;
+        let shared =
+            Arc::new(Shared { mode, unsynced, times: Times::default(), splicer: Splicer::default() });
         let root = Arc::new(LocalNode::from_fd(Arc::clone(&shared), Arc::clone(&handle), true)?);
         Ok(LocalStore { shared, root, handle, limits })
     }

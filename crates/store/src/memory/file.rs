@@ -111,4 +111,8 @@ impl File for MemoryFile {
     fn set_times(&self, accessed: SetTime, modified: SetTime) -> Result<()> {
         change_times(&mut self.handle.shared.lock(), self.handle.inode, accessed, modified)
     }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
 }

@@ -59,6 +59,38 @@ pub(crate) fn many_vectors(subject: &Subject) {
     assert_eq!(read, pieces);
 }
 
+pub(crate) fn copies(subject: &Subject) {
+    let root = subject.root();
+    let (_, from) = root.create(b"from", 0o600).unwrap();
+    let (node, to) = root.create(b"to", 0o600).unwrap();
+    let data: Vec<u8> = (0..3_000_000u32).map(|i| (i / 5) as u8 ^ (i >> 12) as u8).collect();
+    from.write_at(&data, 0).unwrap();
+    to.write_at(&[7; 100], 0).unwrap();
+    let mut expected = vec![7; 100];
+    // Short and long, at and between borders of pages, up to the end and past it.
+    for (at, offset, len) in [
+        (0usize, 50usize, 10usize),
+        (4096, 4096, 1 << 20),
+        (4097, 9, 2_500_000),
+        (2_990_000, 12_345, 100_000),
+        (0, 0, 3_000_000),
+        (3_000_000, 0, 40_000),
+    ] {
+        let copied = len.min(data.len() - at);
+        let found = to.copy_from(&*from, at as u64, offset as u64, len as u64).unwrap();
+        assert_eq!(found, copied as u64);
+        expected.resize(expected.len().max(offset + copied), 0);
+        expected[offset..offset + copied].copy_from_slice(&data[at..at + copied]);
+        assert!(content(&to) == expected, "{at} {offset} {len}");
+    }
+    // What a copy that was refused has taken from its source is in no other.
+    let unwritable = node.open(Access::Read).unwrap();
+    assert!(unwritable.copy_from(&*from, 0, 0, 100_000).is_err());
+    assert_eq!(to.copy_from(&*from, 200_000, 0, 100_000).unwrap(), 100_000);
+    expected[..100_000].copy_from_slice(&data[200_000..300_000]);
+    assert!(content(&to) == expected);
+}
+
 pub(crate) fn sparse(subject: &Subject) {
     let (_, file) = subject.root().create(b"file", 0o600).unwrap();
     file.write_at(b"end", 1 << 33).unwrap();

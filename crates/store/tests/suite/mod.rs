@@ -67,6 +67,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("content: read and write", content::read_and_write),
     ("content: vectors", content::vectors),
     ("content: many vectors", content::many_vectors),
+    ("content: copies", content::copies),
     ("content: sparse", content::sparse),
     ("content: lengths", content::lengths),
     ("content: allocation", content::allocation),

@@ -14,9 +14,6 @@ use crate::error::Result;
 use crate::journal::after;
 use crate::rules::Rule;
 
-/// Most bytes copied at once.
-const COPY: usize = 1 << 20;
-
 /// What one file's checkpoint has copied home.
 pub(crate) struct Landing {
     content: Arc<Content>,
@@ -84,31 +81,24 @@ impl Content {
     fn copy_blocks(&self, blocks: &[(u64, Place)], len: PlainLen) -> Result<u64> {
         let size = self.geometry().block_size();
         let slots = (size.bytes() as usize / PAGE_LEN) as u32;
-        let blocks_max = (COPY / size.bytes() as usize).max(1);
-        let mut bytes = Vec::new();
         let mut end = 0;
-        let runs = blocks
-            .chunk_by(|a, b| b.0 == a.0 + 1 && b.0 % GROUP_BLOCKS != 0 && b.1 == after(a.1, slots))
-            .flat_map(|run| run.chunks(blocks_max));
+        let runs =
+            blocks.chunk_by(|a, b| b.0 == a.0 + 1 && b.0 % GROUP_BLOCKS != 0 && b.1 == after(a.1, slots));
         for run in runs {
             let last = BlockIndex(run[run.len() - 1].0);
-            let run_len = (run.len() - 1) * size.bytes() as usize + size.block_len(last, len);
-            bytes.resize(run_len, 0);
-            self.segments()?.read_whole(run[0].1, &mut bytes)?;
+            let run_len = (run.len() as u64 - 1) * size.bytes() + size.block_len(last, len) as u64;
             let offset = self.geometry().block_offset(BlockIndex(run[0].0)).0;
-            self.file.write_at(&bytes, offset)?;
-            end = end.max(offset + run_len as u64);
+            self.segments()?.copy_whole(run[0].1, &*self.file, offset, run_len)?;
+            end = end.max(offset + run_len);
         }
         Ok(end)
     }
 
     fn copy_pages(&self, pages: &[(PageAddress, Place)]) -> Result<u64> {
-        let mut bytes = vec![0; PAGE_LEN];
         let mut end = 0;
         for &(address, place) in pages {
-            self.segments()?.read_whole(place, &mut bytes)?;
             let offset = self.geometry().page_offset(address.kind, address.number).0;
-            self.file.write_at(&bytes, offset)?;
+            self.segments()?.copy_whole(place, &*self.file, offset, PAGE_LEN as u64)?;
             end = end.max(offset + PAGE_LEN as u64);
         }
         Ok(end)

@@ -6,10 +6,10 @@ use strongroom_format::vault::journal::{
     CLEAR_LEN, SEGMENTS, SLOT_LEN, SegmentHeader, SegmentStart, segment,
 };
 use strongroom_format::vault::record::Place;
-use strongroom_store::{Access, AllocateMode, FileRef, Node, NodeRef, RenameMode};
+use strongroom_store::{Access, AllocateMode, File, FileRef, Node, NodeRef, RenameMode};
 
 use crate::error::{Damage, Error, Result};
-use crate::reading::read_at;
+use crate::reading::{copy_at, read_at};
 use crate::sealer::{Purpose, Sealer};
 
 /// The segments of one session's journal.
@@ -93,7 +93,18 @@ impl Segments {
     /// Damage of the journal when the segment ends before.
     pub(crate) fn read_whole(&self, place: Place, bytes: &mut [u8]) -> Result<()> {
         if self.read(place, bytes)? < bytes.len() {
-            return Err(Error::Damaged(Damage::Journal("an image in the journal is cut off")));
+            return Err(CUT_OFF);
+        }
+        Ok(())
+    }
+
+    /// Copies `len` bytes from `place` on to `at` of `file`.
+    ///
+    /// # Errors
+    /// As [`Segments::read_whole`].
+    pub(crate) fn copy_whole(&self, place: Place, file: &dyn File, at: u64, len: u64) -> Result<()> {
+        if copy_at((&**self.file(place.segment), offset(place)), (file, at), len)? < len {
+            return Err(CUT_OFF);
         }
         Ok(())
     }
@@ -152,6 +163,8 @@ impl Segments {
         Ok(SegmentStart::decode(sealed).ok().map(|begin| (header, begin)))
     }
 }
+
+const CUT_OFF: Error = Error::Damaged(Damage::Journal("an image in the journal is cut off"));
 
 fn offset(place: Place) -> u64 {
     u64::from(place.slot) * SLOT_LEN as u64
