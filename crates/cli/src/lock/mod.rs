@@ -187,8 +187,8 @@ impl Record {
         self.found().is_ok_and(|found| found)
     }
 
-    /// The same, or why it cannot be told. Asked whenever a file is closed or
-    /// synced: as a rule that is one look at its bytes.
+    /// The same, or why it cannot be told. Asked before each commit, and
+    /// when a new file is closed: as a rule that is one look at its bytes.
     fn found(&self) -> Result<bool, Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);

@@ -111,8 +111,12 @@ impl Content {
         Ok(commit_all(&self.context, &[self], extent)? > 0)
     }
 
-    /// Writes out what is pending, without a barrier.
+    /// Writes out a new file, without a barrier. What is pending of another
+    /// waits for its commit.
     pub(super) fn write_out(&self) -> Result<()> {
+        if self.read_state().born {
+            return Ok(());
+        }
         commit_all(&self.context, &[self], Extent::Home).map(drop)
     }
 }

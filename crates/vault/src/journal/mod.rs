@@ -11,6 +11,7 @@ pub(crate) mod replay;
 mod segments;
 mod space;
 
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub(crate) struct Journal {
     space: Mutex<Space>,
     failing: Mutex<Option<Error>>,
     room: Condvar,
+    /// How many wait for room; guarded by `space`.
+    waiting: AtomicUsize,
     chain: Mutex<Chain>,
     barrier: Mutex<Barrier>,
     synced: Condvar,
@@ -109,6 +112,7 @@ impl Journal {
             space: Mutex::new(Space::new(slots)),
             failing: Mutex::new(None),
             room: Condvar::new(),
+            waiting: AtomicUsize::new(0),
             chain: Mutex::new(Chain { next_sequence: 1, tag: [0; 16], epochs: [1, 2] }),
             barrier: Mutex::new(Barrier::default()),
             synced: Condvar::new(),
@@ -162,7 +166,10 @@ impl Journal {
             return Err(error.clone());
         }
         let patience = Duration::from_millis(100);
-        drop(self.room.wait_timeout(space, patience).unwrap_or_else(PoisonError::into_inner));
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let waited = self.room.wait_timeout(space, patience).unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        drop(waited);
         Ok(())
     }
 
@@ -173,10 +180,17 @@ impl Journal {
         self.room.notify_all();
     }
 
-    /// Gives back what was promised and not needed.
+    /// Gives back what was promised and not needed. Nearly every write does,
+    /// and to notify nobody is a system call all the same.
     pub(crate) fn release(&self, slots: u32) {
-        if slots > 0 {
-            lock(&self.space).release(slots);
+        if slots == 0 {
+            return;
+        }
+        let mut space = lock(&self.space);
+        space.release(slots);
+        let is_waited_for = self.waiting.load(Ordering::Relaxed) > 0;
+        drop(space);
+        if is_waited_for {
             self.room.notify_all();
         }
     }

@@ -52,20 +52,10 @@ impl Namespace {
         if gate.removed {
             return Err(Error::Refused(errno::ENOENT));
         }
-        match parent.node.lookup(&stored.main) {
-            Ok(_) if opening.exclusive => return Err(Error::Refused(errno::EEXIST)),
-            Ok(node) => {
-                let entry = self.entered(node, place)?;
-                drop(gate);
-                return self.open_existing(entry, opening);
-            }
-            Err(error) if error.is_not_found() => (),
-            Err(error) => return Err(error.into()),
-        }
         let inheritance = self.inheritance(&parent, creation, Kind::File)?;
         let home = self.names.home(place.directory, name);
         let directory = place.directory;
-        let _change = self.change(directory)?;
+        let change = self.change(directory)?;
         let created = self.with_side(&parent, &stored, || {
             let (node, file) = parent.node.create(&stored.main, inheritance.mode)?;
             let undo = |content: Option<&Content>| {
@@ -76,9 +66,22 @@ impl Namespace {
                 removed
             };
             self.created(node, file, home, &inheritance, Some(place), &undo)
-        })?;
-        self.record(directory, name, || Ok(Object::File(created.1.id())));
-        Ok(created)
+        });
+        match created {
+            // The kernel has looked before it asked: as a rule there is none.
+            Err(error) if error.errno() == errno::EEXIST && !opening.exclusive => {
+                drop(change);
+                let node = parent.node.lookup(&stored.main)?;
+                let entry = self.entered(node, self.place(&parent, name, &stored)?)?;
+                drop(gate);
+                self.open_existing(entry, opening)
+            }
+            Ok(created) => {
+                self.record(directory, name, || Ok(Object::File(created.1.id())));
+                Ok(created)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn open_existing(&self, mut entry: Entry, opening: Opening) -> Result<(Entry, Arc<Content>)> {
@@ -126,14 +129,12 @@ impl Namespace {
         if inheritance.lists.is_empty() {
             inode.set_bare();
         }
-        let completed = content
-            .reserve_header()
-            .and_then(|()| self.give(&node, inheritance))
-            .and_then(|()| {
-                let mut lists = inheritance.lists.iter();
-                lists.try_for_each(|(name, acl)| self.put_list(&node, content.id().0, name, acl))
-            })
-            .and_then(|()| self.plain_attributes(&inode));
+        let completed = content.reserve_header().and_then(|()| {
+            let mut lists = inheritance.lists.iter();
+            lists.try_for_each(|(name, acl)| self.put_list(&node, content.id().0, name, acl))?;
+            let attributes = self.give(&node, inheritance)?;
+            Ok(Attributes { len: content.plain_len(), ..attributes })
+        });
         match completed {
             Ok(attributes) => {
                 if let Some(place) = place {
@@ -172,7 +173,7 @@ impl Namespace {
             let put_record = || node.make_symlink(RECORD, &record).map_err(Error::from);
             let completed = (if record_first { put_record().map(drop) } else { Ok(()) })
                 .and_then(|()| self.give(&node, &inheritance))
-                .and_then(|()| {
+                .and_then(|_| {
                     let lists = &inheritance.lists;
                     lists.iter().try_for_each(|(name, acl)| self.put_list(&node, id.0, name, acl))
                 })
@@ -273,7 +274,7 @@ impl Namespace {
     }
 
     /// Removes the new entry again when what completes it has failed.
-    fn keep_if(&self, parent: &Inode, stored: &[u8], completed: Result<()>) -> Result<()> {
+    fn keep_if<T>(&self, parent: &Inode, stored: &[u8], completed: Result<T>) -> Result<T> {
         if completed.is_err() {
             // The caller is told; the entry that stays is a whole one.
             let _ = parent.node.remove(stored);
@@ -309,24 +310,25 @@ impl Namespace {
         Ok(Inheritance { mode, uid: Some(creation.owner.uid).filter(|_| own), gid, lists })
     }
 
-    /// Gives a new inode its owner and mode.
-    fn give(&self, node: &NodeRef, inheritance: &Inheritance) -> Result<()> {
-        let Attributes { mut mode, uid, gid, .. } = node.attributes()?;
-        let (to_uid, to_gid) =
-            (inheritance.uid.filter(|to| *to != uid), inheritance.gid.filter(|to| *to != gid));
+    /// Gives a new inode its owner and mode; tells its attributes then.
+    fn give(&self, node: &NodeRef, inheritance: &Inheritance) -> Result<Attributes> {
+        let mut found = node.attributes()?;
+        let to_uid = inheritance.uid.filter(|to| *to != found.uid);
+        let to_gid = inheritance.gid.filter(|to| *to != found.gid);
         if to_uid.is_some() || to_gid.is_some() {
             self.contents.note_attribute(node.id(), Attribute::Other);
             match node.set_owner(to_uid, to_gid) {
-                Ok(()) => mode = node.attributes()?.mode,
+                Ok(()) => found = node.attributes()?,
                 // An ordinary user may be no member of the directory's group.
                 Err(error) if error.errno() == errno::EPERM && !self.options.owners => (),
                 Err(error) => return Err(error.into()),
             }
         }
-        if node.kind() != Kind::Symlink && mode != inheritance.mode {
+        if node.kind() != Kind::Symlink && found.mode != inheritance.mode {
             self.contents.note_attribute(node.id(), Attribute::Other);
             node.set_mode(inheritance.mode)?;
+            found = node.attributes()?;
         }
-        Ok(())
+        Ok(found)
     }
 }
