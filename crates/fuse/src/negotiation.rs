@@ -21,6 +21,12 @@ pub struct SessionOptions {
     pub readdirplus_auto: bool,
     /// Readahead of the mount in KiB, set where the system permits.
     pub readahead_kib: u32,
+    /// Which part of the memory that the system lets be dirty may wait to be
+    /// written to this mount, in percent; set where the system permits. The
+    /// kernel gives a FUSE mount 1, since it waits for a program to write it
+    /// back that may want memory itself: so little that pages written in no
+    /// order, or while others are on their way, come one by one.
+    pub dirty_percent: u32,
     /// How requests are to arrive.
     pub transport: TransportChoice,
 }
@@ -34,6 +40,7 @@ impl Default for SessionOptions {
             writeback_cache: true,
             readdirplus_auto: false,
             readahead_kib: 1024,
+            dirty_percent: 20,
             transport: TransportChoice::default(),
         }
     }

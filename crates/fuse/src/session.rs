@@ -151,6 +151,7 @@ impl<F: Filesystem> Session<F> {
                     self.device.reply(unique, Reply::Body(body.bytes())).map_err(SessionError::Device)?;
                     // The reply caps the readahead; raise it only now.
                     self.mount.point().set_readahead(self.options.readahead_kib);
+                    self.mount.point().set_dirty_percent(self.options.dirty_percent);
                     self.note(&chosen, reason);
                     return Ok(Some((self, chosen)));
                 }

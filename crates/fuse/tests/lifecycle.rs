@@ -249,29 +249,30 @@ fn a_read_only_mount_refuses_writes() {
 }
 
 #[test]
-fn readahead_is_raised_where_permitted() {
+fn readahead_and_dirty_memory_are_set_where_permitted() {
     let _alone = alone();
     if !can_mount() {
         return;
     }
-    let served =
-        Served::with(&MountOptions::default(), SessionOptions { readahead_kib: 512, ..Default::default() })
-            .unwrap();
+    let options = SessionOptions { readahead_kib: 512, dirty_percent: 7, ..Default::default() };
+    let served = Served::with(&MountOptions::default(), options).unwrap();
     fs::metadata(served.path("")).unwrap();
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     // The directory's name ends in letters of its own, behind an escaped blank.
     let name = served.path("").to_str().unwrap().trim_end_matches('/').rsplit(' ').next().unwrap().to_owned();
     let line = table.lines().find(|line| line.contains(&name)).unwrap();
     let device = line.split(' ').nth(2).unwrap();
-    // INIT is answered before the readahead is set; give it a moment.
-    let read = || fs::read_to_string(format!("/sys/class/bdi/{device}/read_ahead_kb")).unwrap();
+    // INIT is answered before they are set; give it a moment.
+    let read = |name| fs::read_to_string(format!("/sys/class/bdi/{device}/{name}")).unwrap();
+    let found = || (read("read_ahead_kb").trim().to_owned(), read("max_ratio").trim().to_owned());
+    let wanted = ("512".to_owned(), "7".to_owned());
     for _ in 0..100 {
-        if read().trim() == "512" {
+        if found() == wanted {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    panic!("readahead is {}", read());
+    assert_eq!(found(), wanted);
 }
 
 /// Becomes `nobody`, where `/dev/fuse` is open to all as it is on most systems:

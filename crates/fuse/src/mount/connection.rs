@@ -1,4 +1,5 @@
-//! Controls of a connection in `/sys`: aborting it, and its readahead.
+//! Controls of a connection in `/sys`: aborting it, its readahead, and how
+//! much of it may wait to be written back.
 
 use super::table::DeviceNumber;
 use std::io;
@@ -24,9 +25,19 @@ pub(super) fn abort(device: DeviceNumber) -> io::Result<()> {
 
 /// Sets readahead in KiB. Needs root.
 pub(super) fn set_readahead(device: DeviceNumber, kib: u32) -> io::Result<()> {
-    let path = format!("/sys/class/bdi/{}:{}/read_ahead_kb", device.major, device.minor);
+    set_backing(device, "read_ahead_kb", kib)
+}
+
+/// Sets which part of the memory that the system lets be dirty may be dirty
+/// pages of this mount, in percent. Needs root.
+pub(super) fn set_dirty_percent(device: DeviceNumber, percent: u32) -> io::Result<()> {
+    set_backing(device, "max_ratio", percent)
+}
+
+fn set_backing(device: DeviceNumber, name: &str, value: u32) -> io::Result<()> {
+    let path = format!("/sys/class/bdi/{}:{}/{name}", device.major, device.minor);
     let mut control = std::fs::OpenOptions::new().write(true).open(path)?;
-    io::Write::write_all(&mut control, kib.to_string().as_bytes())
+    io::Write::write_all(&mut control, value.to_string().as_bytes())
 }
 
 #[cfg(test)]

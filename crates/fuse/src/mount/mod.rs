@@ -133,6 +133,12 @@ impl MountPoint {
     pub(crate) fn set_readahead(&self, kib: u32) -> bool {
         connection::set_readahead(self.device, kib).is_ok()
     }
+
+    /// Sets which part of the system's dirty memory may be this mount's, in
+    /// percent; true when the system permitted it.
+    pub(crate) fn set_dirty_percent(&self, percent: u32) -> bool {
+        connection::set_dirty_percent(self.device, percent).is_ok()
+    }
 }
 
 fn mount(path: &Path, options: &MountOptions) -> Result<(OwnedFd, MountMethod), MountError> {
