@@ -57,7 +57,7 @@ impl Content {
             self.follow_cut(&mut state)?;
             let landing = Landing {
                 content: Arc::clone(self),
-                blocks: state.committed_images.iter().map(|(&block, &place)| (block, place)).collect(),
+                blocks: state.committed_images.iter().collect(),
                 pages: state.committed_pages.iter().map(|(&page, &place)| (page, place)).collect(),
                 record: state.record,
             };
@@ -108,7 +108,7 @@ impl Content {
     /// unless something newer stands in the journal.
     fn land_home(&self, landing: &Landing) {
         let mut state = self.write_state();
-        for (block, place) in &landing.blocks {
+        for &(block, place) in &landing.blocks {
             if state.images.get(block) == Some(place) {
                 state.images.remove(block);
             }
@@ -131,8 +131,9 @@ impl Content {
     /// Whether an image of this file stands in a journal segment.
     pub(crate) fn has_images_in(&self, segment: u8) -> bool {
         let state = self.read_state();
-        let places = state.images.values().chain(state.committed_images.values());
-        places.chain(state.committed_pages.values()).any(|place| place.segment == segment)
+        let mut blocks = state.images.iter().chain(state.committed_images.iter());
+        let mut pages = state.committed_pages.values();
+        blocks.any(|(_, place)| place.segment == segment) || pages.any(|place| place.segment == segment)
     }
 
     /// The removal of the file's last name is durable.
@@ -154,7 +155,7 @@ impl Content {
         if !state.gone || (state.images.is_empty() && state.committed_pages.is_empty()) {
             return Ok(());
         }
-        let blocks: Vec<(u64, Place)> = state.images.iter().map(|(&block, &place)| (block, place)).collect();
+        let blocks: Vec<(u64, Place)> = state.images.iter().collect();
         let pages: Vec<_> = state.committed_pages.iter().map(|(&page, &place)| (page, place)).collect();
         let end = self.copy_blocks(&blocks, state.plain_len())?.max(self.copy_pages(&pages)?);
         state.home_len = state.home_len.max(end);

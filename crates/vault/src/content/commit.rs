@@ -351,7 +351,7 @@ impl Content {
             behind(size.start_of(BlockIndex(block)).0 + size.bytes() - 1)
                 || emission.punched.iter().any(|&(first, count)| block >= first.0 && block < first.0 + count)
         };
-        state.committed_images.retain(|&block, _| !is_void(block));
+        state.committed_images.retain(|block| !is_void(block));
         let group_len = size.bytes() * GROUP_BLOCKS;
         state.committed_pages.retain(|address, _| match address.kind {
             PageKind::Header => true,

@@ -11,7 +11,7 @@ use super::Content;
 use super::state::{Image, PageAddress, State, presence};
 use crate::error::Result;
 use crate::freshness::Version;
-use crate::journal::Promise;
+use crate::journal::{Place, Promise};
 use crate::rules::Rule;
 use crate::sealer::{Purpose, Sealer};
 
@@ -70,10 +70,10 @@ impl Content {
                 state.retake(&emission.pages);
                 return Err(error);
             }
-            let newer =
-                state.images.iter().filter(|(block, place)| state.committed_images.get(block) != Some(place));
+            let newer = |&(block, place): &(u64, Place)| state.committed_images.get(block) != Some(place);
+            let newer = state.images.iter().filter(newer);
             images.blocks =
-                newer.map(|(&block, &place)| BlockImage { block: BlockIndex(block), place }).collect();
+                newer.map(|(block, place)| BlockImage { block: BlockIndex(block), place }).collect();
             self.reference_entries(state, &mut emission);
             // Pages follow data at their own time; the times are the user's.
             self.restore_times(&before)?;

@@ -212,8 +212,7 @@ impl Content {
         };
         view.nodes.insert(group.0, node);
         let first = group.0 * GROUP_BLOCKS;
-        let images = state.images.range(first..first + GROUP_BLOCKS);
-        view.images = images.map(|(&block, &place)| (block, place)).collect();
+        view.images = state.images.range(first..first + GROUP_BLOCKS).collect();
         Ok(Some(view))
     }
 

@@ -16,6 +16,7 @@ mod damaged;
 mod emit;
 mod examine;
 mod freshness;
+mod images;
 mod pages;
 mod range;
 mod read;

@@ -21,9 +21,8 @@ impl Content {
         if state.failures == failures {
             return Ok(());
         }
-        let newer = |(block, place): &(u64, Place)| state.committed_images.get(block) != Some(place);
-        let images: Vec<(u64, Place)> =
-            state.images.iter().map(|(&block, &place)| (block, place)).filter(newer).collect();
+        let newer = |&(block, place): &(u64, Place)| state.committed_images.get(block) != Some(place);
+        let images: Vec<(u64, Place)> = state.images.iter().filter(newer).collect();
         for (block, place) in images {
             let index = BlockIndex(block);
             self.load_group(state, index.group())?;
@@ -34,7 +33,7 @@ impl Content {
                     self.segments()?.read_whole(place, &mut bytes)?;
                     journal.rewrite_images(place, &bytes)?;
                 }
-                Err(Error::Damaged(_)) => drop(state.images.remove(&block)),
+                Err(Error::Damaged(_)) => state.images.remove(block),
                 Err(error) => return Err(error),
             }
         }

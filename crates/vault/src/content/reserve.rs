@@ -87,7 +87,7 @@ impl Content {
     pub(super) fn reserve_behind(&self, state: &State, len: u64) {
         let geometry = self.geometry();
         let size = geometry.block_size();
-        for &block in state.images.keys() {
+        for (block, _) in state.images.iter() {
             let offset = geometry.block_offset(BlockIndex(block)).0;
             let block_len = size.block_len(BlockIndex(block), state.plain_len()) as u64;
             if offset + block_len > len {

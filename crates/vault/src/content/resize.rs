@@ -58,7 +58,7 @@ impl Content {
             return Err(error);
         }
         state.header.plain_len = len;
-        state.images.split_off(&kept);
+        state.images.remove_all(kept..u64::MAX);
         self.note_dirty(state, promise);
         self.drop_blocks(state, BlockIndex(kept))?;
         if !state.born {
@@ -303,10 +303,7 @@ impl Content {
             }
             state.punched.push((BlockIndex(start + from), to - from));
         }
-        let holes: Vec<u64> = state.images.range(first.0..end.0).map(|(&block, _)| block).collect();
-        for block in holes {
-            state.images.remove(&block);
-        }
+        state.images.remove_all(first.0..end.0);
         Ok(())
     }
 

@@ -18,6 +18,7 @@ use strongroom_units::{BlockIndex, PAGE_LEN, PlainLen, StoredLen};
 
 use super::aside;
 use super::freshness::Watch;
+use super::images::Images;
 use super::pages::{OpenedPage, malformed};
 use super::state::{Image, NodeSlot, PageAddress, Slot, State};
 use super::{Content, Home, Opened, Promise};
@@ -360,8 +361,8 @@ impl State {
             fresh_bytes: 0,
             journal_small: false,
             home_len: 0,
-            images: BTreeMap::new(),
-            committed_images: BTreeMap::new(),
+            images: Images::default(),
+            committed_images: Images::default(),
             committed_pages: BTreeMap::new(),
             committed_len: 0,
             record: None,

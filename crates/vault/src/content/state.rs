@@ -14,6 +14,7 @@ use strongroom_format::vault::{Geometry, PageKind};
 use strongroom_units::{BlockIndex, GroupIndex, PlainLen};
 
 use super::freshness::Watch;
+use super::images::Images;
 use crate::freshness::Version;
 use crate::journal::Place;
 
@@ -150,9 +151,9 @@ pub(crate) struct State {
     /// The stored file's length as it is.
     pub(crate) home_len: u64,
     /// Where the newest image of a block stands, when not at home.
-    pub(crate) images: BTreeMap<u64, Place>,
+    pub(crate) images: Images,
     /// Of these, the ones that a durable record names.
-    pub(crate) committed_images: BTreeMap<u64, Place>,
+    pub(crate) committed_images: Images,
     /// Pages whose committed image is not yet home.
     pub(crate) committed_pages: BTreeMap<PageAddress, Place>,
     /// Plain length according to the last commit.
@@ -272,7 +273,7 @@ impl State {
         if !holds_data {
             return Source::Hole;
         }
-        self.images.get(&block.0).map_or(Source::Home, |&place| Source::Journal(place))
+        self.images.get(block.0).map_or(Source::Home, Source::Journal)
     }
 
     /// The node of a group, which is made if it does not exist. All maps on

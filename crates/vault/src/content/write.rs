@@ -360,33 +360,32 @@ impl Content {
         // durable: until then a crash may bring it back.
         let may_journal = state.born && !state.gone;
         let journaled = |job: &Job| may_journal && (small || (overwrites && state.is_referenced(job.block)));
-        let runs = load.jobs.chunk_by(|a, b| {
+        let jobs: Vec<(Job, bool)> = load.jobs.iter().map(|job| (*job, journaled(job))).collect();
+        let runs = jobs.chunk_by(|(a, a_journaled), (b, b_journaled)| {
             b.block.0 == a.block.0 + 1
                 && b.at == a.at + a.len
                 && a.len as u64 == size.bytes()
-                && journaled(a) == journaled(b)
-                && (journaled(a) || b.block.0 % GROUP_BLOCKS != 0)
+                && a_journaled == b_journaled
+                && (*a_journaled || b.block.0 % GROUP_BLOCKS != 0)
         });
         let mut home_end = state.home_len;
         for run in runs {
-            let (first, last) = (run[0], run[run.len() - 1]);
+            let ((first, journaled), (last, _)) = (run[0], run[run.len() - 1]);
             let data = &load.buffer[first.at..last.at + last.len];
-            if journaled(&first) {
+            if journaled {
                 if state.unlinked {
                     self.context.table.note_removed();
                 }
                 self.reserve_blocks(state, first.block, last.block, data.len())?;
                 let place = promise.write_images(data, slots * run.len() as u32)?;
-                placed.extend(
-                    run.iter()
-                        .enumerate()
-                        .map(|(index, job)| (job.block, Source::Journal(after(place, slots * index as u32)))),
-                );
+                placed.extend(run.iter().enumerate().map(|(index, (job, _))| {
+                    (job.block, Source::Journal(after(place, slots * index as u32)))
+                }));
             } else {
                 let offset = self.geometry().block_offset(first.block).0;
                 self.file.write_at(data, offset)?;
                 home_end = home_end.max(offset + data.len() as u64);
-                placed.extend(run.iter().map(|job| (job.block, Source::Home)));
+                placed.extend(run.iter().map(|(job, _)| (job.block, Source::Home)));
             }
         }
         state.home_len = home_end;
@@ -434,7 +433,7 @@ impl Content {
                 }
                 Source::Home | Source::Hole => {
                     home += self.geometry().block_size().bytes();
-                    state.images.remove(&block.0);
+                    state.images.remove(block.0);
                 }
             }
         }
