@@ -16,6 +16,7 @@ use crate::content::table::Table;
 use crate::content::{Content, Image, PageAddress, PageReader, Promise, Replayed};
 use crate::error::{Error, Result, errno};
 use crate::fence::Fenced;
+use crate::follow::Follower;
 use crate::freshness::{Freshness, Version};
 use crate::journal::Journal;
 use crate::rules::Rules;
@@ -63,6 +64,8 @@ pub(crate) struct Context {
     pub(crate) journal: Option<Journal>,
     pub(crate) freshness: Option<Freshness>,
     pub(crate) fenced: Fenced,
+    /// Of a vault that is opened to be read while somebody may write to it.
+    pub(crate) follower: Option<Follower>,
     pub(crate) rules: Rules,
     pub(crate) writable: bool,
     /// A thread commits; otherwise whoever needs room does.
@@ -73,7 +76,7 @@ pub(crate) struct Context {
     /// Sessions that did not end cleanly and are not settled yet.
     crashed: Mutex<Vec<WriteSession>>,
     crashed_any: AtomicBool,
-    replayed: Mutex<HashMap<FileId, Arc<Replayed>>>,
+    replayed: HashMap<FileId, Arc<Replayed>>,
     recovered: Mutex<BTreeMap<InodeId, Recovered>>,
     last_error: Mutex<Option<String>>,
 }
@@ -113,6 +116,7 @@ pub(crate) struct Parts {
     pub(crate) journal: Option<Journal>,
     pub(crate) freshness: Option<Freshness>,
     pub(crate) fenced: Fenced,
+    pub(crate) follower: Option<Follower>,
     pub(crate) rules: Rules,
     pub(crate) writable: bool,
     pub(crate) background: bool,
@@ -134,13 +138,14 @@ impl Context {
             journal: parts.journal,
             freshness: parts.freshness,
             fenced: parts.fenced,
+            follower: parts.follower,
             rules: parts.rules,
             table: Table::default(),
             counters: Counters::default(),
             wakeup: Wakeup::default(),
             crashed_any: AtomicBool::new(!parts.crashed.is_empty()),
             crashed: Mutex::new(parts.crashed),
-            replayed: Mutex::new(parts.replayed),
+            replayed: parts.replayed,
             recovered: Mutex::new(BTreeMap::new()),
             last_error: Mutex::new(None),
         }
@@ -269,11 +274,41 @@ impl Context {
 
     /// Everything is settled: from now on a crash explains nothing.
     pub(crate) fn all_settled(&self) {
-        self.crashed.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.crashed_any.store(false, Ordering::Release);
+        self.set_crashed(Vec::new());
     }
 
+    /// These sessions are listed in the vault header.
+    pub(crate) fn set_crashed(&self, sessions: Vec<WriteSession>) {
+        let mut crashed = self.crashed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.crashed_any.store(!sessions.is_empty(), Ordering::Release);
+        *crashed = sessions;
+    }
+
+    /// Takes in what a writer has committed by now.
+    ///
+    /// # Errors
+    /// As [`Follower::look`].
+    pub(crate) fn look(&self) -> Result<()> {
+        self.follower.as_ref().map_or(Ok(()), |follower| follower.look(self))
+    }
+
+    /// Whether somebody writes to the vault while it is read here.
+    pub(crate) fn has_writer(&self) -> bool {
+        self.follower.as_ref().is_some_and(Follower::has_writer)
+    }
+
+    /// Whether what is not whole of `session` may have been torn by a crash,
+    /// and is not only being written now.
+    pub(crate) fn may_be_torn(&self, session: WriteSession) -> bool {
+        self.is_crashed(session) && !self.follower.as_ref().is_some_and(|follower| follower.is_live(session))
+    }
+
+    /// What a recovery would settle beside a writer is what that has not
+    /// committed yet.
     pub(crate) fn note_recovered(&self, inode: InodeId, what: Recovered) {
+        if self.has_writer() {
+            return;
+        }
         self.recovered.lock().unwrap_or_else(PoisonError::into_inner).insert(inode, what);
     }
 
@@ -281,16 +316,15 @@ impl Context {
         self.recovered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What a crashed session's journal says of the file whose header page
-    /// this is. Read-only mounts alone keep such images; a writable mount has
-    /// brought them home.
+    /// What a journal says of the file whose header page this is. Read-only
+    /// mounts alone keep such images; a writable mount has brought them home.
     pub(crate) fn replayed(&self, page: &Buffer) -> Option<Arc<Replayed>> {
-        let replayed = self.replayed.lock().unwrap_or_else(PoisonError::into_inner);
-        if replayed.is_empty() {
-            return None;
-        }
         let clear: &[u8; CLEAR_LEN] = page[..CLEAR_LEN].try_into().expect("a page has a clear part");
-        let header = PageHeader::decode(clear).ok()?;
-        replayed.get(&header.file).cloned()
+        let header = || PageHeader::decode(clear).ok();
+        match &self.follower {
+            Some(follower) => follower.replayed(header()?.file),
+            None if self.replayed.is_empty() => None,
+            None => self.replayed.get(&header()?.file).cloned(),
+        }
     }
 }

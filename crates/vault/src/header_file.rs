@@ -12,7 +12,8 @@ use crate::rules::{Rule, Rules};
 /// The vault's own directory.
 pub(crate) const PRIVATE: &[u8] = b".strongroom";
 
-const COPIES: [&[u8]; 2] = [b"header.0", b"header.1"];
+/// The copies of the vault header in it.
+pub(crate) const COPIES: [&[u8]; 2] = [b"header.0", b"header.1"];
 
 /// Where the next header is written before it becomes a copy.
 const SPARE: &[u8] = b"header.spare";

@@ -15,6 +15,7 @@ pub mod content;
 mod context;
 pub mod error;
 mod fence;
+mod follow;
 mod freshness;
 mod header_file;
 mod journal;
@@ -36,7 +37,7 @@ pub use freshness::{Trust, Trusted};
 pub use header_file::{read_header_copies, write_header};
 pub use rules::{Rule, Rules};
 pub use sealer::algorithm;
-pub use vault::{Guards, Options, Recording, Vault, create};
+pub use vault::{Guards, Options, Recording, Vault, Writers, create};
 
 /// What the tests outside share serves those inside, too.
 #[cfg(test)]

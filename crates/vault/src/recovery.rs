@@ -23,7 +23,7 @@ type Files = HashMap<FileId, (NodeRef, FileRef)>;
 ///
 /// # Errors
 /// What the store reported. Nothing is lost by trying again.
-pub(crate) fn replay(context: &Arc<Context>, replayed: HashMap<FileId, Replayed>) -> Result<()> {
+pub(crate) fn replay(context: &Arc<Context>, replayed: HashMap<FileId, Arc<Replayed>>) -> Result<()> {
     if replayed.is_empty() {
         return Ok(());
     }
@@ -45,7 +45,7 @@ pub(crate) fn replay(context: &Arc<Context>, replayed: HashMap<FileId, Replayed>
 
 /// Finds the stored files with these ids: first where they were last seen,
 /// then by a walk over the tree. What is not found has been removed.
-fn find(store: &dyn Store, wanted: &HashMap<FileId, Replayed>) -> Result<Files> {
+fn find(store: &dyn Store, wanted: &HashMap<FileId, Arc<Replayed>>) -> Result<Files> {
     let mut files = HashMap::new();
     for (&id, replayed) in wanted {
         if let Some(found) = at_hint(store, &replayed.path_hint, id) {

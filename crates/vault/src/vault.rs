@@ -19,6 +19,7 @@ use crate::content::{Contents, PageReader, Replayed};
 use crate::context::{Context, Counters, Parts, Recovered};
 use crate::error::{Damage, Error, Result, Staleness, errno};
 use crate::fence::{Fence, Fenced};
+use crate::follow::Follower;
 use crate::freshness::{Deed, Freshness, Trusted, Walk};
 use crate::header_file::{PRIVATE, write_header, write_header_under};
 use crate::journal::replay::Reader;
@@ -28,11 +29,24 @@ use crate::recovery;
 use crate::rules::{Rule, Rules};
 use crate::sealer::Sealer;
 
+/// Who may write to a vault while it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writers {
+    /// Nobody else: a lock keeps them out.
+    KeptOut,
+    /// Nobody does now, and somebody may come.
+    MayCome,
+    /// Somebody does.
+    Present,
+}
+
 /// How a vault is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Open for writing. Without it nothing in the store is changed.
     pub writable: bool,
+    /// Others who write; to a vault that is opened for writing, nobody may.
+    pub writers: Writers,
     /// Which ordering rules are kept.
     pub rules: Rules,
     /// Bytes of the journal, both segments together.
@@ -190,7 +204,8 @@ impl Vault {
             Unopened { store, engine, header, root, keys, options, damaged, fence, freshness: None };
         let trusted = guards.trusted.as_ref();
         opening.freshness = trusted.map(|trusted| opening.read_record(trusted)).transpose()?;
-        let replayed = opening.read_journals()?;
+        let follows = !options.writable && options.writers != Writers::KeptOut;
+        let replayed = if follows { HashMap::new() } else { opening.read_journals()? };
         if let Some((_, damage)) = opening.damaged.first()
             && !tolerant
         {
@@ -202,6 +217,8 @@ impl Vault {
             let (context, session) = opening.begin_session()?;
             recovered.into_iter().for_each(|(inode, what)| context.note_recovered(inode, what));
             (context, Some(session))
+        } else if follows {
+            (opening.follow()?, None)
         } else {
             (opening.read_only(replayed)?, None)
         };
@@ -275,10 +292,18 @@ impl Vault {
         self.context.recovered()
     }
 
-    /// Whether files of a crashed session are still to be settled.
+    /// Whether files of a crashed session are still to be settled. Beside a
+    /// writer that is the writer's to do.
     #[must_use]
     pub fn is_settling(&self) -> bool {
-        self.context.has_crashed()
+        self.context.has_crashed() && self.context.follower.is_none()
+    }
+
+    /// Whether somebody writes to the vault while it is read here, as far as
+    /// was seen at the last request.
+    #[must_use]
+    pub fn has_writer(&self) -> bool {
+        self.context.has_writer()
     }
 
     /// Makes everything durable that was written before the call.
@@ -573,6 +598,7 @@ impl Unopened<'_> {
             journal: None,
             freshness: None,
             fenced: Fenced::new(self.fence.clone()),
+            follower: None,
             rules: self.options.rules,
             writable: self.options.writable,
             background: self.options.background,
@@ -582,7 +608,7 @@ impl Unopened<'_> {
     }
 
     /// Reads the journal of every open session.
-    fn read_journals(&mut self) -> Result<HashMap<FileId, Replayed>> {
+    fn read_journals(&mut self) -> Result<HashMap<FileId, Arc<Replayed>>> {
         let sealer = self.sealer()?;
         let pages = PageReader {
             sealer: &sealer,
@@ -592,19 +618,18 @@ impl Unopened<'_> {
         };
         let reader = Reader { pages };
         let mut files = HashMap::new();
-        let mut damaged = Vec::new();
         for session in self.sessions(SessionState::Open) {
-            let said = reader.read(&self.private()?, session)?;
-            files.extend(said.files);
-            damaged.extend(said.damage.map(|damage| (session, damage)));
+            match reader.read(&self.private()?, session, &mut files) {
+                Err(Error::Damaged(damage)) => self.damaged.push((session, damage)),
+                other => other?,
+            }
         }
-        self.damaged = damaged;
         Ok(files)
     }
 
     /// Brings home what the journals say; their sessions are crashed, and
     /// their journals deleted.
-    fn recover(&mut self, replayed: HashMap<FileId, Replayed>) -> Result<BTreeMap<InodeId, Recovered>> {
+    fn recover(&mut self, replayed: HashMap<FileId, Arc<Replayed>>) -> Result<BTreeMap<InodeId, Recovered>> {
         let open = self.sessions(SessionState::Open);
         if open.is_empty() {
             return Ok(BTreeMap::new());
@@ -671,11 +696,25 @@ impl Unopened<'_> {
     }
 
     /// Keeps what the journals say in memory: nothing is written.
-    fn read_only(&mut self, replayed: HashMap<FileId, Replayed>) -> Result<Context> {
+    fn read_only(&mut self, replayed: HashMap<FileId, Arc<Replayed>>) -> Result<Context> {
         let mut parts = self.parts(self.sealer()?);
         parts.crashed = self.header.sessions.iter().flatten().map(|session| session.id).collect();
         parts.freshness = self.freshness.take();
-        parts.replayed = replayed.into_iter().map(|(id, file)| (id, Arc::new(file))).collect();
+        parts.replayed = replayed;
         Ok(Context::new(parts))
+    }
+
+    /// The same, and what a writer commits meanwhile is taken in.
+    fn follow(&self) -> Result<Context> {
+        // It says what was there at one time, and a writer goes on from it.
+        if self.freshness.is_some() {
+            return Err(Error::Refused(errno::EINVAL));
+        }
+        let root = Arc::new(self.root.duplicate());
+        let mut parts = self.parts(self.sealer()?);
+        parts.follower = Some(Follower::new(root, &self.header, self.options.writers == Writers::Present));
+        let context = Context::new(parts);
+        context.look()?;
+        Ok(context)
     }
 }

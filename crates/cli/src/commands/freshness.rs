@@ -9,7 +9,7 @@ use strongroom_engine::Engine;
 use strongroom_store::Store;
 use strongroom_store::local::OpenMode;
 use strongroom_vault::namespace::Unobserved;
-use strongroom_vault::{Guards, Options, Rules, Trust, Vault};
+use strongroom_vault::{Guards, Options, Rules, Trust, Vault, Writers};
 
 use crate::args::FreshnessCommand;
 use crate::args::freshness::FreshnessAcceptArgs;
@@ -48,6 +48,7 @@ fn accept(args: &FreshnessAcceptArgs, output: Output) -> Result<Exit> {
     let engine: Arc<dyn Engine> = crate::compose::compose(None)?;
     let options = Options {
         writable: true,
+        writers: Writers::KeptOut,
         rules: Rules::STRICT,
         journal_len: Options::JOURNAL_LEN_MIN,
         host: host_name(),

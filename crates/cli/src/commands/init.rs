@@ -19,7 +19,7 @@ use strongroom_keys::{Credential, RecoveryKey, RootKey};
 use strongroom_store::local::{LocalStore, OpenMode};
 use strongroom_units::BlockSize;
 use strongroom_vault::namespace::Unobserved;
-use strongroom_vault::{Guards, Options, Rules, Trust, Vault};
+use strongroom_vault::{Guards, Options, Rules, Trust, Vault, Writers};
 
 use super::cost::slot_options;
 use super::slots::{self, SlotReport};
@@ -186,6 +186,7 @@ fn record(args: &InitArgs, file: &Path, header: Header, root: RootKey) -> Result
     let store = LocalStore::open(&args.vault, OpenMode::Writable).map_err(|error| at(&args.vault, error))?;
     let options = Options {
         writable: true,
+        writers: Writers::KeptOut,
         rules: Rules::STRICT,
         journal_len: Options::JOURNAL_LEN_MIN,
         host: host_name(),

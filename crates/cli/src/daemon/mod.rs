@@ -33,7 +33,7 @@ use strongroom_fuse::{
 };
 use strongroom_sched::Scheduler;
 use strongroom_store::local::{LocalStore, OpenMode};
-use strongroom_vault::{Guards, Options, Rules, Trust, Vault};
+use strongroom_vault::{Guards, Options, Rules, Trust, Vault, Writers};
 
 use self::ending::Ending;
 use self::log::{Log, Severity};
@@ -129,6 +129,7 @@ impl Plan {
     fn vault_options(&self) -> Options {
         Options {
             writable: !self.is_read_only(),
+            writers: Writers::KeptOut,
             rules: if self.relaxed { Rules::RELAXED } else { Rules::STRICT },
             journal_len: self.journal_len,
             host: host_name(),

@@ -8,7 +8,7 @@ use strongroom_format::vault::names::VAULT_DIRECTORY;
 use strongroom_keys::RootKey;
 use strongroom_store::{Kind, NodeRef, Store};
 use strongroom_vault::namespace::Unobserved;
-use strongroom_vault::{Damage, Guards, Options, Rules, Trust, Vault};
+use strongroom_vault::{Damage, Guards, Options, Rules, Trust, Vault, Writers};
 
 use crate::failure::Result;
 use crate::freshness;
@@ -19,6 +19,7 @@ use crate::report;
 pub(crate) fn options(writable: bool) -> Options {
     Options {
         writable,
+        writers: Writers::KeptOut,
         rules: Rules::STRICT,
         journal_len: Options::JOURNAL_LEN_MIN,
         host: crate::lock::host_name(),

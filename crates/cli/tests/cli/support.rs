@@ -15,7 +15,7 @@ use strongroom_keys::{Credential, SecretBytes, unlock_copies};
 use strongroom_store::local::{LocalStore, OpenMode};
 use strongroom_store::{Store, XattrMode};
 use strongroom_vault::namespace::{Creation, Opening, Owner, ROOT, Unobserved};
-use strongroom_vault::{Guards, Options, Rules, Trust, Trusted, Vault, read_header_copies};
+use strongroom_vault::{Guards, Options, Rules, Trust, Trusted, Vault, Writers, read_header_copies};
 
 use crate::schemas;
 
@@ -145,6 +145,7 @@ impl Place {
         let (header, root) = unlock_copies(&copies, &password).expect("its password");
         let options = Options {
             writable,
+            writers: Writers::KeptOut,
             rules: Rules::STRICT,
             journal_len: Options::JOURNAL_LEN_MIN,
             host: "test".to_owned(),

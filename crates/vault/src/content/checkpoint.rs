@@ -11,7 +11,7 @@ use super::commit::{Extent, sync_homes};
 use super::state::PageAddress;
 use crate::context::Context;
 use crate::error::Result;
-use crate::journal::after;
+use crate::journal::{Segments, after};
 use crate::rules::Rule;
 
 /// What one file's checkpoint has copied home.
@@ -49,7 +49,7 @@ impl Content {
     /// Copies committed images home; `None` when there are none.
     fn copy_home(self: &Arc<Self>) -> Result<Option<Landing>> {
         let _commit = self.lock_commit();
-        let (landing, committed_len, writes, before) = {
+        let (landing, segments, committed_len, writes, before) = {
             let mut state = self.write_state();
             if state.record.is_none() || state.unlinked {
                 return Ok(None);
@@ -61,10 +61,11 @@ impl Content {
                 pages: state.committed_pages.iter().map(|(&page, &place)| (page, place)).collect(),
                 record: state.record,
             };
-            (landing, PlainLen(state.committed_len), state.writes, self.file.attributes()?)
+            let segments = Arc::clone(state.segments()?);
+            (landing, segments, PlainLen(state.committed_len), state.writes, self.file.attributes()?)
         };
-        let mut end = self.copy_blocks(&landing.blocks, committed_len)?;
-        end = end.max(self.copy_pages(&landing.pages)?);
+        let mut end = self.copy_blocks(&segments, &landing.blocks, committed_len)?;
+        end = end.max(self.copy_pages(&segments, &landing.pages)?);
         let mut state = self.write_state();
         state.home_len = state.home_len.max(end);
         let len = self.geometry().stored_len(committed_len).0;
@@ -78,7 +79,7 @@ impl Content {
         Ok(Some(landing))
     }
 
-    fn copy_blocks(&self, blocks: &[(u64, Place)], len: PlainLen) -> Result<u64> {
+    fn copy_blocks(&self, segments: &Segments, blocks: &[(u64, Place)], len: PlainLen) -> Result<u64> {
         let size = self.geometry().block_size();
         let slots = (size.bytes() as usize / PAGE_LEN) as u32;
         let mut end = 0;
@@ -88,17 +89,17 @@ impl Content {
             let last = BlockIndex(run[run.len() - 1].0);
             let run_len = (run.len() as u64 - 1) * size.bytes() + size.block_len(last, len) as u64;
             let offset = self.geometry().block_offset(BlockIndex(run[0].0)).0;
-            self.segments()?.copy_whole(run[0].1, &*self.file, offset, run_len)?;
+            segments.copy_whole(run[0].1, &*self.file, offset, run_len)?;
             end = end.max(offset + run_len);
         }
         Ok(end)
     }
 
-    fn copy_pages(&self, pages: &[(PageAddress, Place)]) -> Result<u64> {
+    fn copy_pages(&self, segments: &Segments, pages: &[(PageAddress, Place)]) -> Result<u64> {
         let mut end = 0;
         for &(address, place) in pages {
             let offset = self.geometry().page_offset(address.kind, address.number).0;
-            self.segments()?.copy_whole(place, &*self.file, offset, PAGE_LEN as u64)?;
+            segments.copy_whole(place, &*self.file, offset, PAGE_LEN as u64)?;
             end = end.max(offset + PAGE_LEN as u64);
         }
         Ok(end)
@@ -157,7 +158,9 @@ impl Content {
         }
         let blocks: Vec<(u64, Place)> = state.images.iter().collect();
         let pages: Vec<_> = state.committed_pages.iter().map(|(&page, &place)| (page, place)).collect();
-        let end = self.copy_blocks(&blocks, state.plain_len())?.max(self.copy_pages(&pages)?);
+        let segments = Arc::clone(state.segments()?);
+        let end = self.copy_blocks(&segments, &blocks, state.plain_len())?;
+        let end = end.max(self.copy_pages(&segments, &pages)?);
         state.home_len = state.home_len.max(end);
         state.images.clear();
         state.committed_images.clear();

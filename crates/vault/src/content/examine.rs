@@ -196,6 +196,7 @@ impl Content {
             return Err(Error::Damaged(Damage::Page("the header page does not open")));
         }
         let mut view = State::new(state.geometry, state.header);
+        view.segments.clone_from(&state.segments);
         let node = match state.nodes.get(&group.0) {
             Some(node) => {
                 let slot = &node.slot;

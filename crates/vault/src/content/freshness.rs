@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use strongroom_units::GroupIndex;
 
 use super::Content;
+use super::follow::Following;
 use super::state::{Image, PageAddress, State};
 use crate::error::{Damage, Error, Result};
 
@@ -71,6 +72,7 @@ impl State {
 impl Content {
     /// Takes note of a page that has just been loaded.
     pub(super) fn note_loaded(&self, state: &mut State, address: PageAddress, image: &Image) {
+        state.following.iter_mut().for_each(Following::note_loaded);
         let Some(watch) = &mut state.watch else { return };
         let is_node = address == PageAddress::node(GroupIndex(address.number));
         let fresh = if is_node { watch.note_group(address.number) } else { watch.maps.insert(address) };

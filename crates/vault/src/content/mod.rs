@@ -15,6 +15,7 @@ mod commit;
 mod damaged;
 mod emit;
 mod examine;
+mod follow;
 mod freshness;
 mod images;
 mod pages;
@@ -39,10 +40,9 @@ use strongroom_store::{FileRef, InodeId, NodeRef, SetTime};
 use strongroom_units::PAGE_LEN;
 
 use crate::context::Context;
-use crate::error::{Error, Result, errno};
+use crate::error::Result;
 use crate::freshness::Version;
 pub(crate) use crate::journal::Promise;
-use crate::journal::Segments;
 pub(crate) use attributed::Attribute;
 pub(crate) use checkpoint::checkpoint_all;
 pub(crate) use commit::{Extent, commit_all};
@@ -102,17 +102,17 @@ pub struct Content {
     context: Arc<Context>,
     id: FileId,
     inode: InodeId,
+    /// Of a file that somebody may be writing to: by this it is opened anew.
+    node: Option<NodeRef>,
     file: FileRef,
     blocks: BlockContext,
-    /// Where images stand; the journal of a crashed session while it is replayed.
-    segments: Option<Arc<Segments>>,
     path_hint: Mutex<Vec<u8>>,
     handles: AtomicUsize,
     /// The header page is gone: nothing of group 0 can be read, and what the
     /// header fields say was guessed from the stored length.
     lost_header: bool,
-    /// A crash has emptied the file, and the vault is opened to read: what is
-    /// stored of it is as it was.
+    /// A crash has emptied the file, or nobody has committed it yet, and the
+    /// vault is opened to read: what is stored of it is as it was.
     emptied: bool,
     committing: Mutex<()>,
     state: RwLock<State>,
@@ -275,10 +275,6 @@ impl Content {
 
     pub(crate) fn lock_commit(&self) -> MutexGuard<'_, ()> {
         self.committing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn segments(&self) -> Result<&Segments> {
-        self.segments.as_deref().ok_or(Error::Refused(errno::EIO))
     }
 
     /// Slots for a change of `len` bytes at `offset`: images of all blocks it

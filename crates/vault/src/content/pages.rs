@@ -139,7 +139,7 @@ impl Content {
     pub(super) fn read_page(&self, state: &State, address: PageAddress) -> Result<OpenedPage> {
         let mut buffer = Buffer::new(PAGE_LEN);
         let read = match state.committed_pages.get(&address) {
-            Some(&place) => self.segments()?.read(place, &mut buffer)?,
+            Some(&place) => state.segments()?.read(place, &mut buffer)?,
             None => {
                 let offset = state.geometry.page_offset(address.kind, address.number);
                 read_at(&*self.file, &mut buffer, offset.0)?

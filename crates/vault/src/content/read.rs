@@ -27,6 +27,11 @@ impl Content {
     /// [`Error::Damaged`] when any block of the range does not open, and then
     /// nothing of `buffer` is to be used.
     pub fn read_at(&self, offset: u64, len: usize, buffer: &mut Buffer) -> Result<usize> {
+        self.in_one_state(|| self.read_known(offset, len, buffer))
+    }
+
+    /// The same of the file as it is known.
+    fn read_known(&self, offset: u64, len: usize, buffer: &mut Buffer) -> Result<usize> {
         let size = self.geometry().block_size();
         loop {
             let state = self.read_state();
@@ -101,7 +106,7 @@ impl Content {
                     continue;
                 }
                 Source::Home => read_at(&*self.file, bytes, self.geometry().block_offset(run.first).0)?,
-                Source::Journal(place) => self.segments()?.read(place, bytes)?,
+                Source::Journal(place) => state.segments()?.read(place, bytes)?,
             };
             if read < len {
                 cut_off = Some(BlockIndex(run.first.0 + (read as u64 >> size.shift())));

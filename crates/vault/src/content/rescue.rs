@@ -30,7 +30,7 @@ impl Content {
             let mut bytes = Buffer::new(len);
             match self.open_blocks(state, index, index, &mut bytes) {
                 Ok(()) => {
-                    self.segments()?.read_whole(place, &mut bytes)?;
+                    state.segments()?.read_whole(place, &mut bytes)?;
                     journal.rewrite_images(place, &bytes)?;
                 }
                 Err(Error::Damaged(_)) => state.images.remove(block),

@@ -312,6 +312,10 @@ impl Content {
     /// # Errors
     /// `ENXIO` when there is none, or what loading pages reported.
     pub fn seek_data(&self, offset: u64) -> Result<u64> {
+        self.in_one_state(|| self.next_data(offset))
+    }
+
+    fn next_data(&self, offset: u64) -> Result<u64> {
         let size = self.geometry().block_size();
         let mut state = self.write_state();
         let len = state.plain_len().0;
@@ -337,6 +341,10 @@ impl Content {
     /// # Errors
     /// `ENXIO` past the end, or what loading pages reported.
     pub fn seek_hole(&self, offset: u64) -> Result<u64> {
+        self.in_one_state(|| self.next_hole(offset))
+    }
+
+    fn next_hole(&self, offset: u64) -> Result<u64> {
         let size = self.geometry().block_size();
         let mut state = self.write_state();
         let len = state.plain_len().0;

@@ -27,7 +27,8 @@ use crate::error::{Damage, Error, Result};
 use crate::journal::{Place, Segments};
 use crate::reading::read_at;
 
-/// What a crashed session's journal says of one file.
+/// What a journal says of one file.
+#[derive(Clone)]
 pub(crate) struct Replayed {
     pub(crate) segments: Arc<Segments>,
     pub(crate) pages: BTreeMap<PageAddress, Place>,
@@ -38,6 +39,8 @@ pub(crate) struct Replayed {
     pub(crate) modified: Timestamp,
     pub(crate) path_hint: Vec<u8>,
     pub(crate) sequence: u64,
+    /// The last record's tag, which tells it from all others.
+    pub(crate) tag: [u8; 16],
 }
 
 /// The header page's bytes look as a crash may leave those of a page that was
@@ -89,15 +92,21 @@ impl Content {
         Content::with_state(context, opened, id, state)
     }
 
-    pub(super) fn with_state(context: &Arc<Context>, opened: Opened, id: FileId, state: State) -> Content {
+    pub(super) fn with_state(
+        context: &Arc<Context>,
+        opened: Opened,
+        id: FileId,
+        mut state: State,
+    ) -> Content {
+        state.segments = context.journal.as_ref().map(|journal| Arc::clone(journal.segments()));
         let geometry = context.geometry;
         Content {
             context: Arc::clone(context),
             id,
             inode: opened.node.id(),
+            node: context.follower.as_ref().map(|_| opened.node),
             file: opened.file,
             blocks: BlockContext::new(context.suite, geometry.block_size(), context.generation, id),
-            segments: context.journal.as_ref().map(|journal| Arc::clone(journal.segments())),
             path_hint: Mutex::new(Vec::new()),
             handles: AtomicUsize::new(0),
             lost_header: false,
@@ -202,10 +211,10 @@ impl Content {
         };
         let page = context.pages().open(page, PageAddress::HEADER, None)?;
         let stored = opened.file.len()?;
-        let mut content = Self::from_header(context, opened, &page, stored)?;
-        content.segments = Some(Arc::clone(&replayed.segments));
+        let content = Self::from_header(context, opened, &page, stored)?;
         {
             let mut state = content.write_state();
+            state.segments = Some(Arc::clone(&replayed.segments));
             state.committed_pages = replayed.pages.clone();
             state.record = Some(replayed.sequence);
             for (&block, (place, entry)) in &replayed.blocks {
@@ -237,8 +246,8 @@ impl Content {
         let (expected, stored, unsettled) = {
             let state = self.read_state();
             let expected = self.geometry().stored_len(state.plain_len()).0;
-            let crashed = self.context.is_crashed(state.header.birth);
-            (expected, state.home_len, crashed && !state.settled)
+            let torn = self.context.may_be_torn(state.header.birth);
+            (expected, state.home_len, torn && !state.settled)
         };
         if stored > expected && self.context.has_crashed() {
             if self.context.writable {
@@ -302,7 +311,7 @@ impl Content {
         Ok(())
     }
 
-    fn check_home(&self, home: Option<Home>) -> Result<()> {
+    pub(super) fn check_home(&self, home: Option<Home>) -> Result<()> {
         if self.context.has_crashed() {
             self.settle_links()?;
         }
@@ -361,6 +370,7 @@ impl State {
             fresh_bytes: 0,
             journal_small: false,
             home_len: 0,
+            segments: None,
             images: Images::default(),
             committed_images: Images::default(),
             committed_pages: BTreeMap::new(),
@@ -371,6 +381,7 @@ impl State {
             cut_late: None,
             punched: Vec::new(),
             failures: 0,
+            following: None,
             watch: None,
             writes: 0,
             touched: None,

@@ -5,6 +5,7 @@
 //! is a block's home *referenced*, is a page's, and where is a block read.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Instant;
 
 use strongroom_format::vault::geometry::{HEADER_GROUPS, map_of};
@@ -13,10 +14,12 @@ use strongroom_format::vault::node::{ENTRIES, HeaderFields, Node};
 use strongroom_format::vault::{Geometry, PageKind};
 use strongroom_units::{BlockIndex, GroupIndex, PlainLen};
 
+use super::follow::Following;
 use super::freshness::Watch;
 use super::images::Images;
+use crate::error::{Error, Result, errno};
 use crate::freshness::Version;
-use crate::journal::Place;
+use crate::journal::{Place, Segments};
 
 /// Which page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -150,6 +153,8 @@ pub(crate) struct State {
     pub(crate) journal_small: bool,
     /// The stored file's length as it is.
     pub(crate) home_len: u64,
+    /// In which journal images stand.
+    pub(crate) segments: Option<Arc<Segments>>,
     /// Where the newest image of a block stands, when not at home.
     pub(crate) images: Images,
     /// Of these, the ones that a durable record names.
@@ -174,6 +179,8 @@ pub(crate) struct State {
     /// Failed barriers of the journal that the images here have been saved
     /// from.
     pub(crate) failures: u64,
+    /// Of a file that somebody may be writing to.
+    pub(crate) following: Option<Following>,
     /// Which pages have been seen, until all have or one changes.
     pub(crate) watch: Option<Watch>,
     /// Changes of the data so far: each gives the file a new time.
@@ -202,6 +209,10 @@ pub(crate) enum Source {
 }
 
 impl State {
+    pub(crate) fn segments(&self) -> Result<&Arc<Segments>> {
+        self.segments.as_ref().ok_or(Error::Refused(errno::EIO))
+    }
+
     pub(crate) fn plain_len(&self) -> PlainLen {
         self.header.plain_len
     }

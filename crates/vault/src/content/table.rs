@@ -135,6 +135,13 @@ impl Table {
         Some(Arc::clone(content))
     }
 
+    /// What was live before stays with those who have it.
+    fn replace(&self, content: Arc<Content>) -> Arc<Content> {
+        content.handles.fetch_add(1, Ordering::AcqRel);
+        lock(&self.live).insert(content.inode, Arc::clone(&content));
+        content
+    }
+
     fn insert(&self, content: Arc<Content>) -> Arc<Content> {
         let mut live = lock(&self.live);
         let content = Arc::clone(live.entry(content.inode).or_insert(content));
@@ -179,6 +186,11 @@ impl Contents {
     /// # Errors
     /// [`Error::Damaged`], or what the store reported.
     pub fn open(&self, node: &NodeRef, home: Option<Home>) -> Result<Arc<Content>> {
+        if let Some(follower) = &self.context.follower {
+            let opened = Opened { node: Arc::clone(node), file: node.open(Access::Read)? };
+            let content = Content::open_following(&self.context, follower, &opened, home)?;
+            return Ok(self.context.table.replace(Arc::new(content)));
+        }
         if let Some(content) = self.context.table.find(node.id()) {
             return Ok(content);
         }
@@ -186,6 +198,11 @@ impl Contents {
         let file = node.open(access)?;
         let content = Content::open(&self.context, Opened { node: Arc::clone(node), file }, home)?;
         Ok(self.context.table.insert(Arc::new(content)))
+    }
+
+    /// Whether others may write to the vault meanwhile.
+    pub(crate) fn follows(&self) -> bool {
+        self.context.follower.is_some()
     }
 
     /// Makes durable what is pending of a stored file, live or released; it

@@ -1,5 +1,6 @@
-//! Reading a crashed session's journal: which records are valid, and what
-//! they say of each file in the end.
+//! Reading a journal: which records are valid, and what they say of each file
+//! in the end. That of a session that has ended is read once, that of one
+//! which goes on further and further.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,7 +8,9 @@ use std::sync::Arc;
 use strongroom_engine::Buffer;
 use strongroom_format::vault::block::BlockContext;
 use strongroom_format::vault::geometry::map_of;
-use strongroom_format::vault::journal::{CLEAR_LEN, RecordHeader, SLOT_LEN, SegmentHeader, SegmentStart};
+use strongroom_format::vault::journal::{
+    CLEAR_LEN, RecordHeader, SEGMENTS, SLOT_LEN, SegmentHeader, record_slots,
+};
 use strongroom_format::vault::map::Map;
 use strongroom_format::vault::node::{Entry, HeaderFields, Node};
 use strongroom_format::vault::record::{Change, Commit, Place, Record};
@@ -25,26 +28,53 @@ pub(crate) struct Reader<'a> {
     pub(crate) pages: PageReader<'a>,
 }
 
-/// What a journal says.
-pub(crate) struct Said {
-    pub(crate) files: HashMap<FileId, Replayed>,
-    /// A record that was durable does not open any more; what it and those
-    /// behind it said is lost.
-    pub(crate) damage: Option<Damage>,
+/// A journal, how far it has been read, and what it says up to there.
+pub(crate) struct Tail {
+    pub(crate) segments: Arc<Segments>,
+    /// The segments' headers; `None` for one that does not open.
+    headers: [Option<SegmentHeader>; SEGMENTS as usize],
+    /// In each segment, the slot from which more may come.
+    from: [u32; SEGMENTS as usize],
+    /// The next record's sequence number, and the tag of the one before.
+    sequence: u64,
+    chain: [u8; 16],
+    /// It has been read once.
+    begun: bool,
+    pub(crate) files: HashMap<FileId, Arc<Replayed>>,
 }
 
-impl Said {
-    /// Nothing can be read.
-    fn lost(what: &'static str) -> Said {
-        Said { files: HashMap::new(), damage: Some(Damage::Journal(what)) }
+impl Tail {
+    /// The number of the next record.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.sequence
     }
+}
+
+/// What another look at a journal has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Advance {
+    /// Whatever records there are.
+    Read,
+    /// A segment is used again, or a barrier has failed and what it voided was
+    /// taken: the journal is to be read anew.
+    Anew,
+    /// A record that was durable does not open any more; what it and those
+    /// behind it said is lost.
+    Damaged(Damage),
 }
 
 /// A record that opened, and where.
 struct Found {
     header: RecordHeader,
     record: Record,
-    slot: u32,
+    place: Place,
+}
+
+impl Found {
+    /// The slot behind it.
+    fn end(&self) -> u32 {
+        self.place.slot + record_slots(self.header.sealed_len)
+    }
 }
 
 /// What a valid commit's images were found to be.
@@ -55,48 +85,104 @@ struct CommitImages {
 }
 
 impl Reader<'_> {
-    /// What the journal of `session` in `directory` says of each file, up to
-    /// where it is damaged. A listed session has a journal: both its files are
-    /// durable before the header that lists it, and removed after the one that
-    /// does not any more.
+    /// The journal of `session` in `directory`, not read yet. A listed session
+    /// has a journal: both its files are durable before the header that lists
+    /// it, and removed after the one that does not any more.
+    ///
+    /// # Errors
+    /// Damage when it is missing or none of its headers opens, or what the
+    /// store reported.
+    pub(crate) fn begin(&self, directory: &NodeRef, session: WriteSession) -> Result<Tail> {
+        let lost = |what| Error::Damaged(Damage::Journal(what));
+        let segments = match Segments::open(directory, session, Access::Read) {
+            Ok(segments) => Arc::new(segments),
+            Err(error) if error.is_not_found() => return Err(lost("the journal is missing")),
+            Err(error) => return Err(error),
+        };
+        let [first, second] = [0, 1].map(|index| segments.read_header(self.pages.sealer, index, session));
+        let headers = [first?, second?];
+        let begin = headers.iter().flatten().map(|(_, begin)| *begin).max_by_key(|begin| begin.next_sequence);
+        let begin = begin.ok_or_else(|| lost("no header of the journal opens"))?;
+        Ok(Tail {
+            segments,
+            headers: headers.map(|header| header.map(|(header, _)| header)),
+            from: [1; SEGMENTS as usize],
+            sequence: begin.next_sequence,
+            chain: begin.chain,
+            begun: false,
+            files: HashMap::new(),
+        })
+    }
+
+    /// Adds to `files` what a journal that nobody writes to says of each.
+    ///
+    /// # Errors
+    /// Damage, up to which the journal is read; what the store reported.
+    pub(crate) fn read(
+        &self,
+        directory: &NodeRef,
+        session: WriteSession,
+        files: &mut HashMap<FileId, Arc<Replayed>>,
+    ) -> Result<()> {
+        let mut tail = self.begin(directory, session)?;
+        let advance = self.advance(&mut tail, [true; SEGMENTS as usize])?;
+        files.extend(tail.files);
+        match advance {
+            Advance::Damaged(damage) => Err(Error::Damaged(damage)),
+            Advance::Read | Advance::Anew => Ok(()),
+        }
+    }
+
+    /// Reads on from where `tail` ends, in the segments that were `written` to.
     ///
     /// # Errors
     /// What the store reported.
-    pub(crate) fn read(&self, directory: &NodeRef, session: WriteSession) -> Result<Said> {
-        let segments = match Segments::open(directory, session, Access::Read) {
-            Ok(segments) => Arc::new(segments),
-            Err(error) if error.is_not_found() => return Ok(Said::lost("the journal is missing")),
-            Err(error) => return Err(error),
-        };
-        let headers = [
-            segments.read_header(self.pages.sealer, 0, session)?,
-            segments.read_header(self.pages.sealer, 1, session)?,
-        ];
-        let Some(begin) =
-            headers.iter().flatten().map(|(_, begin)| *begin).max_by_key(|begin| begin.next_sequence)
-        else {
-            return Ok(Said::lost("no header of the journal opens"));
-        };
+    pub(crate) fn advance(&self, tail: &mut Tail, written: [bool; SEGMENTS as usize]) -> Result<Advance> {
         let mut found = BTreeMap::new();
-        for (segment, header) in headers.iter().enumerate() {
-            if let Some((header, _)) = header {
-                self.scan(&segments, segment as u8, header, &mut found)?;
+        for (segment, header) in tail.headers.iter().enumerate().filter(|&(segment, _)| written[segment]) {
+            if let Some(header) = header {
+                let from = Place { segment: segment as u8, slot: tail.from[segment] };
+                self.scan(&tail.segments, from, header, &mut found)?;
             }
         }
-        self.follow(&segments, &begin, found)
+        let before: Vec<&Found> = found.range(..tail.sequence).flat_map(|(_, versions)| versions).collect();
+        if tail.begun && !before.is_empty() {
+            return Ok(Advance::Anew);
+        }
+        for known in before {
+            let from = &mut tail.from[usize::from(known.place.segment)];
+            *from = known.end().max(*from);
+        }
+        tail.begun = true;
+        self.follow(tail, found)
     }
 
-    /// Collects every record of a segment's epoch that opens.
+    /// Whether the segments' headers still are what they were when `tail` was
+    /// begun. What a segment held under its header is then what was read.
+    ///
+    /// # Errors
+    /// What the store reported.
+    pub(crate) fn is_current(&self, tail: &Tail, session: WriteSession) -> Result<bool> {
+        for (segment, known) in tail.headers.iter().enumerate() {
+            let now = tail.segments.read_header(self.pages.sealer, segment as u8, session)?;
+            if now.map(|(header, _)| header.epoch) != known.as_ref().map(|header| header.epoch) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Collects every record of a segment's epoch that opens, from a slot on.
     fn scan(
         &self,
         segments: &Segments,
-        segment: u8,
+        from: Place,
         header: &SegmentHeader,
         found: &mut BTreeMap<u64, Vec<Found>>,
     ) -> Result<()> {
         let mut clear = [0; CLEAR_LEN];
-        for slot in 1..header.slots {
-            let place = Place { segment, slot };
+        for slot in from.slot..header.slots {
+            let place = Place { slot, ..from };
             if segments.read(place, &mut clear)? < CLEAR_LEN {
                 break;
             }
@@ -105,11 +191,8 @@ impl Reader<'_> {
                 continue;
             }
             if let Some(opened) = self.open_record(segments, place, header.session, &record)? {
-                found.entry(record.sequence).or_default().push(Found {
-                    header: record,
-                    record: opened,
-                    slot,
-                });
+                let opened = Found { header: record, record: opened, place };
+                found.entry(opened.header.sequence).or_default().push(opened);
             }
         }
         Ok(())
@@ -139,59 +222,55 @@ impl Reader<'_> {
     }
 
     /// Takes the records in order up to the first that is not valid.
-    fn follow(
-        &self,
-        segments: &Arc<Segments>,
-        begin: &SegmentStart,
-        mut found: BTreeMap<u64, Vec<Found>>,
-    ) -> Result<Said> {
-        let mut files = HashMap::new();
-        let mut sequence = begin.next_sequence;
-        let mut chain = begin.chain;
+    fn follow(&self, tail: &mut Tail, mut found: BTreeMap<u64, Vec<Found>>) -> Result<Advance> {
         // Where a barrier had failed, what it voided may be there beside what
         // was appended in its stead: the later one counts.
         for versions in found.values_mut() {
-            versions.sort_unstable_by_key(|version| (version.header.epoch, version.slot));
+            versions.sort_unstable_by_key(|version| (version.header.epoch, version.place.slot));
         }
         let is_promised = |sequence: u64| {
             // Whoever wrote a later record knew what was durable by then.
             found.range(sequence..).flat_map(|(_, later)| later).any(|later| later.record.durable >= sequence)
         };
-        while let Some(versions) = found.get(&sequence) {
+        while let Some(versions) = found.get(&tail.sequence) {
             let mut taken = None;
+            let chain = tail.chain;
             for next in versions.iter().rev().filter(|next| next.record.chain == chain) {
-                if self.take(segments, next, &mut files)? {
+                if self.take(tail, next)? {
                     taken = Some(next);
                     break;
                 }
-                if is_promised(sequence) {
+                if is_promised(tail.sequence) {
                     break;
                 }
             }
             let Some(next) = taken else { break };
-            chain = next.header.tag;
-            sequence += 1;
+            tail.chain = next.header.tag;
+            tail.sequence += 1;
+            tail.from[usize::from(next.place.segment)] = next.end();
         }
-        let damage = is_promised(sequence)
-            .then_some(Damage::Journal("a record of the journal that was durable does not open any more"));
-        Ok(Said { files, damage })
+        Ok(match is_promised(tail.sequence) {
+            true => Advance::Damaged(Damage::Journal(
+                "a record of the journal that was durable does not open any more",
+            )),
+            false => Advance::Read,
+        })
     }
 
     /// Notes what a record says; false when it is not valid.
-    fn take(
-        &self,
-        segments: &Arc<Segments>,
-        found: &Found,
-        files: &mut HashMap<FileId, Replayed>,
-    ) -> Result<bool> {
+    fn take(&self, tail: &mut Tail, found: &Found) -> Result<bool> {
         match &found.record.change {
             Change::Removal(file) => {
-                files.remove(file);
+                tail.files.remove(file);
             }
             Change::Commit(commit) => {
-                let Some(images) = self.open_images(segments, commit)? else { return Ok(false) };
-                let file = files.entry(commit.file).or_insert_with(|| Replayed::empty(Arc::clone(segments)));
-                file.take(commit, images, found.header.sequence);
+                let Some(images) = self.open_images(&tail.segments, commit)? else { return Ok(false) };
+                let segments = &tail.segments;
+                let file = tail
+                    .files
+                    .entry(commit.file)
+                    .or_insert_with(|| Arc::new(Replayed::empty(Arc::clone(segments))));
+                Arc::make_mut(file).take(commit, images, &found.header);
             }
         }
         Ok(true)
@@ -288,11 +367,12 @@ impl Replayed {
             modified: Timestamp::default(),
             path_hint: Vec::new(),
             sequence: 0,
+            tag: [0; 16],
         }
     }
 
     /// A later commit's word counts.
-    fn take(&mut self, commit: &Commit, images: CommitImages, sequence: u64) {
+    fn take(&mut self, commit: &Commit, images: CommitImages, record: &RecordHeader) {
         for page in &commit.pages {
             self.pages.insert(PageAddress { kind: page.kind, number: page.number }, page.place);
         }
@@ -304,7 +384,8 @@ impl Replayed {
         self.accessed = time(commit.accessed);
         self.modified = time(commit.modified);
         self.path_hint.clone_from(&commit.path_hint);
-        self.sequence = sequence;
+        self.sequence = record.sequence;
+        self.tag = record.tag;
     }
 }
 

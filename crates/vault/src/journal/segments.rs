@@ -164,6 +164,12 @@ impl Segments {
     }
 }
 
+impl std::fmt::Debug for Segments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Segments")
+    }
+}
+
 const CUT_OFF: Error = Error::Damaged(Damage::Journal("an image in the journal is cut off"));
 
 fn offset(place: Place) -> u64 {

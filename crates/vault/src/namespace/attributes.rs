@@ -57,6 +57,9 @@ impl Namespace {
     /// content may come alive and go at any time: what was read is taken back
     /// when it did.
     fn file_attributes(&self, inode: &Inode) -> Result<Attributes> {
+        if self.contents.follows() {
+            return self.committed_attributes(inode);
+        }
         let mut damage = None;
         loop {
             let live = inode.live(&self.contents);
@@ -76,6 +79,23 @@ impl Namespace {
             }
             return Ok(attributes);
         }
+    }
+
+    /// Beside a writer the stored length is that of what nobody has committed
+    /// yet, or not yet that of what is: the file itself has to be asked.
+    fn committed_attributes(&self, inode: &Inode) -> Result<Attributes> {
+        let mut attributes = inode.node.attributes()?;
+        let stored = attributes.len;
+        attributes.len = match self.using_unbound(inode) {
+            Ok(content) => content.plain_len(),
+            Err(error) => {
+                if matches!(error, Error::Damaged(_)) {
+                    self.observer.damaged(inode.number, &error);
+                }
+                self.contents.plain_len(stored).unwrap_or(stored)
+            }
+        };
+        Ok(attributes)
     }
 
     /// Where the store counts a directory's subdirectories as its names, the

@@ -21,6 +21,9 @@ use crate::error::{Damage, Error, Result};
 /// Decoded names kept in all directories together.
 const DECODED_MAX: usize = 1 << 18;
 
+/// How often a name that does not open is decoded again, beside a writer.
+const DECODE_TRIES: usize = 3;
+
 /// Entries of every directory that are not stored: `.` and `..`.
 const DOTS: usize = 2;
 
@@ -190,7 +193,7 @@ impl Namespace {
         for entry in entries {
             let (stored, name) = match known(&entry.name) {
                 Some((stored, name)) => (Arc::clone(stored), Arc::clone(name)),
-                None => match self.decode(inode, id, &entry.name) {
+                None => match self.decode_now(inode, id, &entry.name) {
                     Ok(Some(name)) => (entry.name.as_slice().into(), name.as_slice().into()),
                     Ok(None) => continue,
                     Err(error) => {
@@ -204,6 +207,20 @@ impl Namespace {
         drop(before);
         self.keep_decoded(inode, &listing);
         Ok(listing)
+    }
+
+    /// As [`Namespace::decode`]. Beside a writer, an entry with a long name may
+    /// be removed and made again in between.
+    fn decode_now(&self, inode: &Inode, id: DirectoryId, stored: &[u8]) -> Result<Option<Vec<u8>>> {
+        let again = if self.contents.follows() { DECODE_TRIES } else { 0 };
+        let mut decoded = self.decode(inode, id, stored);
+        for _ in 0..again {
+            if decoded.is_ok() {
+                break;
+            }
+            decoded = self.decode(inode, id, stored);
+        }
+        decoded
     }
 
     /// The plain name of a stored one; `None` for what is the vault's own.

@@ -119,8 +119,8 @@ impl Inode {
     pub(super) fn open(&self, contents: &Arc<Contents>, home: Option<Home>) -> Result<Arc<Content>> {
         let mut opens = lock(&self.opens);
         let content = match &opens.content {
-            Some(content) => Arc::clone(content),
-            None => contents.open(&self.node, home)?,
+            Some(content) if content.renew(home)? => Arc::clone(content),
+            _ => contents.open(&self.node, home)?,
         };
         self.count_open(&mut opens, &content);
         Ok(content)
@@ -134,7 +134,10 @@ impl Inode {
     fn count_open(&self, opens: &mut Opens, content: &Arc<Content>) {
         opens.count += 1;
         opens.content = Some(Arc::clone(content));
-        self.file_id.get_or_init(|| content.id().0);
+        // The id of what a crash has emptied is none that anything is bound to.
+        if content.has_attributes() {
+            self.file_id.get_or_init(|| content.id().0);
+        }
     }
 
     /// Gives a handle back; the last one releases the content.

@@ -347,7 +347,20 @@ impl Namespace {
     }
 
     fn directory_id(&self, directory: &Inode) -> Result<DirectoryId> {
-        self.granted(directory, DIRECTORY_BITS, || self.names.directory_id(directory))
+        match self.granted(directory, DIRECTORY_BITS, || self.names.directory_id(directory)) {
+            Err(Error::Damaged(_)) if self.has_left(directory) => Err(Error::Refused(errno::ESTALE)),
+            other => other,
+        }
+    }
+
+    /// Whether a writer beside us has renamed or removed an inode since it was
+    /// last found: what is missing there then is no damage.
+    fn has_left(&self, inode: &Inode) -> bool {
+        let place = lock(&inode.place).clone();
+        let Some(place) = place.filter(|_| self.contents.follows()) else { return false };
+        let parent = self.table.inode(place.parent);
+        let now = parent.and_then(|parent| Ok(parent.node.lookup(&place.stored)?));
+        !now.is_ok_and(|now| now.id() == inode.node.id())
     }
 
     /// The home that the place of an inode stands for.

@@ -74,6 +74,9 @@ impl Namespace {
     /// Opens the content by the name it stands under. No gate is held.
     fn open_content(&self, inode: &Inode) -> Result<Arc<Content>> {
         let content = match self.open_placed(inode) {
+            Err(Error::Damaged(Damage::Home)) if self.has_left(inode) => {
+                return Err(Error::Refused(errno::ESTALE));
+            }
             Err(Error::Damaged(Damage::Home)) => self.open_settled(inode)?,
             other => other?,
         };

@@ -54,6 +54,7 @@ impl Namespace {
         let known = inode.target.get().map(|target| target.len() as u64);
         known.or_else(|| self.names.inline_target_len(stored)).unwrap_or_else(|| match self.target(inode) {
             Ok(target) => target.len() as u64,
+            Err(_) if self.has_left(inode) => stored,
             Err(error) => {
                 self.observer.damaged(inode.number, &error);
                 stored

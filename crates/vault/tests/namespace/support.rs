@@ -14,7 +14,7 @@ use strongroom_store::memory::MemoryStore;
 use strongroom_store::{NodeRef, RenameMode, Store};
 use strongroom_units::BlockSize;
 use strongroom_vault::namespace::{Creation, Entry, Namespace, Observer, Opening, Options, Owner, ROOT};
-use strongroom_vault::{Error, Result, Rules, Vault as Mounted, read_header_copies};
+use strongroom_vault::{Error, Result, Rules, Vault as Mounted, Writers, read_header_copies};
 
 /// A directory that goes with the test.
 struct Scratch(PathBuf);
@@ -104,6 +104,7 @@ impl Vault {
         let (header, root) = unlock(&*store);
         let options = strongroom_vault::Options {
             writable: !options.read_only,
+            writers: Writers::KeptOut,
             rules: Rules::STRICT,
             journal_len: strongroom_vault::Options::JOURNAL_LEN_MIN,
             host: "test".to_owned(),

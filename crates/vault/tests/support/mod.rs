@@ -17,7 +17,7 @@ use strongroom_store::Store;
 use strongroom_units::BlockSize;
 use strongroom_vault::content::Content;
 use strongroom_vault::namespace::{Creation, Entry, Namespace, Opening, Owner, ROOT, Unobserved};
-use strongroom_vault::{Options, Result, Rules, Vault, read_header_copies};
+use strongroom_vault::{Options, Result, Rules, Vault, Writers, read_header_copies};
 
 /// SplitMix64: small, and the same everywhere.
 #[derive(Clone)]
@@ -61,6 +61,7 @@ pub fn unruly() -> Arc<dyn Engine> {
 pub fn options() -> Options {
     Options {
         writable: true,
+        writers: Writers::KeptOut,
         rules: Rules::STRICT,
         journal_len: 4 << 20,
         host: "test".into(),
