@@ -40,7 +40,7 @@ fn run_with(args: &MountArgs, strictness: options::Strictness, output: Output) -
     check_mount_point(&plan)?;
     let locked = LockedVault::open(&plan.vault, plan.store_mode())?;
     let may_take = |holder: &Holder| args.takeover && holder.standing() == Standing::Elsewhere;
-    let holder = VaultLock::holder(&plan.vault);
+    let holder = if plan.follows() { None } else { VaultLock::holder(&plan.vault) };
     if let Some(holder) = holder.as_ref().filter(|holder| may_take(holder)) {
         output.warn(&match plan.is_read_only() {
             true => format!(

@@ -28,7 +28,8 @@ pub(crate) struct MountArgs {
     /// Stay in the foreground until it is unmounted
     #[arg(long, short)]
     pub(crate) foreground: bool,
-    /// Change nothing in the vault. Several may read it so at once, and nobody can mount it for writing meanwhile
+    /// Change nothing in the vault. Several may read it so at once, also beside a mount for writing: an opening sees
+    /// what was synced before. With --freshness nobody can mount it for writing meanwhile
     #[arg(long)]
     pub(crate) read_only: bool,
     /// Let other users in, as far as file modes permit (for others than root,

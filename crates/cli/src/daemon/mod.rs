@@ -95,6 +95,21 @@ impl Plan {
         self.mount.read_only
     }
 
+    /// Whether it reads beside whoever writes. A freshness file says what was
+    /// there at one time, and is held against what nobody changes meanwhile.
+    pub(crate) fn follows(&self) -> bool {
+        self.is_read_only() && self.freshness.is_none()
+    }
+
+    /// Who else may write to the vault.
+    fn writers(&self) -> Writers {
+        match self.follows() {
+            false => Writers::KeptOut,
+            true if VaultLock::writer(&self.vault).is_some() => Writers::Present,
+            true => Writers::MayCome,
+        }
+    }
+
     /// How the store is opened.
     pub(crate) fn store_mode(&self) -> OpenMode {
         if self.is_read_only() { OpenMode::ReadOnly } else { OpenMode::Writable }
@@ -129,7 +144,7 @@ impl Plan {
     fn vault_options(&self) -> Options {
         Options {
             writable: !self.is_read_only(),
-            writers: Writers::KeptOut,
+            writers: self.writers(),
             rules: if self.relaxed { Rules::RELAXED } else { Rules::STRICT },
             journal_len: self.journal_len,
             host: host_name(),
@@ -217,11 +232,11 @@ fn serve(
     let file_limit = prepare_process();
     // Before anything is mounted, so that none can leave a mount behind.
     let signals = unmounting::signals()?;
-    // What a writer changes would be seen half changed: readers keep writers
-    // out, as these do them.
     let mode = if plan.is_read_only() { LockMode::Shared } else { LockMode::Exclusive };
-    let lock = VaultLock::acquire_from(&plan.vault, mode, "mount", Some(&*plan.directory), plan.takeover)
-        .map_err(|error| not_locked(plan, error))?;
+    let locked =
+        || VaultLock::acquire_from(&plan.vault, mode, "mount", Some(&*plan.directory), plan.takeover);
+    // Who follows a writer keeps none out.
+    let lock = if plan.follows() { None } else { locked().map_err(|error| not_locked(plan, error))? };
     // The header may have changed between unlocking and locking.
     let header = header_now(plan, &unlocked)?;
     let algorithm = strongroom_vault::algorithm(header.suite);

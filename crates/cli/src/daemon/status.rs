@@ -19,6 +19,9 @@ pub(crate) struct MountStatus {
     pub(crate) mount_point: String,
     /// Whether nothing can be changed.
     pub(crate) read_only: bool,
+    /// Whether somebody else writes to the vault meanwhile, as far as was seen
+    /// at the last request.
+    pub(crate) beside_writer: bool,
     /// What seals it.
     pub(crate) suite: String,
     /// Block size of its files.
@@ -279,6 +282,7 @@ impl Daemon {
             vault: self.plan.vault.to_string_lossy().into_owned(),
             mount_point: self.plan.directory.to_string_lossy().into_owned(),
             read_only: self.plan.is_read_only(),
+            beside_writer: vault.has_writer(),
             suite: header.suite.name().to_owned(),
             block_size_bytes: header.block_size.bytes(),
             pid: std::process::id(),

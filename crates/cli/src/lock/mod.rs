@@ -147,6 +147,14 @@ impl VaultLock {
         self.record.clone().map(|record| record as Arc<dyn Fence>)
     }
 
+    /// Who writes to the vault, as far as the record says. Nothing is locked:
+    /// a writer that comes now is not to meet a reader that only asks.
+    pub(crate) fn writer(vault: &Path) -> Option<Box<Holder>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::open(vault.join(NAME), flags, Mode::empty()).ok()?);
+        read(&mut file).map(Box::new).filter(|left| left.standing() != Standing::Gone)
+    }
+
     /// Who keeps writers out now, if anybody does. A holder that left no word
     /// has empty fields.
     pub(crate) fn holder(vault: &Path) -> Option<Box<Holder>> {
@@ -215,7 +223,10 @@ impl From<LockError> for Failure {
     fn from(error: LockError) -> Failure {
         match error {
             LockError::Held(None) => Failure::new(Exit::InUse, "the vault is in use by another process")
-                .hint("A read-only mount of it, or a command that reads it, keeps writers out: unmount it, or wait."),
+                .hint(
+                    "A command that reads it, or a read-only mount of it with a freshness file, keeps writers out: \
+                     wait, or unmount it.",
+                ),
             LockError::Held(Some(holder)) => {
                 let failure = Failure::new(Exit::InUse, format!("the vault is in use ({holder})"));
                 match (&holder.mount_point, holder.is_here()) {

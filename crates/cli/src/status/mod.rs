@@ -77,7 +77,11 @@ fn mount_text(status: &MountStatus) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(text, "  {name:<12} {value}");
     };
-    let access = if status.read_only { ", read-only" } else { "" };
+    let access = match (status.read_only, status.beside_writer) {
+        (false, _) => "",
+        (true, false) => ", read-only",
+        (true, true) => ", read-only, beside a writer",
+    };
     line("vault", format!("{}{access}", shown(status.vault.as_bytes())));
     line("sealed with", format!("{}, blocks of {}", status.suite, bytes(status.block_size_bytes)));
     line(
@@ -192,7 +196,7 @@ pub(super) mod tests {
     /// A mount that has done a little.
     pub(crate) fn sample() -> MountStatus {
         let value = json!({
-            "vault": "/v", "mount_point": "/m", "read_only": false, "suite": "xaes-256-gcm",
+            "vault": "/v", "mount_point": "/m", "read_only": false, "beside_writer": false, "suite": "xaes-256-gcm",
             "block_size_bytes": 4096, "pid": 7, "since": "2026-01-01T00:00:00Z",
             "transport": {"name": "dev-fuse", "reason": "", "workers": 1, "memory_bytes": 0, "device": "0:1"},
             "scheduler": {

@@ -73,9 +73,9 @@ impl Timeouts {
     /// For a mount through which alone the tree changes.
     pub const SOLE: Timeouts =
         Timeouts { entry: Duration::from_secs(3600), attributes: Duration::from_secs(3600), keep: true };
-    /// For a mount beside a writer.
-    pub const SHARED: Timeouts =
-        Timeouts { entry: Duration::from_secs(1), attributes: Duration::from_secs(1), keep: false };
+    /// For a mount beside a writer: whoever opens a file is to see what was
+    /// synced before, its length and its name too.
+    pub const SHARED: Timeouts = Timeouts { entry: Duration::ZERO, attributes: Duration::ZERO, keep: false };
 }
 
 /// An open file.
