@@ -9,14 +9,15 @@ use crate::policy::{self, CpuView, Decision, EngineView, Placement, Reason, Requ
 use crate::record::{Expectation, Record};
 use crate::settings::{Objective, Policy, Settings};
 use crate::standing::Standing;
-use crate::trials::{Trials, Way};
+use crate::trials::{Outlook, Trials, Way};
 
 /// Most engines of one scheduler.
 pub const ENGINES_MAX: usize = 8;
 
 /// Less than this share of the best engine's speed is not worth a trial,
 /// unless all requests in flight take no longer: the model may be wrong.
-const HOPELESS: [(f64, f64); 2] = [(0.4, 40e6), (0.1, 1e6)];
+const HOPELESS: [(f64, f64); 2] = [(SLOW, 40e6), (0.1, 1e6)];
+const SLOW: f64 = 0.4;
 
 /// What is known of engines for one session, and where its batches go.
 pub struct Placer {
@@ -88,8 +89,10 @@ impl Placer {
         for (at, (view, record)) in views.iter_mut().zip(&self.records).enumerate() {
             *view = record.view(request, now.usable >> at & 1 == 1);
         }
-        let way = self.way(settings, request, views, now);
-        if way == Way::Inline && views.iter().any(|view| view.usable && view.inline) {
+        let way = self.way(settings, request, now);
+        // What a device's queue has no room for goes where it goes with `fixed`.
+        let stays = way == Way::Inline || matches!(way, Way::Device(_)) && !now.is_first;
+        if stays && views.iter().any(|view| view.usable && view.inline) {
             views.iter_mut().for_each(|view| view.usable &= view.inline);
         }
         let decision = place(way, settings, request, views, &now.cpu)?;
@@ -118,8 +121,8 @@ impl Placer {
     }
 
     /// The way of placing that the trials ask for.
-    fn way(&self, settings: &Settings, request: &Request, views: &[EngineView], now: &Circumstances) -> Way {
-        let Circumstances { cpu, version, .. } = *now;
+    fn way(&self, settings: &Settings, request: &Request, now: &Circumstances) -> Way {
+        let version = now.version;
         if settings.policy != Policy::Adaptive || settings.objective != Objective::Throughput {
             return Way::Model;
         }
@@ -129,10 +132,21 @@ impl Placer {
             self.standing.ends();
         }
         if let Some(asked) = self.trials.asked() {
-            self.trials.answer(is_hopeless(asked, request, views, &cpu));
+            self.trials.answer(self.outlook(asked, request, now));
             self.standing.ends();
         }
         self.trials.way()
+    }
+
+    /// What the model says of a way for a batch as all are in the mean.
+    fn outlook(&self, way: Way, request: &Request, now: &Circumstances) -> Outlook {
+        let bytes = self.records[0].bytes_of(self.trials.batch_work_ns());
+        let mean = Request { bytes: bytes.unwrap_or(request.bytes), ..*request };
+        let mut views = [EngineView::UNUSABLE; ENGINES_MAX];
+        for (at, (view, record)) in views.iter_mut().zip(&self.records).enumerate() {
+            *view = record.view(&mean, now.usable >> at & 1 == 1);
+        }
+        outlook(way, &mean, &views, &now.cpu)
     }
 
     /// A batch was computed, and `in_flight` others are left. The time, in
@@ -165,28 +179,41 @@ fn place(
     }
 }
 
-/// Whether the CPU or a device alone would be far slower than another engine,
-/// by the model, and it would take long to find out.
-fn is_hopeless(way: Way, request: &Request, views: &[EngineView], cpu: &CpuView) -> bool {
+/// What the model says of the CPU or a device alone: whether it would be far
+/// slower than another engine, and whether it would take long to find out.
+fn outlook(way: Way, request: &Request, views: &[EngineView], cpu: &CpuView) -> Outlook {
     let device = match way {
-        Way::Model | Way::Whole => return false,
+        Way::Model | Way::Whole => return Outlook::Open,
         Way::Inline => None,
         Way::Device(device) => Some(device),
     };
     let is_of_way = |(at, view): &(usize, &EngineView)| device.map_or(view.inline, |device| *at == device);
     let requests = f64::from(request.in_flight.max(1)) + cpu.own * cpu.waiting;
-    // Time of each request, with so many at once.
+    // Time of each request, with as many at once as it has room for.
     let each = |view: &EngineView| {
         let cpus = (cpu.cpus * cpu.own).max(0.1);
         let on_cpu = if view.inline { view.service_ns } else { view.cpu_ns };
         let alone = if view.inline { view.service_ns } else { view.service_ns + view.cpu_ns };
         let on_device = if view.inline { 0.0 } else { view.service_ns / view.parallelism };
-        (alone / requests).max(on_cpu / cpus).max(on_device)
+        (alone / requests.min(f64::from(view.room))).max(on_cpu / cpus).max(on_device)
     };
     let usable = || views.iter().enumerate().filter(|(_, view)| view.usable);
-    let best = usable().map(|(_, view)| each(view)).fold(f64::INFINITY, f64::min);
-    let tried = usable().filter(is_of_way).map(|(_, view)| each(view)).fold(f64::INFINITY, f64::min);
-    HOPELESS.into_iter().any(|(share, ns)| best < share * tried && tried * requests > ns)
+    let least = |each: &mut dyn Iterator<Item = f64>| each.fold(f64::INFINITY, f64::min);
+    let inline = least(&mut usable().filter(|(_, view)| view.inline).map(|(_, view)| each(view)));
+    // What a device has no room for, the CPU computes meanwhile.
+    let with_rest = |view: &EngineView| match f64::from(view.room) < requests {
+        true => 1.0 / (1.0 / each(view) + 1.0 / inline),
+        false => each(view),
+    };
+    let share = least(&mut usable().map(|(_, view)| with_rest(view)))
+        / least(&mut usable().filter(is_of_way).map(|(_, view)| with_rest(view)));
+    let takes = |view: &EngineView| each(view) * requests.min(f64::from(view.room));
+    let all_ns = least(&mut usable().filter(is_of_way).map(|(_, view)| takes(view)));
+    match HOPELESS.into_iter().any(|(least, ns)| share < least && all_ns > ns) {
+        true => Outlook::Hopeless,
+        false if share < SLOW => Outlook::Slow,
+        false => Outlook::Open,
+    }
 }
 
 #[cfg(test)]

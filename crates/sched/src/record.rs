@@ -122,6 +122,8 @@ pub struct Record {
     cells: [[Cell; SIZE_CLASSES]; OPERATIONS],
     backlog_ns: AtomicU64,
     in_flight: AtomicU32,
+    /// Batches for which it has room, as far as is known.
+    room: AtomicU32,
     parallelism: Number,
     credit_ns: Number,
     placements: AtomicU32,
@@ -172,6 +174,7 @@ impl Record {
             cells: Default::default(),
             backlog_ns: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
+            room: AtomicU32::new(u32::MAX),
             parallelism: Number::new(PARALLELISM_FIRST),
             credit_ns: Number::default(),
             placements: AtomicU32::new(0),
@@ -188,6 +191,12 @@ impl Record {
     #[must_use]
     pub fn work_ns(&self, bytes: u64) -> f64 {
         self.expected_service_ns(bytes)
+    }
+
+    /// The bytes of a batch that is so much work. None of less than any is.
+    pub(crate) fn bytes_of(&self, work_ns: f64) -> Option<u64> {
+        let bytes = (work_ns - self.expectation.fixed_ns) / self.expectation.per_byte_ns;
+        (bytes >= 1.0 && bytes.is_finite()).then_some(bytes as u64)
     }
 
     fn expected_service_ns(&self, bytes: u64) -> f64 {
@@ -249,6 +258,7 @@ impl Record {
             cpu_ns,
             backlog_ns: self.backlog_ns.load(Relaxed) as f64,
             in_flight: self.in_flight.load(Relaxed),
+            room: self.room.load(Relaxed),
             parallelism: self.parallelism.load(),
             credit_ns: self.credit_ns.load(),
             stale: cell.answers.load(Relaxed) == 0 || age > STALE_PLACEMENTS,
@@ -270,7 +280,10 @@ impl Record {
     pub fn began(&self, operation: Operation, bytes: u64) -> Flight {
         let (service_ns, _, _) = self.predict(operation, bytes);
         let backlog_ns = self.backlog_ns.fetch_add(service_ns as u64, Relaxed) as f64;
-        self.in_flight.fetch_add(1, Relaxed);
+        let in_flight = self.in_flight.fetch_add(1, Relaxed) + 1;
+        if in_flight > self.room.load(Relaxed) {
+            self.room.store(in_flight, Relaxed);
+        }
         Flight { operation, bytes, service_ns, backlog_ns }
     }
 
@@ -287,6 +300,11 @@ impl Record {
             self.timed.store(placements, Relaxed);
         }
         wants
+    }
+
+    /// It had no room for one more.
+    pub fn refused(&self) {
+        self.room.store(self.in_flight.load(Relaxed).max(1), Relaxed);
     }
 
     /// A batch has left the engine, well or not.

@@ -188,6 +188,7 @@ impl Client {
         };
         if !world.devices[device - inline_engines].accepts() {
             world.engines[device].busy += 1;
+            world.placer.records()[device].refused();
             return self.place_among(usable & !(1 << device), Some(Reason::Spilled), bytes, world);
         }
         self.submit(device - inline_engines, bytes - head, inline, head, reason, world)

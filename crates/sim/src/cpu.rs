@@ -52,7 +52,11 @@ impl Cpus {
 
     /// A task wants to run. An idle CPU that should be filled is returned.
     pub(crate) fn wake(&mut self, task: Task) -> Option<usize> {
-        // Whoever slept does not catch up.
+        // Whoever slept does not catch up, nor with those who never waited.
+        if self.ready.is_empty() {
+            let running = self.running.iter().flatten().map(|(task, _)| self.had[*task]);
+            self.least = running.min().map_or(self.least, |had| self.least.max(had));
+        }
         self.had[task] = self.had[task].max(self.least);
         self.push(task);
         self.idle.pop()

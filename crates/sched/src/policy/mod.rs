@@ -59,6 +59,8 @@ pub struct EngineView {
     pub backlog_ns: f64,
     /// How many these are.
     pub in_flight: u32,
+    /// How many it has room for, as far as is known.
+    pub room: u32,
     /// How many it serves at once, as far as can be told.
     pub parallelism: f64,
     /// What may be spent on trying it out.
@@ -219,6 +221,7 @@ impl EngineView {
         cpu_ns: 0.0,
         backlog_ns: 0.0,
         in_flight: 0,
+        room: u32::MAX,
         parallelism: 1.0,
         credit_ns: 0.0,
         stale: false,

@@ -325,6 +325,7 @@ impl Core {
             match answer {
                 // Where it costs least without the one that is busy.
                 Err(refused) if refused.refusal == Refusal::Busy && left & !(1 << tried) != 0 => {
+                    session.record(tried).refused();
                     left &= !(1 << tried);
                     batch = refused.batch;
                 }

@@ -7,6 +7,8 @@ const CONFIDENCE: f64 = 2.0;
 /// A pair that differs from the others by so much, and by four times their
 /// deviation, is of another time: a logarithm.
 const ANOTHER: f64 = 0.15;
+/// So few others are not believed against it.
+const FEW: f64 = 2.0;
 /// And the others count for so many pairs then.
 const OTHERS: f64 = 0.25;
 /// A pair says no more than this: a logarithm.
@@ -18,6 +20,8 @@ pub(super) struct Evidence {
     pairs: f64,
     mean: f64,
     squares: f64,
+    /// The last pair was far from all others.
+    is_doubted: bool,
 }
 
 impl Evidence {
@@ -25,7 +29,14 @@ impl Evidence {
     pub(super) fn add(&mut self, ratio: f64) {
         let seen = ratio.max(1e-9).ln().clamp(-RATIO_MAX, RATIO_MAX);
         if self.pairs > 0.0 && (seen - self.mean).abs() > ANOTHER.max(4.0 * self.deviation()) {
+            // Once may be chance, of which the others are not to suffer.
+            self.is_doubted = !self.is_doubted;
+            if self.is_doubted && self.pairs > FEW {
+                return;
+            }
             self.fades(OTHERS);
+        } else {
+            self.is_doubted = false;
         }
         self.pairs += 1.0;
         let away = seen - self.mean;
@@ -91,8 +102,12 @@ mod tests {
         assert!(evidence.is_better(0.002, 0.02) && (evidence.mean() - 0.02).abs() < 0.001);
         evidence.against(0.1);
         assert!(evidence.is_worse(0.02));
-        // Another time: the old pairs count for little.
+        // Once may be chance.
+        let before = evidence.mean();
         evidence.add(1.4);
-        assert!(evidence.pairs() < 2.0 && evidence.mean() > 0.1, "{evidence:?}");
+        assert!(evidence.is_worse(0.02) && evidence.mean() == before, "{evidence:?}");
+        // Twice is another time: the old pairs count for little.
+        evidence.add(1.4);
+        assert!(evidence.pairs() < 2.5 && evidence.mean() > 0.1, "{evidence:?}");
     }
 }

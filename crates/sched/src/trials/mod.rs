@@ -35,6 +35,17 @@ pub enum Way {
     Device(usize),
 }
 
+/// What the model says of a way that shall be tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outlook {
+    /// Nothing against it.
+    Open,
+    /// It is far slower, and a trial would cost little.
+    Slow,
+    /// It is far slower, and a trial would cost much.
+    Hopeless,
+}
+
 const WAYS_MAX: usize = 3 + ENGINES_MAX;
 
 /// Length of a window, in nanoseconds.
@@ -49,7 +60,11 @@ const WORK_MAX_NS: u64 = (1 << 40) / 4096;
 /// The depth of the queues is looked at once in so many batches, which has no
 /// common measure with bursts; in short windows at each.
 const DEPTH_EVERY: u32 = 11;
-const LOOKED_AT: u32 = 64;
+const LOOKED_AT: u64 = 64;
+/// Work that no window reaches.
+const WORK_EVER_NS: u64 = (1 << 40) - 1;
+/// Batches that are so many times the work of those before are others.
+const LARGER: f64 = 4.0;
 /// A window waits for a moment of rest until it is this many times as long.
 const SLACK: f64 = 2.0;
 /// So many windows without a moment of rest, and none is waited for.
@@ -62,8 +77,9 @@ pub struct Trials {
     way: AtomicU32,
     /// The way that shall be tried when the model does not object, and 1.
     asked: AtomicU32,
-    /// Batches in this window at which the clock is looked at.
-    look: AtomicU32,
+    /// Batches and work in this window at which the clock is looked at, as
+    /// they stand in `counts`.
+    look: AtomicU64,
     /// Whether a moment of rest is waited for.
     waits: AtomicU32,
     /// Whether there was one in this window.
@@ -118,7 +134,7 @@ impl Trials {
         Trials {
             way: AtomicU32::new(0),
             asked: AtomicU32::new(0),
-            look: AtomicU32::new(BATCHES[0] as u32),
+            look: AtomicU64::new(look_at(BATCHES[0] as u32, f64::INFINITY)),
             waits: AtomicU32::new(0),
             rests: AtomicU32::new(0),
             divides: AtomicU32::new(0),
@@ -147,14 +163,20 @@ impl Trials {
     }
 
     /// The model's answer to [`Trials::asked`].
-    pub fn answer(&self, is_hopeless: bool) {
+    pub fn answer(&self, outlook: Outlook) {
         let asked = self.asked.swap(0, Relaxed) as usize;
         let Ok(mut state) = self.state.try_lock() else { return };
         let Some(asked) = asked.checked_sub(1) else { return };
         let now = state.began_ns;
-        if state.race.answer(asked, is_hopeless, now) {
+        if state.race.answer(asked, outlook, now) {
             self.takes(&mut state, asked);
         }
+    }
+
+    /// The work of a batch in the mean, in nanoseconds; infinite while it is
+    /// not known.
+    pub(crate) fn batch_work_ns(&self) -> f64 {
+        self.state.try_lock().map_or(f64::INFINITY, |state| state.race.batch_work_ns())
     }
 
     /// A batch was divided.
@@ -184,16 +206,18 @@ impl Trials {
     /// have changed.
     pub fn done(&self, is_read: bool, work_ns: f64, in_flight: u32, now: impl FnOnce() -> u64) -> bool {
         let load = u64::from(is_read) << 12 | (work_ns as u64).min(WORK_MAX_NS) << 24;
-        let batches = (self.counts.fetch_add(load + 1, Relaxed) & 0xfff) as u32 + 1;
+        let counts = self.counts.fetch_add(load + 1, Relaxed) + load + 1;
+        let batches = (counts & 0xfff) as u32;
         let is_epoch = batches.is_multiple_of(standing::BATCHES);
         let look = self.look.load(Relaxed);
+        let is_early = batches < (look & 0xfff) as u32 && counts >> 24 < look >> 24;
         if in_flight == 0 && self.rests.load(Relaxed) == 0 {
             self.rests.store(1, Relaxed);
         }
-        if look < LOOKED_AT || batches.is_multiple_of(DEPTH_EVERY) {
+        if look & 0xfff < LOOKED_AT || batches.is_multiple_of(DEPTH_EVERY) {
             self.depths.fetch_add(u64::from(in_flight) << 32 | 1, Relaxed);
         }
-        if batches < look && (in_flight > 0 || self.waits.load(Relaxed) == 0) {
+        if is_early && (in_flight > 0 || self.waits.load(Relaxed) == 0) {
             return is_epoch;
         }
         let Ok(mut state) = self.state.try_lock() else { return is_epoch };
@@ -209,7 +233,7 @@ impl Trials {
             // rest has whole bursts and whole pauses.
             let waits = !is_rest && state.rests_ago < 2 && elapsed < state.race.settling_ns();
             if waits {
-                self.look.store(batches + 1 + batches / 4, Relaxed);
+                self.looks(state, batches, 1 + batches / 4);
                 self.waits.store(1, Relaxed);
                 return false;
             }
@@ -223,7 +247,13 @@ impl Trials {
             is_long && !is_rest && state.rests_ago < RESTLESS && elapsed < SLACK * length.max(fewest * pace);
         if batches >= BATCHES_EVER
             || is_long && !waits
-            || state.race.is_lost(elapsed, f64::from(batches), self.work() / elapsed, state.rests_ago < 2)
+            || state.race.is_lost(
+                elapsed,
+                f64::from(batches),
+                self.work() / elapsed,
+                is_rest,
+                state.rests_ago < 2,
+            )
         {
             self.ends(state, now, elapsed);
             return true;
@@ -231,7 +261,7 @@ impl Trials {
         let until = if waits { SLACK * length.max(fewest * pace) } else { length };
         let more = ((until - elapsed) / pace).max(fewest - f64::from(batches));
         let more = more.clamp(1.0, state.race.look_max());
-        self.look.store((batches + more as u32).min(BATCHES_EVER), Relaxed);
+        self.looks(state, batches, more as u32);
         self.waits.store(u32::from(waits), Relaxed);
         false
     }
@@ -258,9 +288,16 @@ impl Trials {
         }
         match next {
             Some(next) => self.takes(state, next),
-            None => self.look.store(state.race.first_look() as u32, Relaxed),
+            None => self.looks(state, 0, state.race.first_look() as u32),
         }
         self.waits.store(0, Relaxed);
+    }
+
+    /// The clock is looked at after so many more batches, or when they are
+    /// work far beyond what so many were before.
+    fn looks(&self, state: &State, batches: u32, more: u32) {
+        let work = self.work() + LARGER * f64::from(more) * state.race.batch_work_ns();
+        self.look.store(look_at((batches + more).min(BATCHES_EVER), work), Relaxed);
     }
 
     /// Work of the window so far, in nanoseconds.
@@ -273,7 +310,11 @@ impl Trials {
         self.way.store(way as u32, Relaxed);
         // Until what was placed before is done, of which some is counted.
         let batches = (self.counts.load(Relaxed) & 0xfff) as u32;
-        self.look.store(batches + state.race.settling() as u32, Relaxed);
+        self.looks(state, batches, state.race.settling() as u32);
         state.settles = true;
     }
+}
+
+fn look_at(batches: u32, work_ns: f64) -> u64 {
+    (work_ns as u64).min(WORK_EVER_NS) << 24 | u64::from(batches)
 }

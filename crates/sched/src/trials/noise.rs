@@ -5,6 +5,10 @@
 const NOISE: [f64; 2] = [0.01, 0.5];
 /// Mean square of the differences before any is seen.
 const FIRST: f64 = 0.0016;
+/// Below such a variance sizes are all alike.
+const VARIANCE_LEAST: f64 = 1e-4;
+/// Windows' mean sizes that differ by more than this factor do so for a reason.
+const CHANCE_MAX: f64 = 1.4;
 /// How much a new pair of windows counts.
 const WEIGHT: f64 = 0.125;
 /// Two windows differ by no more than this: a logarithm.
@@ -19,8 +23,12 @@ const LENGTH_MAX: f64 = 8.0;
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noise {
-    /// Speed of the last window.
-    latest: f64,
+    /// Speed of the last window, and work of its batches in the mean.
+    latest: (f64, f64),
+    /// Of what two windows differ by in both, as logarithms: mean product, and
+    /// mean square of the latter.
+    covariance: f64,
+    variance: f64,
     /// Mean square of what two windows differ by, as logarithms.
     square: f64,
     length: f64,
@@ -28,7 +36,7 @@ pub(super) struct Noise {
 
 impl Default for Noise {
     fn default() -> Noise {
-        Noise { latest: 0.0, square: FIRST, length: 1.0 }
+        Noise { latest: (0.0, 0.0), covariance: 0.0, variance: 0.0, square: FIRST, length: 1.0 }
     }
 }
 
@@ -49,11 +57,29 @@ impl Noise {
         self.length = 1.0;
     }
 
-    /// A window of the way in use.
-    pub(super) fn measures(&mut self, speed: f64) {
-        let before = std::mem::replace(&mut self.latest, speed);
-        if before > 0.0 && speed > 0.0 {
-            let differs = (speed / before).ln().clamp(-DIFFERENCE_MAX, DIFFERENCE_MAX);
+    /// The power of the batches' mean work to which the speed of windows goes,
+    /// where loads have large and small ones: 0 where each costs the same, 1
+    /// where the number of batches does not matter.
+    fn slope(&self) -> f64 {
+        (self.covariance / (self.variance + VARIANCE_LEAST)).clamp(0.0, 1.0)
+    }
+
+    /// A window's speed, as it would be if its batches were `usual` in the mean
+    /// and not `work`.
+    pub(super) fn evened(&self, speed: f64, work: f64, usual: f64) -> f64 {
+        let chance = (usual / work.max(1.0)).clamp(1.0 / CHANCE_MAX, CHANCE_MAX);
+        speed * chance.powf(self.slope())
+    }
+
+    /// A window of the way in use: its speed, and the work of its batches in
+    /// the mean.
+    pub(super) fn measures(&mut self, speed: f64, work: f64) {
+        let before = std::mem::replace(&mut self.latest, (speed, work));
+        if before.0 > 0.0 && speed > 0.0 && before.1 > 0.0 && work > 0.0 {
+            let (faster, larger) = ((speed / before.0).ln(), (work / before.1).ln());
+            self.covariance += (faster * larger - self.covariance) * WEIGHT;
+            self.variance += (larger * larger - self.variance) * WEIGHT;
+            let differs = (faster - self.slope() * larger).clamp(-DIFFERENCE_MAX, DIFFERENCE_MAX);
             self.square += (differs * differs - self.square) * WEIGHT;
         }
         if self.of_pair() > LENGTHENS.0 {

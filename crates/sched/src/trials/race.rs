@@ -10,7 +10,7 @@
 
 use super::evidence::Evidence;
 use super::noise::Noise;
-use super::{BATCHES, Load, WAYS_MAX, WINDOW_NS, Window};
+use super::{BATCHES, Load, Outlook, WAYS_MAX, WINDOW_NS, Window};
 
 /// A challenger's window that is slower than this is enough.
 const LOSES: f64 = 0.8;
@@ -26,6 +26,10 @@ const OVERTAKEN: f64 = 0.05;
 /// in flight, but where it is far too slow under a load without pauses.
 const LOST_NS: f64 = 2e6;
 const HOPELESS: f64 = 0.15;
+/// And when its batches were as large as all are, by this factor, or when it
+/// has lost so many times as much.
+const LIKE: f64 = 0.5;
+const LOST_MAX: f64 = 4.0;
 /// Better by so much is better: a logarithm.
 const WINS: f64 = 0.002;
 /// Pairs of one trial, after which others have their turn.
@@ -38,6 +42,8 @@ const PAIRS_KEPT: f64 = 10.0;
 const OVERDUE: f64 = 2.0;
 /// Most that trials of one way may cost, as a share of the time.
 const COST_SHARE: f64 = 0.002;
+/// And those of all ways that have lost before.
+const COSTS_SHARE: f64 = 0.008;
 /// First and longest time from a trial that was lost to the next one.
 const INTERVAL_NS: [u64; 2] = [60_000_000, 10_000_000_000];
 /// How much a new window counts.
@@ -50,14 +56,25 @@ const STRIKES: u32 = 3;
 const OVER_AGAIN_NS: [u64; 2] = [50_000_000, 5_000_000_000];
 
 impl Load {
+    /// Changes slowly into another.
+    fn follows(&mut self, new: &Load) {
+        follows(&mut self.reads, new.reads);
+        follows(&mut self.work_ns, new.work_ns);
+        follows(&mut self.in_flight, new.in_flight);
+    }
+
     /// How many are in flight is the model's doing too: the CPU takes one
     /// after the other what waits for a device together.
     fn differs(&self, other: &Load, is_model: bool) -> bool {
-        let ratio = |one: f64, other: f64| (one / other.max(0.1)).max(other / one.max(0.1));
+        // The batch that was just done is in flight beside the others.
         (self.reads - other.reads).abs() > 0.25
-            || ratio(self.work_ns, other.work_ns) > DIFFERS * DIFFERS
-            || !is_model && ratio(self.in_flight, other.in_flight) > DIFFERS * DIFFERS
+            || differs(self.work_ns.max(1.0), other.work_ns.max(1.0), DIFFERS * DIFFERS)
+            || !is_model && differs(self.in_flight + 1.0, other.in_flight + 1.0, DIFFERS * DIFFERS)
     }
+}
+
+fn follows(number: &mut f64, new: f64) {
+    *number += (new - *number) * WEIGHT;
 }
 
 fn differs(one: f64, other: f64, factor: f64) -> bool {
@@ -84,6 +101,20 @@ struct Trial {
     lost_ns: f64,
 }
 
+impl Challenger {
+    fn has_lost(&self) -> bool {
+        self.evidence.mean() < 0.0
+    }
+}
+
+impl Trial {
+    /// What this window has lost or gained against the way in use, in no more
+    /// time than that: the load may have paused.
+    fn loses(&mut self, window: &Window, most_ns: f64) {
+        self.lost_ns += window.elapsed_ns.min(most_ns) * (1.0 - window.speed / self.before);
+    }
+}
+
 /// See the module.
 pub(super) struct Race {
     ways: usize,
@@ -95,9 +126,13 @@ pub(super) struct Race {
     /// When placing may start over, and how long after that again.
     over_ns: u64,
     over_again_ns: u64,
+    /// Until then nothing is tried that has lost before.
+    free_ns: u64,
     speed: f64,
     noise: Noise,
     load: Load,
+    /// Batches in flight in the last window, of whatever way.
+    left: f64,
     /// Nanoseconds that a batch takes.
     pace_ns: f64,
     divides: bool,
@@ -116,9 +151,11 @@ impl Race {
             last: (0.0, Load::default()),
             over_ns: 0,
             over_again_ns: OVER_AGAIN_NS[0],
+            free_ns: 0,
             speed: 0.0,
             noise: Noise::default(),
             load: Load::default(),
+            left: 0.0,
             pace_ns: 0.0,
             divides: false,
             trial: None,
@@ -142,7 +179,14 @@ impl Race {
 
     /// Batches until what was placed before is done.
     pub(super) fn settling(&self) -> f64 {
-        self.load.in_flight + 1.0
+        let left = if self.is_model() { 0.0 } else { self.left };
+        self.load.in_flight.max(left) + 1.0
+    }
+
+    /// Work of a batch as a rule, in nanoseconds; without an end before it is
+    /// known.
+    pub(super) fn batch_work_ns(&self) -> f64 {
+        if self.load.work_ns > 0.0 { self.load.work_ns } else { f64::INFINITY }
     }
 
     /// How long a moment of rest is waited for after that.
@@ -168,26 +212,42 @@ impl Race {
     }
 
     /// Whether a challenger's window so far shows that it has lost; the load
-    /// may pause in between.
-    pub(super) fn is_lost(&self, elapsed_ns: f64, batches: f64, speed: f64, pauses: bool) -> bool {
+    /// may pause in between, and is whole at rest.
+    pub(super) fn is_lost(
+        &self,
+        elapsed_ns: f64,
+        batches: f64,
+        speed: f64,
+        is_rest: bool,
+        pauses: bool,
+    ) -> bool {
         let Some(trial) = self.trial.filter(|trial| trial.speed.is_none()) else { return false };
-        let expected = (self.fewest() * self.pace_ns).max(self.window_ns());
         let ratio = speed / trial.before;
         let lost_ns = elapsed_ns * (1.0 - ratio);
-        let has_begun = batches >= self.settling();
+        // Where some are large, the first that are done are small.
+        let is_like = speed * elapsed_ns > LIKE * batches * self.load.work_ns;
+        let is_whole = is_like && (is_rest || !pauses);
+        let has_begun = batches >= self.settling() && (is_whole || lost_ns > LOST_MAX * LOST_NS);
         let is_hopeless = match ratio < HOPELESS {
             true => lost_ns > LOST_NS && (has_begun || !pauses),
             false => ratio < LOSES && lost_ns > LOST_NS * self.noise.length().sqrt() && has_begun,
         };
-        is_hopeless || elapsed_ns > OVERDUE * expected
+        is_hopeless || elapsed_ns > self.longest_ns()
+    }
+
+    /// How long a challenger's window is at most, if the load does not pause.
+    fn longest_ns(&self) -> f64 {
+        OVERDUE * (self.fewest() * self.pace_ns).max(self.window_ns())
     }
 
     /// The model's answer to a way that was asked for. Whether it is tried.
-    pub(super) fn answer(&mut self, way: usize, is_hopeless: bool, now: u64) -> bool {
+    pub(super) fn answer(&mut self, way: usize, outlook: Outlook, now: u64) -> bool {
         if self.trial.is_some() || way == self.incumbent {
             return false;
         }
-        if is_hopeless {
+        // What has lost as the model says need not lose again.
+        let has_lost = self.challengers[way].evidence.mean() < LOSES.ln();
+        if outlook == Outlook::Hopeless || outlook == Outlook::Slow && has_lost {
             self.put_off(way, now, 0.0);
             return false;
         }
@@ -211,15 +271,22 @@ impl Race {
         now: u64,
     ) -> (Option<usize>, Option<usize>) {
         let pace = window.elapsed_ns / window.batches;
+        let raw = window.speed;
         if settles {
             if self.pace_ns == 0.0 {
                 self.pace_ns = pace;
             }
+            let most_ns = self.longest_ns();
+            self.trial.iter_mut().for_each(|trial| trial.loses(window, most_ns));
             return (None, None);
         }
+        self.left = window.load.in_flight;
+        let usual = if self.windows > 0 { self.load.work_ns } else { window.load.work_ns };
+        let speed = self.noise.evened(window.speed, window.load.work_ns, usual);
+        let window = &Window { speed, ..*window };
         if !self.is_challenged() {
             self.pace_ns = pace;
-            self.noise.measures(window.speed);
+            self.noise.measures(raw, window.load.work_ns);
             if self.incumbent == 0 {
                 self.divides = divides;
             }
@@ -239,7 +306,7 @@ impl Race {
         }
         self.strikes = 0;
         self.speed += (window.speed - self.speed) * WEIGHT;
-        self.load = window.load;
+        self.load.follows(&window.load);
         self.drifts(now);
         if self.windows < 3 {
             return (None, None);
@@ -248,6 +315,7 @@ impl Race {
             *way != self.incumbent
                 && (*way != 1 || self.divides || self.incumbent != 0)
                 && self.challengers[*way].next_ns <= now
+                && (self.free_ns <= now || !self.challengers[*way].has_lost())
         };
         let first = (0..self.ways).filter(is_due).min_by_key(|way| self.challengers[*way].next_ns);
         if first.is_some() {
@@ -261,7 +329,8 @@ impl Race {
     }
 
     fn is_strange(&self, window: &Window) -> bool {
-        differs(window.speed, self.speed, DIFFERS) || window.load.differs(&self.load, self.is_model())
+        let factor = DIFFERS.max((LOSES_NOISE * self.noise.of_pair()).exp());
+        differs(window.speed, self.speed, factor) || window.load.differs(&self.load, self.is_model())
     }
 
     /// Another load, and one that stays: not a window here and there.
@@ -303,8 +372,7 @@ impl Race {
     fn trial_goes_on(&mut self, mut trial: Trial, window: &Window, now: u64) -> Option<usize> {
         let incumbent = self.incumbent;
         let Some(challenger) = trial.speed else {
-            let expected = 2.0 * OVERDUE * (self.fewest() * self.pace_ns).max(self.window_ns());
-            trial.lost_ns += window.elapsed_ns.min(expected) * (1.0 - window.speed / trial.before).max(0.0);
+            trial.loses(window, self.longest_ns());
             if window.speed < trial.before * LOSES.min((-LOSES_NOISE * self.noise.of_pair()).exp()) {
                 self.challengers[trial.way].against = self.speed;
                 self.challengers[trial.way].evidence.add(window.speed / trial.before);
@@ -317,7 +385,8 @@ impl Race {
         };
         if window.load.differs(&self.load, self.is_model()) {
             // The load changes: this says nothing of the ways.
-            self.challengers[trial.way].next_ns = now + INTERVAL_NS[0] / 4;
+            let pause = (trial.lost_ns.max(0.0) / COST_SHARE) as u64;
+            self.challengers[trial.way].next_ns = now + pause.clamp(INTERVAL_NS[0] / 4, INTERVAL_NS[1]);
             return self.incumbent_goes_on(window, now).0;
         }
         self.speed += (window.speed - self.speed) * WEIGHT;
@@ -339,7 +408,7 @@ impl Race {
             }
             self.put_off(trial.way, now, trial.lost_ns);
         } else if trial.pairs >= PAIRS_OF_TRIAL {
-            self.challengers[trial.way].next_ns = now;
+            self.challengers[trial.way].next_ns = now + (trial.lost_ns.max(0.0) / COST_SHARE) as u64;
         } else {
             (trial.before, trial.speed) = (window.speed, None);
             self.trial = Some(trial);
@@ -391,13 +460,15 @@ impl Race {
 
     /// The way in use may have become slower than others were.
     fn drifts(&mut self, now: u64) {
+        let noise = self.noise.of_pair();
         for way in (0..self.ways).filter(|way| *way != self.incumbent) {
             let challenger = &mut self.challengers[way];
-            if challenger.against == 0.0 || challenger.next_ns <= now {
+            if challenger.against == 0.0 {
                 continue;
             }
             let slower = (challenger.against / self.speed).ln();
-            if slower > 2.0 * OVERTAKEN && challenger.evidence.mean() + slower > -OVERTAKEN {
+            let gain = challenger.evidence.mean() + slower;
+            if slower > 2.0 * OVERTAKEN && gain > -OVERTAKEN || slower > noise && gain > noise {
                 challenger.evidence = Evidence::default();
                 challenger.against = 0.0;
                 (challenger.next_ns, challenger.interval_ns) = (now, INTERVAL_NS[0]);
@@ -407,6 +478,8 @@ impl Race {
 
     fn put_off(&mut self, way: usize, now: u64, lost_ns: f64) {
         let challenger = &mut self.challengers[way];
+        let lost_ns = lost_ns.max(0.0);
+        self.free_ns = self.free_ns.max(now) + (lost_ns / COSTS_SHARE) as u64;
         let pause = challenger.interval_ns.max((lost_ns / COST_SHARE) as u64);
         challenger.next_ns = now + pause.min(INTERVAL_NS[1]);
         challenger.interval_ns = (challenger.interval_ns * 3).min(INTERVAL_NS[1]);
@@ -433,7 +506,7 @@ mod tests {
             let (next, asked) = race.window(&window, true, settles, now);
             settles = next.is_some();
             way = next.unwrap_or(way);
-            if let Some(asked) = asked.filter(|asked| race.answer(*asked, false, now)) {
+            if let Some(asked) = asked.filter(|asked| race.answer(*asked, Outlook::Open, now)) {
                 (way, settles) = (asked, true);
             }
         }
@@ -470,7 +543,7 @@ mod tests {
     #[test]
     fn what_the_model_finds_hopeless_is_not_tried() {
         let mut race = Race::new(3);
-        assert!(!race.answer(2, true, 0) && !race.is_challenged());
-        assert!(race.answer(2, false, 0) && race.is_challenged());
+        assert!(!race.answer(2, Outlook::Hopeless, 0) && !race.is_challenged());
+        assert!(race.answer(2, Outlook::Slow, 0) && race.is_challenged());
     }
 }
