@@ -150,16 +150,14 @@ impl VaultLock {
     /// Who writes to the vault, as far as the record says. Nothing is locked:
     /// a writer that comes now is not to meet a reader that only asks.
     pub(crate) fn writer(vault: &Path) -> Option<Box<Holder>> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(rustix::fs::open(vault.join(NAME), flags, Mode::empty()).ok()?);
+        let mut file = open_to_look(&vault.join(NAME)).ok()?;
         read(&mut file).map(Box::new).filter(|left| left.standing() != Standing::Gone)
     }
 
     /// Who keeps writers out now, if anybody does. A holder that left no word
     /// has empty fields.
     pub(crate) fn holder(vault: &Path) -> Option<Box<Holder>> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(rustix::fs::open(vault.join(NAME), flags, Mode::empty()).ok()?);
+        let mut file = open_to_look(&vault.join(NAME)).ok()?;
         let left = read(&mut file).map(Box::new);
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
             Err(Errno::WOULDBLOCK) => Some(left.unwrap_or_else(|| Box::new(Holder::unknown()))),
@@ -198,8 +196,7 @@ impl Record {
     /// The same, or why it cannot be told. Asked before each commit, and
     /// when a new file is closed: as a rule that is one look at its bytes.
     fn found(&self) -> Result<bool, Errno> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
+        let file = open_to_look(&self.path)?;
         let mut text = vec![0; self.text.len() + 1];
         let len = rustix::io::pread(&file, &mut text, 0)?;
         if text[..len] == self.text {
@@ -253,14 +250,20 @@ fn open(path: &Path, mode: LockMode) -> Result<Option<File>, LockError> {
     match rustix::fs::open(path, flags | OFlags::RDWR | OFlags::CREATE, Mode::RUSR | Mode::WUSR) {
         Ok(fd) => Ok(Some(File::from(fd))),
         Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) if mode == LockMode::Shared => {
-            match rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty()) {
-                Ok(fd) => Ok(Some(File::from(fd))),
+            match open_to_look(path) {
+                Ok(file) => Ok(Some(file)),
                 Err(Errno::NOENT) => Ok(None),
                 Err(errno) => Err(failed(errno)),
             }
         }
         Err(errno) => Err(failed(errno)),
     }
+}
+
+/// The lock's file as it is now, to be read alone.
+fn open_to_look(path: &Path) -> Result<File, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map(File::from)
 }
 
 fn read(file: &mut File) -> Option<Holder> {
