@@ -88,9 +88,14 @@ struct Listed {
     mode: u32,
 }
 
+struct Open {
+    node: NodeId,
+    file: File,
+}
+
 struct Clear {
     nodes: Mutex<Nodes>,
-    files: Slots<File>,
+    files: Slots<Open>,
     listings: Slots<Vec<Listed>>,
 }
 
@@ -167,8 +172,8 @@ impl Clear {
         Ok(PathBuf::from(format!("/proc/self/fd/{}", self.path(node)?.as_raw_fd())))
     }
 
-    fn opened(&self, file: OwnedFd) -> Opened {
-        Opened { handle: self.files.insert(File::from(file)), flags: KEEP_CACHE }
+    fn opened(&self, node: NodeId, file: OwnedFd) -> Opened {
+        Opened { handle: self.files.insert(Open { node, file: File::from(file) }), flags: KEEP_CACHE }
     }
 }
 
@@ -251,7 +256,7 @@ impl Filesystem for Clear {
 
     fn open(&self, _: &Context, node: NodeId, how: OpenFlags) -> Answered<Opened> {
         let file = rustix::fs::open(self.link(node)?, flags(how) - OFlags::NOFOLLOW, Mode::empty())?;
-        Ok(self.opened(file))
+        Ok(self.opened(node, file))
     }
 
     fn create(
@@ -265,14 +270,22 @@ impl Filesystem for Clear {
         let permissions = Mode::from_raw_mode(mode.masked() & 0o7777);
         let directory = self.path(parent)?;
         let file = rustix::fs::openat(&*directory, name, flags(how) | OFlags::CREATE, permissions)?;
-        Ok((self.entry(parent, name)?, self.opened(file)))
+        let entry = self.entry(parent, name)?;
+        Ok((entry, self.opened(entry.node, file)))
     }
 
-    fn read(&self, _: &Context, _: NodeId, read: &Read, buffer: &mut Buffer) -> Answered<usize> {
-        let file = self.files.named(read.handle)?;
+    fn read(&self, _: &Context, node: NodeId, read: &Read, buffer: &mut Buffer) -> Answered<usize> {
+        let open = self.files.named(read.handle)?;
+        if open.node != node {
+            return Err(Errno::BADF);
+        }
         let mut done = 0;
         while done < read.size {
-            match file.read_at(&mut buffer[done..read.size], read.offset + done as u64).map_err(failed)? {
+            match open
+                .file
+                .read_at(&mut buffer[done..read.size], read.offset + done as u64)
+                .map_err(failed)?
+            {
                 0 => break,
                 len => done += len,
             }
@@ -281,8 +294,11 @@ impl Filesystem for Clear {
     }
 
     fn write(&self, _: &Context, _: NodeId, write: &Write, buffer: &mut Buffer) -> Answered<usize> {
-        let file = self.files.named(write.handle)?;
-        file.write_all_at(&buffer[..write.len], write.offset).map_err(failed)?;
+        self.files
+            .named(write.handle)?
+            .file
+            .write_all_at(&buffer[..write.len], write.offset)
+            .map_err(failed)?;
         Ok(write.len)
     }
 
@@ -292,8 +308,8 @@ impl Filesystem for Clear {
     }
 
     fn fsync(&self, _: &Context, _: NodeId, handle: Handle, data_only: bool) -> Answered<()> {
-        let file = self.files.named(handle)?;
-        if data_only { file.sync_data() } else { file.sync_all() }.map_err(failed)
+        let open = self.files.named(handle)?;
+        if data_only { open.file.sync_data() } else { open.file.sync_all() }.map_err(failed)
     }
 
     fn opendir(&self, _: &Context, node: NodeId, _: OpenFlags) -> Answered<Opened> {

@@ -3,9 +3,9 @@
 use crate::abi::directory::{DirectoryEntries, DirectoryEntriesPlus};
 use crate::abi::reply::Body;
 use crate::abi::request::{Operation, Request};
+use crate::around::Touch;
 use crate::errno::Errno;
-use crate::filesystem::{Context, NodeId};
-use crate::filesystem::{CopyRange, Filesystem, Ioctl, Read, Write};
+use crate::filesystem::{Context, CopyRange, Filesystem, Ioctl, NodeId, OpenFlags, Read, Release, Write};
 use crate::node::{Entry, Opened};
 use crate::statistics::Counters;
 use strongroom_engine::Buffer;
@@ -32,7 +32,11 @@ pub(crate) struct Exchange<'a, F: ?Sized> {
     /// Empty at first.
     pub(crate) body: &'a mut Body,
     pub(crate) counters: &'a Counters,
+    /// Nothing at first.
+    pub(crate) touch: Touch,
 }
+
+const O_ACCMODE: u32 = 0o3;
 
 type Answered = Result<Answer, Errno>;
 
@@ -82,12 +86,12 @@ impl<F: Filesystem + ?Sized> Exchange<'_, F> {
             Operation::MkDir { name, mode } => filesystem.mkdir(context, node, name, mode),
             Operation::Link { node: target, new_name } => filesystem.link(context, *target, node, new_name),
             Operation::Create { name, mode, flags } => {
-                return Some(
-                    filesystem.create(context, node, name, mode, *flags).map(|made| self.made(made)),
-                );
+                let made = filesystem.create(context, node, name, mode, *flags);
+                return Some(made.map(|made| self.made(made, *flags)));
             }
             Operation::TmpFile { mode, flags } => {
-                return Some(filesystem.tmpfile(context, node, mode, *flags).map(|made| self.made(made)));
+                let made = filesystem.tmpfile(context, node, mode, *flags);
+                return Some(made.map(|made| self.made(made, *flags)));
             }
             Operation::Unlink { name } => return Some(done(filesystem.unlink(context, node, name))),
             Operation::RmDir { name } => return Some(done(filesystem.rmdir(context, node, name))),
@@ -109,6 +113,9 @@ impl<F: Filesystem + ?Sized> Exchange<'_, F> {
                 filesystem.getattr(context, node, *handle).map(|timed| body.attributes(&timed)).map(sent)
             }
             Operation::SetAttr(change) => {
+                if change.size.is_some() {
+                    self.touch = Touch::Resized(node);
+                }
                 filesystem.setattr(context, node, change).map(|timed| body.attributes(&timed)).map(sent)
             }
             Operation::Statx { handle } => {
@@ -117,6 +124,7 @@ impl<F: Filesystem + ?Sized> Exchange<'_, F> {
             Operation::StatFs => filesystem.statfs(context, node).map(|space| body.space(&space)).map(sent),
             Operation::ReadLink => filesystem.readlink(context, node, body.raw()).map(sent),
             Operation::Open(flags) => {
+                self.touch = opened(node, *flags);
                 filesystem.open(context, node, *flags).map(|opened| body.opened(&opened)).map(sent)
             }
             Operation::OpenDir(flags) => {
@@ -126,7 +134,10 @@ impl<F: Filesystem + ?Sized> Exchange<'_, F> {
                 filesystem.lseek(context, node, seek).map(|offset| body.offset(offset)).map(sent)
             }
             Operation::Flush { handle } => done(filesystem.flush(context, node, *handle)),
-            Operation::Release(release) => done(filesystem.release(context, node, release)),
+            Operation::Release(release) => {
+                self.touch = closed(node, release);
+                done(filesystem.release(context, node, release))
+            }
             Operation::ReleaseDir(release) => done(filesystem.releasedir(context, node, release)),
             Operation::Fsync { handle, data_only } => {
                 done(filesystem.fsync(context, node, *handle, *data_only))
@@ -144,9 +155,10 @@ impl<F: Filesystem + ?Sized> Exchange<'_, F> {
         })
     }
 
-    fn made(&mut self, (entry, opened): (Entry, Opened)) -> Answer {
+    fn made(&mut self, (entry, made): (Entry, Opened), flags: OpenFlags) -> Answer {
+        self.touch = opened(entry.node, flags);
         self.body.entry(&entry);
-        self.body.opened(&opened);
+        self.body.opened(&made);
         Answer::Body
     }
 
@@ -159,6 +171,9 @@ impl<F: Filesystem + ?Sized> Exchange<'_, F> {
             return Err(Errno::IO);
         }
         self.counters.read(len);
+        if len == read.size {
+            self.touch = Touch::Read(self.node, *read);
+        }
         Ok(Answer::Payload(len))
     }
 
@@ -236,6 +251,16 @@ impl<F: Filesystem + ?Sized> Exchange<'_, F> {
         self.body.ioctl_result(result);
         Ok(Answer::Body)
     }
+}
+
+/// What opening a file does to it.
+fn opened(node: NodeId, flags: OpenFlags) -> Touch {
+    if flags.flags & O_ACCMODE == 0 { Touch::Nothing } else { Touch::Opened(node) }
+}
+
+/// What giving back a handle does to its file.
+fn closed(node: NodeId, release: &Release) -> Touch {
+    if release.flags & O_ACCMODE == 0 { Touch::Nothing } else { Touch::Closed(node) }
 }
 
 /// The answer of a method that has no more to say than that it succeeded.

@@ -406,7 +406,10 @@ pub trait Filesystem: Send + Sync {
     /// that is missing is replaced at the price of an allocation.
     ///
     /// # Errors
-    /// `IO`, `BADMSG` and the like; nothing of the buffer is then sent.
+    /// `IO`, `BADMSG` and the like; nothing of the buffer is then sent. `BADF`
+    /// when the handle is not one of this node: a read around what a program
+    /// asked for may come when the handle has been given back, and its number
+    /// to another file.
     fn read(&self, context: &Context, node: NodeId, read: &Read, buffer: &mut Buffer)
     -> Result<usize, Errno>;
 

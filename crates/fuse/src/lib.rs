@@ -19,6 +19,7 @@
 
 pub mod abi;
 pub mod adapter;
+mod around;
 mod dispatch;
 mod errno;
 mod filesystem;
@@ -32,6 +33,7 @@ mod statistics;
 mod sys;
 pub mod transport;
 mod worker;
+mod writers;
 
 pub use abi::directory::{DirectoryEntries, DirectoryEntriesPlus, DirectoryEntry};
 pub use abi::statx::Statx;

@@ -27,6 +27,9 @@ pub struct SessionOptions {
     /// back that may want memory itself: so little that pages written in no
     /// order, or while others are on their way, come one by one.
     pub dirty_percent: u32,
+    /// Give the kernel the rest of what a program reads piece by piece, over
+    /// `/dev/fuse`. Only for files that change through this mount alone.
+    pub read_around: bool,
     /// How requests are to arrive.
     pub transport: TransportChoice,
 }
@@ -41,6 +44,7 @@ impl Default for SessionOptions {
             readdirplus_auto: false,
             readahead_kib: 1024,
             dirty_percent: 20,
+            read_around: true,
             transport: TransportChoice::default(),
         }
     }

@@ -3,6 +3,7 @@
 use crate::abi::reply::Body;
 use crate::abi::request::{self, Header, Operation};
 use crate::abi::{Opcode, flags};
+use crate::around::ReadAround;
 use crate::errno::Errno;
 use crate::filesystem::Filesystem;
 use crate::mount::{Mount, MountError, MountPoint, UnmountMode};
@@ -86,7 +87,8 @@ impl<F: Filesystem> Session<F> {
     pub fn new(mut mount: Mount, filesystem: Arc<F>, options: SessionOptions) -> Session<F> {
         let file = mount.take_file().expect("a mount is bound to one session, which consumes it");
         let device = Device::new(Arc::new(file), options.transfer_bytes());
-        let counters = (0..threads_max(&options)).map(|_| Counters::new()).collect();
+        // One more for the thread that reads around.
+        let counters = (0..=threads_max(&options)).map(|_| Counters::new()).collect();
         Session { device, mount, filesystem, options, counters, transport: Arc::default() }
     }
 
@@ -184,14 +186,23 @@ impl<F: Filesystem> Session<F> {
     /// Runs the workers and waits for all of them.
     fn serve(self, chosen: &Chosen) -> Result<Ended, SessionError> {
         let Session { device, mount, filesystem, counters, options, .. } = self;
+        let notifier = Notifier::new(&device);
         let lanes = lanes(device, chosen, options.workers.max(1));
+        let (around, workers) = counters.split_last().expect("there is one more than workers");
+        let shared = (options.read_around && *chosen == Chosen::Device).then(ReadAround::new);
         let ends = thread::scope(|scope| {
+            if let Some(shared) = &shared {
+                let (filesystem, notifier) = (&*filesystem, &notifier);
+                let run = move || shared.run(filesystem, notifier, around);
+                // Without it reads are served one by one, and what they ask for is forgotten.
+                let _ = thread::Builder::new().name("fuse-around".to_owned()).spawn_scoped(scope, run);
+            }
             let mut threads = Vec::with_capacity(lanes.len());
-            for (index, (lane, counters)) in lanes.into_iter().zip(counters.iter()).enumerate() {
-                let (filesystem, point) = (&*filesystem, mount.point());
+            for (index, (lane, counters)) in lanes.into_iter().zip(workers).enumerate() {
+                let (filesystem, point, shared) = (&*filesystem, mount.point(), shared.as_ref());
                 let started = thread::Builder::new()
                     .name(format!("fuse-worker-{index}"))
-                    .spawn_scoped(scope, move || lane.serve(filesystem, counters, point));
+                    .spawn_scoped(scope, move || lane.serve(filesystem, counters, point, shared));
                 match started {
                     Ok(thread) => threads.push(Ok(thread)),
                     Err(error) => {
@@ -205,7 +216,11 @@ impl<F: Filesystem> Session<F> {
             let join = |thread: thread::ScopedJoinHandle<'_, ReceiveError>| {
                 thread.join().unwrap_or(ReceiveError::Failed(Errno::IO))
             };
-            threads.into_iter().map(|thread| thread.map(join)).collect::<Vec<_>>()
+            let ends = threads.into_iter().map(|thread| thread.map(join)).collect::<Vec<_>>();
+            if let Some(shared) = &shared {
+                shared.end();
+            }
+            ends
         });
         drop(mount);
         verdict(ends)
@@ -256,16 +271,20 @@ impl Lane {
         filesystem: &F,
         counters: &Counters,
         point: &MountPoint,
+        around: Option<&ReadAround>,
     ) -> ReceiveError {
         match self {
-            Lane::Device(mut device) => worker::serve(&mut *device, filesystem, counters),
+            Lane::Device(mut device) => {
+                let watch = around.map(|around| around.watch(Arc::clone(device.file())));
+                worker::serve(&mut *device, filesystem, counters, watch)
+            }
             Lane::Ring { file, queue, payload_len, bound } => {
                 let ended = match Ring::new(file, queue, payload_len) {
                     Ok(mut ring) => {
                         if bound {
                             answer_where_asked(queue);
                         }
-                        worker::serve(&mut ring, filesystem, counters)
+                        worker::serve(&mut ring, filesystem, counters, None)
                     }
                     Err(errno) => ReceiveError::Failed(errno),
                 };

@@ -21,6 +21,7 @@ pub(crate) struct Counters {
     kinds: [Kind; KINDS],
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
+    bytes_around: AtomicU64,
     panics: AtomicU64,
     malformed: AtomicU64,
     unsent: AtomicU64,
@@ -32,6 +33,7 @@ impl Counters {
             kinds: std::array::from_fn(|_| Kind::default()),
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
+            bytes_around: AtomicU64::new(0),
             panics: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
             unsent: AtomicU64::new(0),
@@ -53,6 +55,10 @@ impl Counters {
 
     pub(crate) fn written(&self, bytes: usize) {
         self.bytes_written.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read_around(&self, bytes: usize) {
+        self.bytes_around.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn panicked(&self) {
@@ -91,6 +97,9 @@ pub struct Statistics {
     pub bytes_read: u64,
     /// Bytes of file data that came in writes.
     pub bytes_written: u64,
+    /// Bytes of file data that the kernel was given unasked, around what it
+    /// had asked for.
+    pub bytes_around: u64,
     /// Requests whose handler panicked.
     pub panics: u64,
     /// Requests that could not be decoded.
@@ -131,6 +140,7 @@ impl Statistics {
             operations,
             bytes_read: total(|counters| &counters.bytes_read),
             bytes_written: total(|counters| &counters.bytes_written),
+            bytes_around: total(|counters| &counters.bytes_around),
             panics: total(|counters| &counters.panics),
             malformed: total(|counters| &counters.malformed),
             unsent: total(|counters| &counters.unsent),

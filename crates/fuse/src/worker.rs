@@ -5,6 +5,7 @@
 use crate::abi::Opcode;
 use crate::abi::reply::Body;
 use crate::abi::request::{self, Header};
+use crate::around::{Touch, Watch};
 use crate::dispatch::{Answer, Exchange};
 use crate::errno::Errno;
 use crate::filesystem::Filesystem;
@@ -13,11 +14,13 @@ use crate::transport::{ReceiveError, Received, Reply, Transport};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-/// Serves until the transport ends, and says how.
+/// Serves until the transport ends, and says how. With a watch, what programs
+/// read piece by piece is read around.
 pub(crate) fn serve<F: Filesystem + ?Sized>(
     transport: &mut dyn Transport,
     filesystem: &F,
     counters: &Counters,
+    watch: Option<Watch<'_>>,
 ) -> ReceiveError {
     let mut body = Body::new();
     loop {
@@ -31,19 +34,27 @@ pub(crate) fn serve<F: Filesystem + ?Sized>(
             counters.malformed();
             continue;
         };
-        let answer = answer(filesystem, received, &header, &mut body, counters);
+        let (answer, touch) = answer(filesystem, received, &header, &mut body, counters);
+        let unique = header.context.unique;
         let reply = match answer {
             Ok(Answer::Silence) => None,
-            Ok(Answer::Body) => Some(Reply::Body(body.bytes())),
+            Ok(Answer::Body) => {
+                let withheld =
+                    watch.as_ref().is_some_and(|watch| watch.withholds(touch, unique, body.bytes()));
+                (!withheld).then(|| Reply::Body(body.bytes()))
+            }
             Ok(Answer::Payload(len)) => Some(Reply::Payload(len)),
             Err(_) if is_silent(header.opcode) => None,
             Err(errno) => Some(Reply::Error(errno)),
         };
-        let sent = reply.map_or(Ok(()), |reply| transport.reply(header.context.unique, reply));
+        let sent = reply.map_or(Ok(()), |reply| transport.reply(unique, reply));
         if sent.is_err() {
             counters.unsent();
         }
         counters.request(header.opcode, answer.is_err(), started.elapsed());
+        if let Some(watch) = &watch {
+            watch.answered(touch);
+        }
     }
 }
 
@@ -53,12 +64,12 @@ fn answer<F: Filesystem + ?Sized>(
     header: &Header,
     body: &mut Body,
     counters: &Counters,
-) -> Result<Answer, Errno> {
+) -> (Result<Answer, Errno>, Touch) {
     body.clear();
-    let request = request::parse(received.message).map_err(|_| {
+    let Ok(request) = request::parse(received.message) else {
         counters.malformed();
-        Errno::INVAL
-    })?;
+        return (Err(Errno::INVAL), Touch::Nothing);
+    };
     let mut exchange = Exchange {
         filesystem,
         context: header.context,
@@ -67,14 +78,16 @@ fn answer<F: Filesystem + ?Sized>(
         payload: received.payload,
         body,
         counters,
+        touch: Touch::Nothing,
     };
     // What a panic may leave half done here is the body, which is not sent,
     // and the payload buffer, which is replaced when it is missing. The file
     // system's own state is behind its own locks, which poison.
-    catch_unwind(AssertUnwindSafe(|| exchange.answer(&request))).unwrap_or_else(|_| {
+    let answer = catch_unwind(AssertUnwindSafe(|| exchange.answer(&request))).unwrap_or_else(|_| {
         counters.panicked();
         Err(Errno::IO)
-    })
+    });
+    (answer, exchange.touch)
 }
 
 /// Requests that the kernel takes no reply to, not even an error.
@@ -180,7 +193,7 @@ mod tests {
             payload: Buffer::empty(),
             replies: Vec::new(),
         };
-        assert_eq!(serve(&mut script, &Awkward, &counters), ReceiveError::Unmounted);
+        assert_eq!(serve(&mut script, &Awkward, &counters, None), ReceiveError::Unmounted);
         (script.replies, counters)
     }
 

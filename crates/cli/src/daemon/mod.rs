@@ -312,9 +312,10 @@ fn mounted(
     let timeouts = if plan.is_read_only() { Timeouts::SHARED } else { Timeouts::SOLE };
     let adapter = Arc::new(Adapter::new(Arc::clone(vault), Arc::clone(damage), timeouts, ready));
     // Beside a writer the kernel must ask for lengths, which under write-back
-    // it keeps itself.
+    // it keeps itself, and for data, which it may hold for one opening alone.
     let options = SessionOptions {
         writeback_cache: !plan.is_read_only(),
+        read_around: !plan.is_read_only(),
         transport: plan.transport,
         ..SessionOptions::default()
     };

@@ -41,6 +41,8 @@ pub(crate) struct MountStatus {
     pub(crate) time: TimeStatus,
     /// Bytes that programs and the page cache have read.
     pub(crate) read_bytes: u64,
+    /// Bytes that the page cache was given unasked, around what was read.
+    pub(crate) read_around_bytes: u64,
     /// Bytes that programs and the page cache have written.
     pub(crate) written_bytes: u64,
     /// Open files and directories.
@@ -292,6 +294,7 @@ impl Daemon {
             time: self.time(&served, &engines),
             engines: engines.engines.into_iter().chain([engines.fallback]).map(EngineStatus::from).collect(),
             read_bytes: served.bytes_read,
+            read_around_bytes: served.bytes_around,
             written_bytes: served.bytes_written,
             open: self.adapter.open_count() as u64,
             requests: requests(&served),

@@ -110,6 +110,9 @@ fn mount_text(status: &MountStatus) -> String {
         line("engine", engine_text(engine));
     }
     line("read", bytes(status.read_bytes));
+    if status.read_around_bytes > 0 {
+        line("read around", format!("{} that was likely to be asked for", bytes(status.read_around_bytes)));
+    }
     line("written", bytes(status.written_bytes));
     let total: u64 = status.requests.iter().map(|request| request.count).sum();
     let refused: u64 = status.requests.iter().map(|request| request.errors).sum();
@@ -212,7 +215,7 @@ pub(super) mod tests {
                 "requests_ns": 100, "cryptography_ns": 10, "store_read_ns": 5, "store_write_ns": 5,
                 "store_barrier_ns": 0, "store_names_ns": 0,
             },
-            "read_bytes": 1000, "written_bytes": 2000, "open": 1,
+            "read_bytes": 1000, "read_around_bytes": 0, "written_bytes": 2000, "open": 1,
             "requests": [{"name": "write", "count": 3, "errors": 0, "latency_ns": 100}],
             "errors": {"background": 0, "last": null, "damaged_requests": 0, "damaged": [], "panics": 0},
             "journal": null, "settling": false,

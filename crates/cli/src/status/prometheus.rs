@@ -47,6 +47,12 @@ const fn metric(
 const METRICS: &[Metric] = &[
     metric("strongroom_up", "gauge", "1 while the daemon answers", |_| one(1.0)),
     metric("strongroom_read_bytes_total", "counter", "Plain bytes read", |s| one(s.read_bytes as f64)),
+    metric(
+        "strongroom_read_around_bytes_total",
+        "counter",
+        "Plain bytes read unasked for the page cache",
+        |s| one(s.read_around_bytes as f64),
+    ),
     metric("strongroom_written_bytes_total", "counter", "Plain bytes written", |s| {
         one(s.written_bytes as f64)
     }),

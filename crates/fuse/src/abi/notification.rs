@@ -5,10 +5,11 @@ use crate::filesystem::NodeId;
 
 const INVALIDATE_INODE: i32 = 2;
 const INVALIDATE_ENTRY: i32 = 3;
+const STORE: i32 = 4;
 const PRUNE: i32 = 9;
 
 fn header(code: i32, body_len: usize) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(REPLY_HEADER_LEN + body_len);
+    let mut bytes = Vec::with_capacity(64);
     // Names are below 4 GiB; the kernel checks the length.
     bytes.extend_from_slice(&((REPLY_HEADER_LEN + body_len) as u32).to_ne_bytes());
     bytes.extend_from_slice(&code.to_ne_bytes());
@@ -41,6 +42,18 @@ pub fn invalidate_entry(parent: NodeId, name: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// Keep the `len` bytes that follow this message as cached data of a node from
+/// `offset`. Data beyond the node's end would move it.
+#[must_use]
+pub fn store(node: NodeId, offset: u64, len: u32) -> Vec<u8> {
+    let mut bytes = header(STORE, 24 + len as usize);
+    bytes.extend_from_slice(&node.0.to_ne_bytes());
+    bytes.extend_from_slice(&offset.to_ne_bytes());
+    bytes.extend_from_slice(&len.to_ne_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    bytes
+}
+
 /// Drop the cached entries of nodes, and the nodes with them, as far as they
 /// are not in use. Understood from minor version 45 on.
 #[must_use]
@@ -67,6 +80,17 @@ mod tests {
         assert_eq!(entry.len(), 36);
         assert_eq!(entry[24..28], 3u32.to_ne_bytes());
         assert!(invalidate_entry(NodeId(1), &[b'a'; 70_000]).is_none());
+    }
+
+    #[test]
+    fn data_to_keep_is_counted_and_not_part_of_the_message() {
+        let message = store(NodeId(7), 8192, 4096);
+        assert_eq!(message.len(), 40);
+        assert_eq!(message[..4], (40u32 + 4096).to_ne_bytes());
+        assert_eq!(message[4..8], 4i32.to_ne_bytes());
+        assert_eq!(message[16..24], 7u64.to_ne_bytes());
+        assert_eq!(message[24..32], 8192u64.to_ne_bytes());
+        assert_eq!(message[32..36], 4096u32.to_ne_bytes());
     }
 
     #[test]

@@ -203,7 +203,7 @@ impl Adapter {
     fn opened_file(&self, node: u64, content: Arc<Content>, flags: OpenFlags) -> Opened {
         let writes = flags.flags & O_ACCMODE != 0;
         if writes {
-            self.unwritten.opened(node);
+            self.unwritten.opened(NodeId(node));
         }
         let handle = self.files.insert(OpenFile { content, node, writes });
         Opened { handle, flags: if self.timeouts.keep { opened::KEEP_CACHE } else { 0 } }
@@ -362,8 +362,12 @@ impl Filesystem for Adapter {
     }
 
     fn read(&self, _context: &Context, node: NodeId, read: &Read, buffer: &mut Buffer) -> Answered<usize> {
-        let content = self.file(read.handle)?;
-        self.answer(node, content.read_at(read.offset, read.size, buffer))
+        let open = self.files.named(read.handle)?;
+        // The handle of a read for a fill may have been given away meanwhile.
+        if open.node != node.0 {
+            return Err(Errno::BADF);
+        }
+        self.answer(node, open.content.read_at(read.offset, read.size, buffer))
     }
 
     /// With `O_APPEND`, too, the kernel names the offset: it keeps the length,
@@ -380,7 +384,7 @@ impl Filesystem for Adapter {
     fn release(&self, _context: &Context, _node: NodeId, release: &Release) -> Answered<()> {
         let open = self.files.remove(release.handle).ok_or(Errno::BADF)?;
         if open.writes {
-            self.unwritten.closed(open.node);
+            self.unwritten.closed(NodeId(open.node));
         }
         self.namespace.release(open.node);
         Ok(())

@@ -9,13 +9,13 @@
 //! Unwritten pages are there only while the file is open for writing: the
 //! kernel writes back when a descriptor is closed and when a mapping goes.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::errno::Errno;
 use crate::filesystem::{NodeId, Seek};
 use crate::notify::Notifier;
+use crate::writers::Writers;
 
 /// `SEEK_DATA` of Linux.
 pub(super) const SEEK_DATA: u32 = 3;
@@ -28,7 +28,7 @@ const GUESS: u64 = 1 << 30;
 /// Which files are open for writing, and how to have them written back.
 #[derive(Default)]
 pub(super) struct Unwritten {
-    writers: Mutex<HashMap<u64, u64>>,
+    writers: Mutex<Writers>,
     kernel: OnceLock<(Notifier, usize)>,
     /// Workers that wait for the kernel.
     waiting: AtomicUsize,
@@ -42,25 +42,19 @@ impl Unwritten {
     }
 
     /// A file was opened for writing.
-    pub(super) fn opened(&self, node: u64) {
-        *self.lock().entry(node).or_default() += 1;
+    pub(super) fn opened(&self, node: NodeId) {
+        self.lock().opened(node);
     }
 
     /// As many times, it was closed.
-    pub(super) fn closed(&self, node: u64) {
-        let mut writers = self.lock();
-        if let Some(count) = writers.get_mut(&node) {
-            *count -= 1;
-            if *count == 0 {
-                writers.remove(&node);
-            }
-        }
+    pub(super) fn closed(&self, node: NodeId) {
+        self.lock().closed(node);
     }
 
     /// Has the kernel write back what it holds of a file. False when it may
     /// still hold something, since no worker can be spared to wait.
     pub(super) fn write_back(&self, node: NodeId) -> bool {
-        if !self.lock().contains_key(&node.0) {
+        if !self.lock().has(node) {
             return true;
         }
         let Some((notifier, workers)) = self.kernel.get() else { return false };
@@ -70,7 +64,7 @@ impl Unwritten {
         written
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
+    fn lock(&self) -> MutexGuard<'_, Writers> {
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -96,13 +90,13 @@ mod tests {
     #[test]
     fn only_files_open_for_writing_are_uncertain() {
         let unwritten = Unwritten::default();
-        unwritten.opened(7);
-        unwritten.opened(7);
+        unwritten.opened(NodeId(7));
+        unwritten.opened(NodeId(7));
         assert!(unwritten.write_back(NodeId(8)));
         assert!(!unwritten.write_back(NodeId(7)), "nobody can tell the kernel");
-        unwritten.closed(7);
+        unwritten.closed(NodeId(7));
         assert!(!unwritten.write_back(NodeId(7)));
-        unwritten.closed(7);
+        unwritten.closed(NodeId(7));
         assert!(unwritten.write_back(NodeId(7)));
     }
 

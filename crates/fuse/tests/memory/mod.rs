@@ -2,7 +2,8 @@
 //! it was asked.
 //!
 //! Some names are special: looking up `panic` panics, and reading a file named
-//! `hang` waits until [`Memory::release_hanging`].
+//! `hang` waits until [`Memory::release_hanging`]. Of a file named `slow` the
+//! kernel keeps what it holds, and a long read is old when it is answered.
 
 #![allow(dead_code)] // each test binary uses its own part
 
@@ -31,6 +32,7 @@ struct Node {
     lookups: u64,
     opens: u64,
     hangs: bool,
+    is_slow: bool,
 }
 
 struct Tree {

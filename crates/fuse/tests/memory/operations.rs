@@ -2,6 +2,7 @@
 
 use super::{DIRECTORY, LINK, Memory, Node, REGULAR, Seen, TIMEOUT, TYPE, Tree, now};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use strongroom_engine::Buffer;
 use strongroom_fuse::abi::flags;
 use strongroom_fuse::{
@@ -15,9 +16,13 @@ const EXCLUSIVE: u32 = 0o200;
 const PUNCH_HOLE: u32 = 2;
 const KEEP_SIZE: u32 = 1;
 
+/// Bytes of a read that is long.
+const LONG: usize = 64 << 10;
+
 fn opened(node: &mut Node) -> Opened {
     node.opens += 1;
-    Opened { handle: Handle(node.attributes.inode), flags: 0 }
+    let kept = if node.is_slow { flags::opened::KEEP_CACHE } else { 0 };
+    Opened { handle: Handle(node.attributes.inode), flags: kept }
 }
 
 /// `.`, `..` and the names, from `offset` on.
@@ -39,6 +44,7 @@ impl Memory {
         let made = tree.node_mut(NodeId(id))?;
         made.data = node.data;
         made.hangs = name == b"hang";
+        made.is_slow = name == b"slow";
         made.attributes.rdev = node.attributes.rdev;
         tree.insert(parent, name, id)?;
         tree.entry(NodeId(id))
@@ -253,6 +259,11 @@ impl Filesystem for Memory {
         let mut travelling = buffer.take();
         travelling[..end - start].copy_from_slice(&data[start..end]);
         *buffer = travelling;
+        let is_slow = tree.node(node)?.is_slow && read.size >= LONG;
+        drop(tree);
+        if is_slow {
+            std::thread::sleep(Duration::from_millis(3));
+        }
         Ok(end - start)
     }
 

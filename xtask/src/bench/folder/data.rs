@@ -20,6 +20,9 @@ pub(super) const FILES: usize = 4;
 /// Stamps stand at every multiple of this.
 const BLOCK: usize = 4096;
 
+/// Bytes between places that are far apart.
+const APART: u64 = 64 << 10;
+
 /// What a cell came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sample {
@@ -61,12 +64,12 @@ pub(super) fn run(directory: &Path, each: u64, data: Data, budget: Duration, see
             }
             Action::Overwrite => plan.on_files(data.jobs, |plan, files| match plan.order {
                 Order::Sequential => plan.write(files, false, Instant::now()),
-                Order::Random => plan.write_random(files, seed + pass),
+                Order::Random | Order::Sparse => plan.write_random(files, seed + pass),
             })?,
             Action::ReadCold | Action::ReadWarm => {
                 plan.on_files(data.jobs, |plan, files| match plan.order {
                     Order::Sequential => plan.read(files),
-                    Order::Random => plan.read_random(files, seed + pass),
+                    Order::Random | Order::Sparse => plan.read_random(files, seed + pass),
                 })?
             }
         };
@@ -203,18 +206,18 @@ impl Plan<'_> {
     }
 
     /// Every call of so many files, each once, in random order: no place is met twice, so that a cold read
-    /// stays one.
+    /// stays one. If sparse, one call for each [`APART`] bytes.
     fn shuffled(&self, files: usize, seed: u64) -> impl Iterator<Item = (usize, u64)> + use<> {
-        let per_file = self.each / self.call as u64;
+        let step = if self.order == Order::Sparse { APART } else { self.call as u64 };
+        let per_file = self.each / step;
         let mut places: Vec<u32> = (0..(files as u64 * per_file) as u32).collect();
         let mut random = Random::new(seed);
         for index in (1..places.len()).rev() {
             places.swap(index, random.below(index as u64 + 1) as usize);
         }
-        let call = self.call as u64;
         places.into_iter().map(move |place| {
             let place = u64::from(place);
-            ((place / per_file) as usize, place % per_file * call)
+            ((place / per_file) as usize, place % per_file * step)
         })
     }
 }
@@ -251,7 +254,7 @@ mod tests {
     fn every_action_moves_what_it_says() -> Result {
         let directory = tempfile::tempdir()?;
         prepare(directory.path(), EACH)?;
-        for order in [Order::Sequential, Order::Random] {
+        for order in [Order::Sequential, Order::Random, Order::Sparse] {
             for jobs in [1, 4] {
                 for action in [Action::Write, Action::Overwrite, Action::ReadCold, Action::ReadWarm] {
                     let second = Duration::from_millis(20);

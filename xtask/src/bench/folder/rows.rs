@@ -7,6 +7,8 @@ use crate::subject::Kind;
 pub(super) enum Order {
     Sequential,
     Random,
+    /// At random, and no two of them near each other: what reads ahead or around gains nothing.
+    Sparse,
 }
 
 /// What a data row does with the files.
@@ -94,12 +96,17 @@ pub(super) fn all() -> Vec<Row> {
         (Action::Write, Order::Sequential, "write", "sequential write of new files"),
         (Action::ReadCold, Order::Sequential, "read-cold", "sequential read, cold"),
         (Action::ReadCold, Order::Random, "random-read-cold", "random read, cold"),
+        (Action::ReadCold, Order::Sparse, "sparse-read-cold", "random read of places far apart, cold"),
         (Action::ReadWarm, Order::Sequential, "read-warm", "sequential read, warm"),
         (Action::ReadWarm, Order::Random, "random-read-warm", "random read, warm"),
         (Action::Overwrite, Order::Sequential, "overwrite", "sequential overwrite"),
         (Action::Overwrite, Order::Random, "random-overwrite", "random overwrite"),
     ] {
         for (call, short, long) in CALLS {
+            // Longer calls are no different from random ones.
+            if order == Order::Sparse && call != 4096 {
+                continue;
+            }
             for jobs in JOBS {
                 let ends = call == 4096 || call == 1 << 20;
                 let random_jobs = jobs == 4 && order == Order::Random && call == 4096;
@@ -222,6 +229,7 @@ mod tests {
         let target = |key: &str, peer| rows.iter().find(|row| row.key == key).unwrap().target(peer);
         assert_eq!(target("random-read-cold-4k-1", Kind::Passthrough), Some(2.0));
         assert_eq!(target("random-read-cold-4k-4", Kind::Gocryptfs), Some(2.0));
+        assert_eq!(target("sparse-read-cold-4k-1", Kind::Passthrough), Some(1.0));
         assert_eq!(target("read-warm-1m-4", Kind::Passthrough), Some(0.95));
         assert_eq!(target("write-4k-1", Kind::Gocryptfs), Some(10.0));
         assert_eq!(target("write-4k-1", Kind::Passthrough), Some(1.0));
