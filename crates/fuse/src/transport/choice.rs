@@ -38,9 +38,10 @@ pub(crate) enum Chosen {
 /// this program never does it.
 const SWITCH: &str = "root can switch it on with `echo Y > /sys/module/fuse/parameters/enable_uring`";
 
-/// A worker at `/dev/fuse` that looks for requests before it sleeps is faster
-/// than rings (docs/benchmarks.md), so nobody gets them who did not ask.
-const NO_FASTER: &str = "FUSE over io_uring is offered, and is taken on request alone: it is not faster";
+/// Each is faster for some work and on some machines (docs/benchmarks.md), so
+/// nobody gets rings who did not ask.
+const ON_REQUEST: &str =
+    "FUSE over io_uring is offered, and is taken on request alone: it is not always faster";
 
 /// Decides. `offered` says whether the kernel offers rings.
 ///
@@ -61,7 +62,7 @@ pub(crate) fn choose(
     };
     match (rings, choice) {
         (Ok(rings), TransportChoice::Ring) => Ok((Chosen::Rings(rings), "asked for".to_owned())),
-        (Ok(_), _) => Ok((Chosen::Device, NO_FASTER.to_owned())),
+        (Ok(_), _) => Ok((Chosen::Device, ON_REQUEST.to_owned())),
         (Err(reason), TransportChoice::Ring) => Err(reason),
         (Err(reason), _) => Ok((Chosen::Device, reason)),
     }
