@@ -37,6 +37,7 @@ pub(crate) struct Exchange<'a, F: ?Sized> {
 }
 
 const O_ACCMODE: u32 = 0o3;
+const O_TRUNC: u32 = 0o1000;
 
 type Answered = Result<Answer, Errno>;
 
@@ -255,7 +256,12 @@ impl<F: Filesystem + ?Sized> Exchange<'_, F> {
 
 /// What opening a file does to it.
 fn opened(node: NodeId, flags: OpenFlags) -> Touch {
-    if flags.flags & O_ACCMODE == 0 { Touch::Nothing } else { Touch::Opened(node) }
+    match flags.flags {
+        flags if flags & O_ACCMODE != 0 => Touch::Opened(node),
+        // Linux truncates for readers, too.
+        flags if flags & O_TRUNC != 0 => Touch::Resized(node),
+        _ => Touch::Nothing,
+    }
 }
 
 /// What giving back a handle does to its file.
@@ -270,4 +276,22 @@ fn done(result: Result<(), Errno>) -> Answered {
 
 fn sent((): ()) -> Answer {
     Answer::Body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filesystem::Handle;
+
+    #[test]
+    fn whoever_may_write_or_cuts_touches_what_is_cached() {
+        let touch = |flags| opened(NodeId(7), OpenFlags { flags, kill_suid_sgid: false });
+        assert_eq!(touch(0), Touch::Nothing);
+        for flags in [0o1, 0o2, 0o3, 0o2001, 0o1002] {
+            assert_eq!(touch(flags), Touch::Opened(NodeId(7)));
+        }
+        assert_eq!(touch(O_TRUNC), Touch::Resized(NodeId(7)));
+        let released = |flags| closed(NodeId(7), &Release { handle: Handle(0), flags });
+        assert_eq!((released(0), released(0o2)), (Touch::Nothing, Touch::Closed(NodeId(7))));
+    }
 }
