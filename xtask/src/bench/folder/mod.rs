@@ -5,6 +5,7 @@
 //! one right after the other. What was measured is kept, and a run that was stopped goes on.
 
 mod data;
+mod flame;
 mod mix;
 mod plot;
 mod rows;
@@ -101,6 +102,9 @@ pub(crate) struct FolderArgs {
     /// Draws the ratios there, one file for each store
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
+    /// Draws there where the daemon's time goes in four main rows, and measures nothing else (needs perf)
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "plot"])]
+    flame: Option<PathBuf>,
     /// Lists the rows and ends
     #[arg(long)]
     list: bool,
@@ -186,6 +190,10 @@ pub(crate) fn run(arguments: &FolderArgs) -> Result {
     packages::need_root("bench folder")?;
     packages::need(&[("tar", "tar"), ("git", "git"), ("fusermount3", "fuse3")])?;
     let subjects = resolve(&plan, arguments)?;
+    if let Some(directory) = &arguments.flame {
+        let ours = &subjects[0].1[0];
+        return flame::draw(ours, &arguments.memory, plan.each, plan.budget, plan.small_files, directory);
+    }
     let target = workspace::target()?;
     let state_file = arguments.state.clone().unwrap_or_else(|| target.join("bench-folder.jsonl"));
     let settings = plan.settings(&subjects, &subjects[0].1[0].subject.label())?;

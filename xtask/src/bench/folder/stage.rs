@@ -10,6 +10,7 @@ use rustix::fs::Advice;
 use rustix::process::Pid;
 
 use crate::bench::folder::data::{self, Sample};
+use crate::bench::folder::flame;
 use crate::bench::folder::mix;
 use crate::bench::folder::rows::{Action, STEPS, Step, Work};
 use crate::bench::work::Archive;
@@ -36,6 +37,8 @@ pub(super) struct Stage {
     mount: Option<(usize, Mount)>,
     on_disk: bool,
     each: u64,
+    /// What the daemon did in timed work, while that is recorded.
+    recorded: Option<String>,
 }
 
 /// A sample and the daemon's CPU time for it.
@@ -50,7 +53,7 @@ impl Stage {
     pub(super) fn new(variants: Vec<Variant>, base: &Path, on_disk: bool, each: u64) -> Result<Self> {
         let first = variants.first().expect("a subject has a variant");
         let vault = Vault::create(&first.subject, base)?;
-        let mut stage = Self { variants, vault, mount: None, on_disk, each };
+        let mut stage = Self { variants, vault, mount: None, on_disk, each, recorded: None };
         data::prepare(&stage.mounted(0)?, each)?;
         Ok(stage)
     }
@@ -94,9 +97,19 @@ impl Stage {
         self.mount.as_ref().and_then(|(_, mount)| mount.daemon())
     }
 
+    /// Begins or ends recording what the daemon does in timed work; what was recorded so far.
+    pub(super) fn record(&mut self, on: bool) -> String {
+        std::mem::replace(&mut self.recorded, on.then(String::new)).unwrap_or_default()
+    }
+
     /// Runs `work` and notes what the daemon's threads used meanwhile.
     fn charged(&mut self, work: impl FnOnce() -> Result<Sample>) -> Result<Measured> {
         let daemon = self.daemon();
+        if let (Some(recorded), Some(daemon)) = (&mut self.recorded, daemon) {
+            let (sample, printed) = flame::recorded(daemon, work)?;
+            recorded.push_str(&printed);
+            return Ok(Measured { sample, cpu_seconds: 0.0 });
+        }
         let before = cpu_seconds(daemon)?;
         let sample = work()?;
         Ok(Measured { sample, cpu_seconds: cpu_seconds(daemon)? - before })
@@ -137,7 +150,8 @@ impl Stage {
         }
     }
 
-    fn step(&mut self, step: Step, variant: usize, archive: &Archive) -> Result<Measured> {
+    /// One step on a tree.
+    pub(super) fn step(&mut self, step: Step, variant: usize, archive: &Archive) -> Result<Measured> {
         let directory = match step {
             Step::Unpack | Step::ListWarm | Step::Remove => self.mounted(variant)?,
             Step::ListCold | Step::ReadCold => self.remounted(variant)?,
