@@ -11,7 +11,7 @@ use crate::negotiation::{SessionOptions, Unfit, negotiate};
 use crate::notify::Notifier;
 use crate::statistics::{Counters, Statistics};
 use crate::transport::{
-    Chosen, DEPTH, Device, ReceiveError, Reply, Ring, Rings, Transport, TransportReport, choose,
+    Chosen, DEPTH, Device, ReceiveError, Reply, Ring, Rings, Transport, TransportReport, Turn, choose,
 };
 use crate::worker;
 use rustix::fd::OwnedFd;
@@ -79,6 +79,7 @@ pub struct SessionHandle {
     counters: Arc<[Counters]>,
     transport: Arc<OnceLock<TransportReport>>,
     notifier: Notifier,
+    turn: Arc<Turn>,
 }
 
 impl<F: Filesystem> Session<F> {
@@ -100,6 +101,7 @@ impl<F: Filesystem> Session<F> {
             counters: Arc::clone(&self.counters),
             transport: Arc::clone(&self.transport),
             notifier: Notifier::new(&self.device),
+            turn: Arc::clone(self.device.turn()),
         }
     }
 
@@ -341,6 +343,12 @@ impl SessionHandle {
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         Statistics::sum(self.counters.iter())
+    }
+
+    /// Says whether workers may look for requests before they sleep, which
+    /// takes CPU time to save time.
+    pub fn allow_looking(&self, allowed: bool) {
+        self.turn.allow(allowed);
     }
 
     /// Unmounts, upon which [`Session::run`] returns. Not from within a method

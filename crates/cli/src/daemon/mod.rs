@@ -31,7 +31,7 @@ use strongroom_fuse::{
     Ended, Mount, MountError, MountErrorKind, MountOptions, Session, SessionError, SessionHandle,
     SessionOptions, TransportChoice,
 };
-use strongroom_sched::Scheduler;
+use strongroom_sched::{Objective, Scheduler, Settings};
 use strongroom_store::local::{LocalStore, OpenMode};
 use strongroom_vault::{Guards, Options, Rules, Trust, Vault, Writers};
 
@@ -174,6 +174,15 @@ pub(crate) struct Daemon {
     since: u64,
     log: Arc<Log>,
     ending: Ending,
+}
+
+impl Daemon {
+    /// Does as these settings say: where batches are computed, and whether CPU
+    /// time is spent on being awake when a request comes.
+    fn applies(&self, settings: Settings) {
+        self.engines.set(settings);
+        self.session.allow_looking(settings.objective != Objective::Cpu);
+    }
 }
 
 /// Serves as the process that [`launch::start`] has started, and tells it of
@@ -337,6 +346,7 @@ fn mounted(
         log: Arc::clone(log),
         ending: Ending::default(),
     });
+    daemon.applies(engines.settings());
     let server = Server::bind(device)?;
     server.start(&daemon)?;
     unmounting::on_signals(&daemon, signals)?;

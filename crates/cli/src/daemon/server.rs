@@ -97,7 +97,7 @@ fn converse(daemon: &Daemon, stream: UnixStream) {
             let applied = settings.iter().try_for_each(|word| crate::set::apply(&mut changed, word));
             let applied = applied.and_then(|()| compose::check(&daemon.engines, changed));
             if applied.is_ok() {
-                daemon.engines.set(changed);
+                daemon.applies(changed);
             }
             send(&stream, &answer(applied));
         }

@@ -9,6 +9,7 @@
 //! ("Looking before sleeping" in ARCHITECTURE.md).
 
 use super::lead::{Lead, Looked, goes_on};
+use super::turn::Turn;
 use super::{ReceiveError, Received, Reply, Transport};
 use crate::abi::request::Header;
 use crate::abi::{Opcode, REQUEST_HEADER_LEN, WRITE_ARGUMENTS_LEN, reply};
@@ -84,6 +85,11 @@ impl Device {
     /// Has this worker sleep for every request.
     pub(crate) fn never_look(&mut self) {
         self.lead.never();
+    }
+
+    /// Who waits at the device, and whether anybody may look.
+    pub(crate) fn turn(&self) -> &Arc<Turn> {
+        self.lead.turn()
     }
 
     /// The descriptor.

@@ -69,7 +69,7 @@ impl Lead {
         self.may_lead = false;
     }
 
-    pub(super) fn turn(&self) -> &Turn {
+    pub(super) fn turn(&self) -> &Arc<Turn> {
         &self.turn
     }
 

@@ -17,6 +17,7 @@ pub use choice::{TransportChoice, TransportReport};
 pub use dev::Device;
 pub(crate) use dev::{DEVICE, open, send};
 pub(crate) use ring::{DEPTH, Ring, Rings};
+pub(crate) use turn::Turn;
 
 use crate::errno::Errno;
 use strongroom_engine::Buffer;

@@ -29,7 +29,7 @@ const TICK: Duration = Duration::from_millis(2);
 
 /// Shared by the workers of one mount.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     /// Anybody may wait at the device.
     open: AtomicBool,
     /// Workers that wait there, asleep.
@@ -58,6 +58,8 @@ struct Parked {
     deputy: bool,
     /// The turn is open for good.
     ended: bool,
+    /// Nobody is to look, since it costs CPU time.
+    refused: bool,
     pause: Pause,
 }
 
@@ -189,12 +191,21 @@ impl Turn {
         }
     }
 
+    /// Says whether anybody may look from now on.
+    pub(crate) fn allow(&self, allowed: bool) {
+        let mut parked = self.lock();
+        parked.refused = !allowed;
+        if parked.refused {
+            self.open_locked(&mut parked, Instant::now());
+        }
+    }
+
     /// Has the caller lead, who answers a request: unless somebody else leads,
     /// looking was given up too short a time ago, or `pays` says no, which is
     /// giving up too. `None` when it does not lead.
     pub(super) fn close(&self, now: Instant, pays: impl FnOnce() -> bool) -> Option<Stand> {
         let mut parked = self.lock();
-        if parked.ended || !parked.pause.is_over(now) || !self.open.load(Ordering::SeqCst) {
+        if parked.ended || parked.refused || !parked.pause.is_over(now) || !self.open.load(Ordering::SeqCst) {
             return None;
         }
         if !pays() {
@@ -297,6 +308,17 @@ mod tests {
         assert_eq!(turn.close(later, || false), None);
         assert_eq!(turn.close(later + PAUSE_MIN, || true), None, "it has not paid twice");
         assert!(turn.close(later + 2 * PAUSE_MIN, || true).is_some());
+    }
+
+    #[test]
+    fn nobody_leads_while_looking_is_not_allowed() {
+        let (turn, leader) = closed();
+        turn.allow(false);
+        assert_eq!(turn.take(leader), Stand::Beside);
+        let later = Instant::now() + PAUSE_MAX;
+        assert_eq!(turn.close(later, || true), None);
+        turn.allow(true);
+        assert!(turn.close(later, || true).is_some());
     }
 
     #[test]
