@@ -78,6 +78,8 @@ pub(crate) struct World<'h> {
     owners: Vec<Owner>,
     free_interrupts: Vec<Task>,
     background_works: bool,
+    /// Which threads of it neither run nor are ready.
+    background_sleeps: Vec<bool>,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     sequence: u64,
     duration_ns: u64,
@@ -160,6 +162,7 @@ impl<'h> World<'h> {
             owners: owners.collect(),
             free_interrupts: Vec::new(),
             background_works: false,
+            background_sleeps: vec![true; background],
             events: BinaryHeap::new(),
             sequence: 0,
             duration_ns: options.duration_ns,
@@ -243,9 +246,11 @@ impl<'h> World<'h> {
         let background = self.host.background;
         self.background_works = works;
         if works {
-            let first = self.clients.len();
-            for task in first..first + background.threads as usize {
-                self.wake(task);
+            for thread in 0..background.threads as usize {
+                // One that still waits for a CPU from before has its place.
+                if std::mem::take(&mut self.background_sleeps[thread]) {
+                    self.wake(self.clients.len() + thread);
+                }
             }
         }
         if background.period_ns > 0 {
@@ -256,6 +261,12 @@ impl<'h> World<'h> {
             };
             self.schedule(self.now + after.max(1), next);
         }
+    }
+
+    /// Whether a thread of other work wants more; if not, it sleeps.
+    fn background_goes_on(&mut self, task: Task) -> bool {
+        self.background_sleeps[task - self.clients.len()] = !self.background_works;
+        self.background_works
     }
 
     /// Clients are the first tasks.
@@ -289,7 +300,7 @@ impl<'h> World<'h> {
                 self.clients[client] = state;
                 goes_on
             }
-            Owner::Background => self.background_works,
+            Owner::Background => self.background_goes_on(task),
             Owner::Interrupt => {
                 self.free_interrupts.push(task);
                 false
@@ -321,7 +332,7 @@ impl<'h> World<'h> {
                 self.clients[client] = state;
                 wants
             }
-            Owner::Background => self.background_works.then_some(SLICE_NS),
+            Owner::Background => self.background_goes_on(task).then_some(SLICE_NS),
             Owner::Interrupt => None,
         };
         self.cpus.set_wants(task, wants.unwrap_or(0));

@@ -1,7 +1,7 @@
 //! The model itself: it is what it says, and it is worth its error.
 
 use strongroom_sched::settings::Policy;
-use strongroom_sim::{Host, Options, Report, Settings, Workload, aca_sds, run};
+use strongroom_sim::{Background, Host, Options, Report, Settings, Workload, aca_sds, run};
 
 fn fixed(host: &Host, workload: &Workload, engine: u8, duration_ms: u64) -> Report {
     let settings = Settings { policy: Policy::Fixed, engine, check_exponent: 14, ..Settings::default() };
@@ -88,4 +88,16 @@ fn a_single_request_takes_its_parts() {
         // The first result is checked on the CPU.
         assert!((found / expected - 1.0).abs() < 0.03, "{engine}: {found} for {expected}");
     }
+}
+
+/// A thread of other work that still waits for a CPU when it is to begin again
+/// has one place among those that wait, and not two.
+#[test]
+fn other_work_has_its_share_and_no_more() {
+    let host = |background| Host { cpus: 1, background, ..Host::named("slow-device").expect("a host") };
+    let rate = |host: Host| fixed(&host, &Workload::writes(16, 7), 0, 300).bytes_per_second;
+    let alone = rate(host(Background::default()));
+    let beside = rate(host(Background { threads: 1, period_ns: 1_000_000, on_ns: 990_000 }));
+    let share = beside / alone;
+    assert!((share - 7.0 / 8.0).abs() < 0.03, "{share}");
 }
