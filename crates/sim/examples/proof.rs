@@ -11,6 +11,11 @@ use strongroom_sim::{Host, Workload, aca_sds};
 /// Length of the runs in which parameters of `aca` are compared.
 const SEARCH_NS: u64 = 120_000_000;
 
+/// What `adaptive` shall reach of the best engine alone, in the last quarter and
+/// over all of a run.
+const STEADY: f64 = 0.98;
+const WHOLE: f64 = 0.95;
+
 const USAGE: &str = "proof [--seed N] [--hosts N] [--workloads N] [--milliseconds N] [--no-aca]";
 
 struct Arguments {
@@ -64,63 +69,77 @@ fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Prints what falls short, and a summary; whether nothing did.
-fn judge(name: &str, cases: &[Case]) -> bool {
-    let short: Vec<&Case> = cases.iter().filter(|case| case.steady() < 0.98 || case.whole() < 0.95).collect();
-    for case in &short {
-        println!(
-            "  short: {} {}: steady {:.3}, whole {:.3}",
-            case.host,
-            case.workload,
-            case.steady(),
-            case.whole()
-        );
-    }
-    let least = |ratio: fn(&Case) -> f64| cases.iter().map(ratio).fold(f64::INFINITY, f64::min);
-    let below = |ratio: fn(&Case) -> f64, bound| cases.iter().filter(|case| ratio(case) < bound).count();
-    println!(
-        "{name}: {} cases; steady: geometric mean {:.3}, least {:.3}, below 0.98 in {}; \
-         whole: geometric mean {:.3}, least {:.3}, below 0.95 in {}",
-        cases.len(),
-        geometric_mean(cases.iter().map(Case::steady)),
-        least(Case::steady),
-        below(Case::steady, 0.98),
-        geometric_mean(cases.iter().map(Case::whole)),
-        least(Case::whole),
-        below(Case::whole, 0.95)
-    );
-    short.is_empty()
+/// What was found out of one host.
+struct Found {
+    cases: Vec<Case>,
+    /// The times that `adaptive` is as fast as `aca` with its best parameters.
+    over_aca: Vec<f64>,
 }
 
-/// Searches the best parameters of `aca` for each host under its workloads,
-/// of which `cases` has as many for each, and prints what `adaptive` makes of
-/// that; whether it is faster in the geometric mean.
-fn beats_aca(
-    name: &str,
-    hosts: &[Host],
-    workloads: impl Fn(usize) -> Vec<Workload> + Sync,
-    cases: &[Case],
-    duration_ns: u64,
-) -> bool {
-    let grid = Grid::full();
-    let best = each(hosts.len(), |at| grid.best_aca(&hosts[at], &workloads(at), SEARCH_NS, duration_ns, 42));
-    let mut all = Vec::new();
-    let of_hosts = cases.chunks(cases.len() / hosts.len().max(1));
-    for ((host, ours), (settings, speeds)) in hosts.iter().zip(of_hosts).zip(&best) {
-        let ratio = || ours.iter().zip(speeds).map(|(case, aca)| case.adaptive.whole / aca.whole);
-        println!(
-            "{}: {:.3} times aca with alpha {}, beta {}, M {} per mille",
-            host.name,
-            geometric_mean(ratio()),
+/// Runs a host under workloads, and says at once what came of it: a run that is
+/// ended early has told of what it did.
+fn find(host: &Host, workloads: &[Workload], arguments: &Arguments) -> Found {
+    let duration = arguments.duration_ns;
+    let cases: Vec<Case> = workloads.iter().map(|workload| Case::new(host, workload, duration, 42)).collect();
+    let mut told: String = cases.iter().filter(|case| is_short(case)).map(line).collect();
+    let steady = extent(&cases, Case::steady, STEADY);
+    let whole = extent(&cases, Case::whole, WHOLE);
+    told += &format!("{}: {} cases; steady: {steady}; whole: {whole}", host.name, cases.len());
+    let mut over_aca = Vec::new();
+    if arguments.aca {
+        let (settings, speeds) = Grid::full().best_aca(host, workloads, SEARCH_NS, duration, 42);
+        over_aca = cases.iter().zip(&speeds).map(|(case, aca)| case.adaptive.whole / aca.whole).collect();
+        told += &format!(
+            "; {:.3} times aca with alpha {}, beta {}, M {} per mille",
+            geometric_mean(over_aca.iter().copied()),
             settings.alpha,
             settings.beta_bytes,
             settings.idle_cpu_permille
         );
-        all.extend(ratio());
     }
-    let ratio = geometric_mean(all.into_iter());
-    println!("{name}: adaptive over the best aca, geometric mean: {ratio:.3}");
-    ratio > 1.0
+    println!("{told}");
+    Found { cases, over_aca }
+}
+
+fn is_short(case: &Case) -> bool {
+    case.steady() < STEADY || case.whole() < WHOLE
+}
+
+fn line(case: &Case) -> String {
+    let (steady, whole) = (case.steady(), case.whole());
+    format!("  short: {} {}: steady {steady:.3}, whole {whole:.3}\n", case.host, case.workload)
+}
+
+/// Mean and least of what cases reach, and how many fall short of a bound.
+fn extent(cases: &[Case], ratio: fn(&Case) -> f64, bound: f64) -> String {
+    let least = cases.iter().map(ratio).fold(f64::INFINITY, f64::min);
+    let below = cases.iter().filter(|case| ratio(case) < bound).count();
+    let mean = geometric_mean(cases.iter().map(ratio));
+    format!("geometric mean {mean:.3}, least {least:.3}, below {bound} in {below}")
+}
+
+/// Runs hosts, and prints what falls short and a summary; whether nothing did.
+fn judge(
+    name: &str,
+    hosts: &[Host],
+    workloads: impl Fn(usize) -> Vec<Workload> + Sync,
+    arguments: &Arguments,
+) -> bool {
+    let found = each(hosts.len(), |at| find(&hosts[at], &workloads(at), arguments));
+    let cases: Vec<Case> = found.iter().flat_map(|found| found.cases.clone()).collect();
+    let steady = extent(&cases, Case::steady, STEADY);
+    println!(
+        "{name}: {} cases; steady: {steady}; whole: {}",
+        cases.len(),
+        extent(&cases, Case::whole, WHOLE)
+    );
+    let mut good = !cases.iter().any(is_short);
+    if arguments.aca {
+        let ratio = geometric_mean(found.iter().flat_map(|found| found.over_aca.iter().copied()));
+        println!("{name}: adaptive over the best aca, geometric mean: {ratio:.3}");
+        good &= ratio > 1.0;
+    }
+    good
 }
 
 fn main() -> ExitCode {
@@ -128,37 +147,23 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let duration = arguments.duration_ns;
     let worst =
         aca_sds::predictions(32).iter().map(|prediction| prediction.error().abs()).fold(0.0, f64::max);
     println!("aca-sds: largest error in the columns that nothing was fitted on: {:.1} %", worst * 100.0);
     let mut good = worst < 0.15;
-    let workloads = Workload::catalogue();
-    let named = Host::catalogue();
-    let cases = each(named.len() * workloads.len(), |at| {
-        Case::new(&named[at / workloads.len()], &workloads[at % workloads.len()], duration, 42)
-    });
-    good &= judge("hosts by name", &cases);
-    let claim = papers_claim(duration, 42);
-    for case in &claim {
+    for case in papers_claim(arguments.duration_ns, 42) {
         println!("aca-sds {}: {:+.1} % over the best engine", case.workload, (case.steady() - 1.0) * 100.0);
         good &= case.steady() >= 1.15;
     }
-    if arguments.aca {
-        good &= beats_aca("hosts by name", &named, |_| workloads.clone(), &cases, duration);
-    }
+    let workloads = Workload::catalogue();
+    good &= judge("hosts by name", &Host::catalogue(), |_| workloads.clone(), &arguments);
     let drawn: Vec<Host> = (0..arguments.hosts).map(|at| Host::random(arguments.seed + at)).collect();
-    let turns = arguments.workloads.min(workloads.len());
-    // Neighbouring hosts get other workloads.
-    let workload = |at: usize| &workloads[(at + at / turns) % workloads.len()];
-    let cases = each(drawn.len() * turns, |at| Case::new(&drawn[at / turns], workload(at), duration, 42));
-    if !cases.is_empty() {
-        let name = format!("hosts from the seeds {} on", arguments.seed);
-        good &= judge(&name, &cases);
-        if arguments.aca {
-            let of_host = |host| (host * turns..(host + 1) * turns).map(|at| workload(at).clone()).collect();
-            good &= beats_aca(&name, &drawn, of_host, &cases, duration);
-        }
+    if !drawn.is_empty() {
+        let turns = arguments.workloads.min(workloads.len());
+        // Neighbouring hosts get other workloads.
+        let workload = |at: usize| workloads[(at + at / turns) % workloads.len()].clone();
+        let of_host = |host| (host * turns..(host + 1) * turns).map(workload).collect();
+        good &= judge(&format!("hosts from the seeds {} on", arguments.seed), &drawn, of_host, &arguments);
     }
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
