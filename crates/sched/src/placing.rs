@@ -86,9 +86,7 @@ impl Placer {
     ) -> Option<Decision> {
         let mut views = [EngineView::UNUSABLE; N];
         let views = &mut views[..self.records.len()];
-        for (at, (view, record)) in views.iter_mut().zip(&self.records).enumerate() {
-            *view = record.view(request, now.usable >> at & 1 == 1);
-        }
+        self.look(views, settings, request, now);
         let way = self.way(settings, request, now);
         // What a device's queue has no room for goes where it goes with `fixed`.
         let stays = way == Way::Inline || matches!(way, Way::Device(_)) && !now.is_first;
@@ -97,8 +95,10 @@ impl Placer {
         }
         let decision = place(way, settings, request, views, &now.cpu)?;
         let (Placement::Whole(chosen) | Placement::Split { inline: chosen, .. }) = decision.placement;
-        let least = views.iter().filter(|view| view.usable && view.known).map(EngineView::finish_ns);
-        let spent = views[chosen].finish_ns();
+        let stretch = now.cpu.stretch(request.computing);
+        let finish_ns = |view: &EngineView| view.finish_beside(stretch);
+        let least = views.iter().filter(|view| view.usable && view.known).map(finish_ns);
+        let spent = finish_ns(&views[chosen]);
         let extra = spent - least.fold(spent, f64::min);
         if matches!(decision.placement, Placement::Split { .. }) {
             self.trials.divided();
@@ -120,6 +120,17 @@ impl Placer {
         Some(decision)
     }
 
+    /// What is known of each engine for a request. The CPU computes once more
+    /// what a device has, when its turn has come to be checked.
+    fn look(&self, views: &mut [EngineView], settings: &Settings, request: &Request, now: &Circumstances) {
+        for (at, (view, record)) in views.iter_mut().zip(&self.records).enumerate() {
+            *view = record.view(request, now.usable >> at & 1 == 1);
+        }
+        let checking = views.iter().find(|view| view.usable && view.inline);
+        let check_ns = checking.map_or(0.0, |view| view.cpu_ns) / f64::from(1u32 << settings.check_exponent);
+        views.iter_mut().filter(|view| !view.inline).for_each(|view| view.cpu_ns += check_ns);
+    }
+
     /// The way of placing that the trials ask for.
     fn way(&self, settings: &Settings, request: &Request, now: &Circumstances) -> Way {
         let version = now.version;
@@ -132,20 +143,18 @@ impl Placer {
             self.standing.ends();
         }
         if let Some(asked) = self.trials.asked() {
-            self.trials.answer(self.outlook(asked, request, now));
+            self.trials.answer(self.outlook(asked, settings, request, now));
             self.standing.ends();
         }
         self.trials.way()
     }
 
     /// What the model says of a way for a batch as all are in the mean.
-    fn outlook(&self, way: Way, request: &Request, now: &Circumstances) -> Outlook {
+    fn outlook(&self, way: Way, settings: &Settings, request: &Request, now: &Circumstances) -> Outlook {
         let bytes = self.records[0].bytes_of(self.trials.batch_work_ns());
         let mean = Request { bytes: bytes.unwrap_or(request.bytes), ..*request };
         let mut views = [EngineView::UNUSABLE; ENGINES_MAX];
-        for (at, (view, record)) in views.iter_mut().zip(&self.records).enumerate() {
-            *view = record.view(&mean, now.usable >> at & 1 == 1);
-        }
+        self.look(&mut views, settings, &mean, now);
         outlook(way, &mean, &views, &now.cpu)
     }
 
@@ -179,6 +188,52 @@ fn place(
     }
 }
 
+/// Requests that are there at once, and the CPUs that are theirs.
+#[derive(Clone, Copy)]
+struct Crowd {
+    requests: f64,
+    cpus: f64,
+}
+
+impl Crowd {
+    fn of(request: &Request, cpu: &CpuView) -> Crowd {
+        Crowd {
+            requests: f64::from(request.in_flight.max(1)) + cpu.own * cpu.waiting,
+            cpus: (cpu.cpus * cpu.own).max(0.1),
+        }
+    }
+
+    /// How many of them an engine has room for.
+    fn at_once(self, view: &EngineView) -> f64 {
+        self.requests.min(f64::from(view.room))
+    }
+
+    /// Time of each, with as many at once on an engine as it has room for: what
+    /// one takes alone, the CPUs, or the device is the limit.
+    fn each_ns(self, view: &EngineView) -> f64 {
+        let (alone, on_cpu, on_device) = match view.inline {
+            true => (view.service_ns, view.service_ns, 0.0),
+            false => (view.service_ns + view.cpu_ns, view.cpu_ns, view.service_ns / view.parallelism),
+        };
+        (alone / self.at_once(view)).max(on_cpu / self.cpus).max(on_device)
+    }
+
+    /// The same, where the CPU computes, at `inline_ns` each, what the engine
+    /// has no room for.
+    fn each_with_rest_ns(self, view: &EngineView, inline_ns: f64) -> f64 {
+        let each_ns = self.each_ns(view);
+        match self.at_once(view) < self.requests {
+            true => 1.0 / (1.0 / each_ns + 1.0 / inline_ns),
+            false => each_ns,
+        }
+    }
+
+    /// Time of all that an engine has room for.
+    fn all_ns(self, view: &EngineView) -> f64 {
+        self.each_ns(view) * self.at_once(view)
+    }
+}
+
 /// What the model says of the CPU or a device alone: whether it would be far
 /// slower than another engine, and whether it would take long to find out.
 fn outlook(way: Way, request: &Request, views: &[EngineView], cpu: &CpuView) -> Outlook {
@@ -187,33 +242,26 @@ fn outlook(way: Way, request: &Request, views: &[EngineView], cpu: &CpuView) -> 
         Way::Inline => None,
         Way::Device(device) => Some(device),
     };
-    let is_of_way = |(at, view): &(usize, &EngineView)| device.map_or(view.inline, |device| *at == device);
-    let requests = f64::from(request.in_flight.max(1)) + cpu.own * cpu.waiting;
-    // Time of each request, with as many at once as it has room for.
-    let each = |view: &EngineView| {
-        let cpus = (cpu.cpus * cpu.own).max(0.1);
-        let on_cpu = if view.inline { view.service_ns } else { view.cpu_ns };
-        let alone = if view.inline { view.service_ns } else { view.service_ns + view.cpu_ns };
-        let on_device = if view.inline { 0.0 } else { view.service_ns / view.parallelism };
-        (alone / requests.min(f64::from(view.room))).max(on_cpu / cpus).max(on_device)
-    };
+    let crowd = Crowd::of(request, cpu);
     let usable = || views.iter().enumerate().filter(|(_, view)| view.usable);
-    let least = |each: &mut dyn Iterator<Item = f64>| each.fold(f64::INFINITY, f64::min);
-    let inline = least(&mut usable().filter(|(_, view)| view.inline).map(|(_, view)| each(view)));
-    // What a device has no room for, the CPU computes meanwhile.
-    let with_rest = |view: &EngineView| match f64::from(view.room) < requests {
-        true => 1.0 / (1.0 / each(view) + 1.0 / inline),
-        false => each(view),
-    };
-    let share = least(&mut usable().map(|(_, view)| with_rest(view)))
-        / least(&mut usable().filter(is_of_way).map(|(_, view)| with_rest(view)));
-    let takes = |view: &EngineView| each(view) * requests.min(f64::from(view.room));
-    let all_ns = least(&mut usable().filter(is_of_way).map(|(_, view)| takes(view)));
+    let of_way = || usable().filter(|(at, view)| device.map_or(view.inline, |device| *at == device));
+    if !of_way().any(|(_, view)| view.known) {
+        // Its first batch is out; what it says of itself is not worth much.
+        return Outlook::Hopeless;
+    }
+    let inline_ns = least(usable().filter(|(_, view)| view.inline), |view| crowd.each_ns(view));
+    let each_ns = |view: &EngineView| crowd.each_with_rest_ns(view, inline_ns);
+    let share = least(usable(), each_ns) / least(of_way(), each_ns);
+    let all_ns = least(of_way(), |view| crowd.all_ns(view));
     match HOPELESS.into_iter().any(|(least, ns)| share < least && all_ns > ns) {
         true => Outlook::Hopeless,
         false if share < SLOW => Outlook::Slow,
         false => Outlook::Open,
     }
+}
+
+fn least<'a>(views: impl Iterator<Item = (usize, &'a EngineView)>, ns: impl Fn(&EngineView) -> f64) -> f64 {
+    views.map(|(_, view)| ns(view)).fold(f64::INFINITY, f64::min)
 }
 
 #[cfg(test)]

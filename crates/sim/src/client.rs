@@ -35,7 +35,6 @@ struct OnDevice {
     submit_ns: u64,
     submitted: u64,
     answered: Option<u64>,
-    check_ns: u64,
     /// The thread sleeps until the answer.
     is_awaited: bool,
 }
@@ -249,10 +248,10 @@ impl Client {
         world.placer.records()[engine].left(&flight.expect("a batch on a device is in flight"));
         let is_due = world.results[device].is_multiple_of(1 << world.settings.check_exponent);
         world.results[device] += 1;
-        self.on_device.check_ns = if is_due { self.compute_ns(bytes, world) } else { 0 };
+        let check_ns = if is_due { self.compute_ns(bytes, world) } else { 0 };
         self.step = Step::Concluded;
         let complete = world.host.devices[device].complete.ns(bytes);
-        world.drawn(complete) + self.on_device.check_ns
+        world.drawn(complete) + check_ns
     }
 
     fn learn_inline(&self, world: &World<'_>) {
@@ -264,11 +263,10 @@ impl Client {
     }
 
     fn learn_device(&self, world: &World<'_>) {
-        let OnDevice { device, flight, submit_ns, submitted, answered, check_ns, .. } = self.on_device;
+        let OnDevice { device, flight, submit_ns, submitted, answered, .. } = self.on_device;
         let flight = flight.expect("a batch on a device is in flight");
         let service = answered.expect("it was answered") - submitted;
-        let shared = check_ns >> world.settings.check_exponent;
-        let measured = Measurement { service_ns: service as f64, cpu_ns: (submit_ns + shared) as f64 };
+        let measured = Measurement { service_ns: service as f64, cpu_ns: submit_ns as f64 };
         world.placer.records()[world.host.inline.len() + device].learn(&flight, measured);
     }
 

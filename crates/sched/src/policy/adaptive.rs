@@ -48,7 +48,7 @@ pub fn place(
     if objective == Objective::Cpu {
         return Some(whole(best, Reason::CheapestCpu));
     }
-    if let Some(split) = best_split(request, engines, price, objective, least * SPLIT_GAIN) {
+    if let Some(split) = best_split(request, engines, (price, stretch), objective, least * SPLIT_GAIN) {
         return Some(split);
     }
     let reason = if objective == Objective::Latency { Reason::Soonest } else { Reason::Least };
@@ -57,7 +57,7 @@ pub fn place(
 
 /// What a request costs on an engine, in nanoseconds of everybody's time.
 fn cost(engine: &EngineView, price: f64, stretch: f64, objective: Objective) -> f64 {
-    let finish = if engine.inline { engine.service_ns * stretch } else { engine.finish_ns() };
+    let finish = engine.finish_beside(stretch);
     match objective {
         Objective::Latency => finish,
         Objective::Throughput => finish + made_to_wait(engine, price, engine.cpu_ns, engine.service_ns),
@@ -83,7 +83,7 @@ fn made_to_wait(engine: &EngineView, price: f64, cpu_ns: f64, service_ns: f64) -
 fn best_split(
     request: &Request,
     engines: &[EngineView],
-    price: f64,
+    (price, stretch): (f64, f64),
     objective: Objective,
     limit: f64,
 ) -> Option<Decision> {
@@ -99,16 +99,17 @@ fn best_split(
     for (device, hardware) in engines.iter().enumerate().filter(usable(false)) {
         let waits = (hardware.finish_ns() - hardware.cpu_ns - hardware.service_ns).max(0.0);
         let software_all = software.fixed_ns + software.per_byte_ns * request.bytes as f64;
-        let slope = software.per_byte_ns + hardware.per_byte_ns;
-        let bytes = (software_all - waits - hardware.fixed_ns) / slope;
+        let slope = software.per_byte_ns * stretch + hardware.per_byte_ns;
+        let bytes = (software_all * stretch - waits - hardware.fixed_ns) / slope;
         let device_segments = (bytes / segment_bytes).floor();
         if !(device_segments >= 1.0 && device_segments < f64::from(request.segments)) {
             continue;
         }
         let device_bytes = device_segments * segment_bytes;
         let share = device_bytes / request.bytes as f64;
-        let on_cpu = hardware.cpu_ns + software_all - software.per_byte_ns * device_bytes;
-        let mut cost = on_cpu;
+        let computed = software_all - software.per_byte_ns * device_bytes;
+        let on_cpu = hardware.cpu_ns + computed;
+        let mut cost = hardware.cpu_ns + computed * stretch;
         if objective == Objective::Throughput {
             cost += made_to_wait(hardware, price, on_cpu, hardware.service_ns * share);
         }

@@ -108,12 +108,13 @@ pub(super) fn guarded(
         let placer = Arc::clone(&in_flight.placer);
         drop(in_flight);
         let (completed, answered) = core.conclude(at, &trusted, answer, source);
-        if let Some((arrived, checking)) = answered {
+        if let Some(arrived) = answered {
             let service = arrived.saturating_duration_since(submitted);
             core.engines[at].counters.answered(service.as_nanos() as u64);
-            let cpu_ns = (spent + checking).as_nanos() as f64;
-            placer.records()[at]
-                .learn(&flight, Measurement { service_ns: service.as_nanos() as f64, cpu_ns });
+            // What checks cost is known of the engine that checks.
+            let measured =
+                Measurement { service_ns: service.as_nanos() as f64, cpu_ns: spent.as_nanos() as f64 };
+            placer.records()[at].learn(&flight, measured);
             let in_flight = core.in_flight.load(Relaxed);
             placer.done(operation, whole_bytes, in_flight, || core.now_ns());
         }
@@ -130,15 +131,15 @@ impl Served {
 }
 
 impl Core {
-    /// What the consumer is told; when the device gave a good answer, the
-    /// moment of that, and the CPU time of checking as it falls on each result.
+    /// What the consumer is told; and when the device gave a good answer, the
+    /// moment of that.
     fn conclude(
         &self,
         at: usize,
         trusted: &Trusted,
         answer: Answer,
         source: impl FnOnce() -> Batch,
-    ) -> (Completed, Option<(Instant, Duration)>) {
+    ) -> (Completed, Option<Instant>) {
         let served = &self.engines[at];
         let (completed, arrived) = match answer {
             Answer::Completed(completed, arrived) if completed.outcome != Outcome::DeviceLost => {
@@ -154,20 +155,18 @@ impl Core {
         let is_refused = completed.outcome == Outcome::AuthenticationFailed;
         let interval = 1 << self.settings.load().check_exponent;
         if !is_refused && !served.is_due(interval) {
-            return (completed, Some((arrived, Duration::ZERO)));
+            return (completed, Some(arrived));
         }
-        let began = Instant::now();
         let expected = self.redo_uncounted(trusted, source());
         if expected.outcome == Outcome::DeviceLost {
             // Nothing here can tell; the device's answer is the only one.
-            return (completed, Some((arrived, Duration::ZERO)));
+            return (completed, Some(arrived));
         }
         served.counters.add(Count::Checked, 1);
         served.counters.add(Count::CheckedBytes, expected.batch.bytes() as u64);
         if is_equal(&completed, &expected) {
-            let shared_by = if served.quarantine.is_suspect() { 1 } else { interval };
             served.quarantine.right();
-            return (completed, Some((arrived, began.elapsed() / shared_by)));
+            return (completed, Some(arrived));
         }
         served.counters.add(Count::Mismatches, 1);
         served.quarantine.wrong();

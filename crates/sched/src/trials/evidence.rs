@@ -4,6 +4,10 @@
 const PRIOR_PAIRS: f64 = 3.0;
 /// So many times the error away from nothing is something.
 const CONFIDENCE: f64 = 2.0;
+/// For a way to be taken: pairs at least, and the same with one and with ever
+/// more.
+const PAIRS_LEAST: f64 = 2.0;
+const CONFIDENT: [f64; 2] = [4.0, 1.5];
 /// A pair that differs from the others by so much, and by four times their
 /// deviation, is of another time: a logarithm.
 const ANOTHER: f64 = 0.15;
@@ -69,7 +73,13 @@ impl Evidence {
 
     /// By more than `least`.
     pub(super) fn is_better(&self, least: f64, noise: f64) -> bool {
-        self.pairs > 0.0 && self.mean - CONFIDENCE * self.error(noise) > least
+        let confidence = CONFIDENT[1] + (CONFIDENT[0] - CONFIDENT[1]) / self.pairs.max(1.0);
+        self.pairs >= PAIRS_LEAST && self.mean - confidence * self.error(noise) > least
+    }
+
+    /// By more than `least`, more likely than not.
+    pub(super) fn is_likely(&self, least: f64, noise: f64) -> bool {
+        self.mean - self.error(noise) > least
     }
 
     /// Counts for so many pairs at most.
@@ -95,8 +105,10 @@ mod tests {
         let mut evidence = Evidence::default();
         assert!(!evidence.is_worse(0.02) && !evidence.is_better(0.0, 0.02));
         evidence.add(1.02);
+        assert!(!evidence.is_better(0.0, 0.001), "one may be chance");
+        evidence.add(1.02);
         assert!(!evidence.is_better(0.0, 0.02) && evidence.is_better(0.0, 0.005));
-        for ratio in [1.01, 1.03, 1.02, 1.01, 1.03] {
+        for ratio in [1.01, 1.03, 1.01, 1.03] {
             evidence.add(ratio);
         }
         assert!(evidence.is_better(0.002, 0.02) && (evidence.mean() - 0.02).abs() < 0.001);

@@ -14,6 +14,7 @@
 mod evidence;
 mod noise;
 mod race;
+mod seen;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};

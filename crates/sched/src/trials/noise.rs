@@ -3,22 +3,27 @@
 
 /// Least and most of what a pair is expected to deviate by.
 const NOISE: [f64; 2] = [0.01, 0.5];
-/// Mean square of the differences before any is seen.
-const FIRST: f64 = 0.0016;
+/// What two windows are taken to differ by before any is seen.
+const FIRST: f64 = 0.04;
+/// So many differences are looked at, of which so many are smaller than the one
+/// that counts; and how many deviations that is, as chance goes. Other work
+/// that comes or goes makes some windows differ by much, which says nothing of
+/// those that lie beside each other while it stays.
+const DIFFERENCES: usize = 16;
+const SMALLER: usize = 11;
+const DEVIATIONS: f64 = 1.04;
 /// Below such a variance sizes are all alike.
 const VARIANCE_LEAST: f64 = 1e-4;
 /// Windows' mean sizes that differ by more than this factor do so for a reason.
 const CHANCE_MAX: f64 = 1.4;
 /// How much a new pair of windows counts.
 const WEIGHT: f64 = 0.125;
-/// Two windows differ by no more than this: a logarithm.
-const DIFFERENCE_MAX: f64 = 0.3;
 /// Noise from which on windows become longer, and below which shorter, by
 /// which factors.
 const LENGTHENS: (f64, f64) = (0.06, 1.25);
 const SHORTENS: (f64, f64) = (0.02, 1.5);
 /// Longest window over the shortest.
-const LENGTH_MAX: f64 = 8.0;
+const LENGTH_MAX: f64 = 4.0;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -29,14 +34,26 @@ pub(super) struct Noise {
     /// mean square of the latter.
     covariance: f64,
     variance: f64,
-    /// Mean square of what two windows differ by, as logarithms.
-    square: f64,
+    /// What each window differed by from the one before: logarithms.
+    differences: [f64; DIFFERENCES],
+    /// Where the next is put.
+    next: usize,
+    /// What two windows differ by, as a rule.
+    difference: f64,
     length: f64,
 }
 
 impl Default for Noise {
     fn default() -> Noise {
-        Noise { latest: (0.0, 0.0), covariance: 0.0, variance: 0.0, square: FIRST, length: 1.0 }
+        Noise {
+            latest: (0.0, 0.0),
+            covariance: 0.0,
+            variance: 0.0,
+            differences: [FIRST * DEVIATIONS; DIFFERENCES],
+            next: 0,
+            difference: FIRST,
+            length: 1.0,
+        }
     }
 }
 
@@ -44,7 +61,7 @@ impl Noise {
     /// What a pair deviates by, as a rule: one window against the mean of
     /// two, where two windows were measured against each other.
     pub(super) fn of_pair(&self) -> f64 {
-        (0.75 * self.square).sqrt().clamp(NOISE[0], NOISE[1])
+        (0.75f64.sqrt() * self.difference).clamp(NOISE[0], NOISE[1])
     }
 
     /// A window's length over the shortest.
@@ -79,13 +96,21 @@ impl Noise {
             let (faster, larger) = ((speed / before.0).ln(), (work / before.1).ln());
             self.covariance += (faster * larger - self.covariance) * WEIGHT;
             self.variance += (larger * larger - self.variance) * WEIGHT;
-            let differs = (faster - self.slope() * larger).clamp(-DIFFERENCE_MAX, DIFFERENCE_MAX);
-            self.square += (differs * differs - self.square) * WEIGHT;
+            self.differs((faster - self.slope() * larger).abs());
         }
         if self.of_pair() > LENGTHENS.0 {
             self.length = (self.length * LENGTHENS.1).min(LENGTH_MAX);
         } else if self.of_pair() < SHORTENS.0 {
             self.length = (self.length / SHORTENS.1).max(1.0);
         }
+    }
+
+    /// Takes in what a window differed by from the one before.
+    fn differs(&mut self, difference: f64) {
+        self.differences[self.next] = difference;
+        self.next = (self.next + 1) % DIFFERENCES;
+        let mut sorted = self.differences;
+        let (_, rule, _) = sorted.select_nth_unstable_by(SMALLER, f64::total_cmp);
+        self.difference = *rule / DEVIATIONS;
     }
 }

@@ -10,12 +10,13 @@
 
 use super::evidence::Evidence;
 use super::noise::Noise;
+use super::seen::Seen;
 use super::{BATCHES, Load, Outlook, WAYS_MAX, WINDOW_NS, Window};
 
-/// A challenger's window that is slower than this is enough.
+/// A challenger's window ends early when it is slower than this.
 const LOSES: f64 = 0.8;
-/// And slower by this many times the noise.
-const LOSES_NOISE: f64 = 3.0;
+/// So many times the noise is more than chance.
+const STRANGE_NOISE: f64 = 3.0;
 /// A way that is slower by less may be faster when the machine has other work:
 /// a logarithm.
 const NEAR: f64 = 0.5;
@@ -36,16 +37,24 @@ const WINS: f64 = 0.002;
 const PAIRS_OF_TRIAL: u32 = 3;
 /// Pairs after which a way that is neither better nor worse is put off.
 const PAIRS_ENOUGH: f64 = 12.0;
+/// A pair around which the way in use was not steady says no more than this.
+const UNSTEADY: f64 = 1.1;
+/// After so many pairs windows begin to become longer.
+const PAIRS_LONGER: f64 = 3.0;
 /// Pairs for which the evidence of earlier trials counts at most.
-const PAIRS_KEPT: f64 = 10.0;
+const PAIRS_KEPT: f64 = 8.0;
 /// A trial ends early after this many times the time it should have taken.
 const OVERDUE: f64 = 2.0;
 /// Most that trials of one way may cost, as a share of the time.
-const COST_SHARE: f64 = 0.002;
+const COST_SHARE: f64 = 0.001;
 /// And those of all ways that have lost before.
 const COSTS_SHARE: f64 = 0.008;
 /// First and longest time from a trial that was lost to the next one.
 const INTERVAL_NS: [u64; 2] = [60_000_000, 10_000_000_000];
+/// A load that pauses is waited for to rest while so many times as much as is in
+/// flight is done, half of a burst as a rule, and no longer than this.
+const RESTS_WITHIN: f64 = 4.0;
+const SETTLING_MAX_NS: f64 = 16e6;
 /// How much a new window counts.
 const WEIGHT: f64 = 0.25;
 /// A speed or a load that differs by this factor is another.
@@ -67,9 +76,14 @@ impl Load {
     /// after the other what waits for a device together.
     fn differs(&self, other: &Load, is_model: bool) -> bool {
         // The batch that was just done is in flight beside the others.
+        self.is_of_others(other)
+            || !is_model && differs(self.in_flight + 1.0, other.in_flight + 1.0, DIFFERS * DIFFERS)
+    }
+
+    /// Whether other things are asked for.
+    fn is_of_others(&self, other: &Load) -> bool {
         (self.reads - other.reads).abs() > 0.25
             || differs(self.work_ns.max(1.0), other.work_ns.max(1.0), DIFFERS * DIFFERS)
-            || !is_model && differs(self.in_flight + 1.0, other.in_flight + 1.0, DIFFERS * DIFFERS)
     }
 }
 
@@ -128,7 +142,9 @@ pub(super) struct Race {
     over_again_ns: u64,
     /// Until then nothing is tried that has lost before.
     free_ns: u64,
+    /// Of the way in use lately.
     speed: f64,
+    seen: Seen,
     noise: Noise,
     load: Load,
     /// Batches in flight in the last window, of whatever way.
@@ -153,6 +169,7 @@ impl Race {
             over_again_ns: OVER_AGAIN_NS[0],
             free_ns: 0,
             speed: 0.0,
+            seen: Seen::default(),
             noise: Noise::default(),
             load: Load::default(),
             left: 0.0,
@@ -169,7 +186,10 @@ impl Race {
 
     /// How long the next window should be.
     pub(super) fn window_ns(&self) -> f64 {
-        WINDOW_NS * self.noise.length()
+        // The less two ways differ, the less it costs to look for longer, and
+        // the more it matters what one has left to the other.
+        let pairs = self.trial.map_or(0.0, |trial| self.challengers[trial.way].evidence.pairs());
+        WINDOW_NS * self.noise.length().max(pairs / PAIRS_LONGER)
     }
 
     /// How many batches it should have at least.
@@ -179,8 +199,7 @@ impl Race {
 
     /// Batches until what was placed before is done.
     pub(super) fn settling(&self) -> f64 {
-        let left = if self.is_model() { 0.0 } else { self.left };
-        self.load.in_flight.max(left) + 1.0
+        self.load.in_flight.max(self.left) + 1.0
     }
 
     /// Work of a batch as a rule, in nanoseconds; without an end before it is
@@ -191,7 +210,7 @@ impl Race {
 
     /// How long a moment of rest is waited for after that.
     pub(super) fn settling_ns(&self) -> f64 {
-        (2.0 * self.settling() * self.pace_ns).min(WINDOW_NS)
+        (RESTS_WITHIN * self.settling() * self.pace_ns).min(SETTLING_MAX_NS)
     }
 
     /// Batches of a window before the clock is looked at first.
@@ -299,9 +318,14 @@ impl Race {
 
     fn incumbent_goes_on(&mut self, window: &Window, now: u64) -> (Option<usize>, Option<usize>) {
         self.windows += 1;
-        if self.windows == 1 {
-            (self.speed, self.load) = (window.speed, window.load);
-        } else if self.is_strange(window) {
+        if self.speed == 0.0 {
+            (self.speed, self.load, self.seen) = (window.speed, window.load, Seen::default());
+            self.sees(window);
+        } else if self.windows == 1 {
+            // How many are in flight is the way's doing too.
+            self.load.in_flight = window.load.in_flight;
+        }
+        if self.is_strange(window) {
             return (self.strikes(window, now), None);
         }
         self.strikes = 0;
@@ -329,7 +353,7 @@ impl Race {
     }
 
     fn is_strange(&self, window: &Window) -> bool {
-        let factor = DIFFERS.max((LOSES_NOISE * self.noise.of_pair()).exp());
+        let factor = DIFFERS.max((STRANGE_NOISE * self.noise.of_pair()).exp());
         differs(window.speed, self.speed, factor) || window.load.differs(&self.load, self.is_model())
     }
 
@@ -346,44 +370,53 @@ impl Race {
         if self.strikes < STRIKES {
             return None;
         }
-        let is_other = window.load.differs(&self.load, self.is_model());
+        let (is_other, is_new) = (window.load.is_of_others(&self.load), self.sees(window));
         (self.speed, self.load, self.strikes) = (window.speed, window.load, 0);
-        self.noise = Noise::default();
-        if !self.may_start_over(now) {
-            return None;
-        }
         if is_other {
-            let before = self.incumbent;
-            self.starts_over(now);
-            // What was best before may well be so again.
-            self.challengers[before].next_ns = 0;
-            return Some(0);
+            self.noise = Noise::default();
+            return self.may_start_over(now).then(|| self.starts_over_after(now));
         }
-        // The same load at another speed: what was near may be faster now.
-        for challenger in &mut self.challengers[..self.ways] {
-            if challenger.evidence.mean() > -NEAR {
-                challenger.evidence.fades(1.0);
-                (challenger.next_ns, challenger.interval_ns) = (now, INTERVAL_NS[0]);
+        if is_new {
+            // Whatever was found out before, it was not about this.
+            let challenger =
+                Challenger { next_ns: now, interval_ns: INTERVAL_NS[0], ..Challenger::default() };
+            self.challengers = [challenger; WAYS_MAX];
+            self.free_ns = now;
+        } else if self.may_start_over(now) {
+            // What was near may be faster now.
+            for challenger in &mut self.challengers[..self.ways] {
+                if challenger.evidence.mean() > -NEAR {
+                    challenger.evidence.fades(1.0);
+                    (challenger.next_ns, challenger.interval_ns) = (now, INTERVAL_NS[0]);
+                }
             }
         }
         None
+    }
+
+    /// Takes in a window of the way in use; whether it was unlike all before.
+    fn sees(&mut self, window: &Window) -> bool {
+        let in_flight = (!self.is_model()).then_some(window.load.in_flight);
+        self.seen.takes_in(window.speed, in_flight)
+    }
+
+    /// The model places; what was best before may well be so again.
+    fn starts_over_after(&mut self, now: u64) -> usize {
+        let before = self.incumbent;
+        self.starts_over(now);
+        self.challengers[before].next_ns = 0;
+        0
     }
 
     fn trial_goes_on(&mut self, mut trial: Trial, window: &Window, now: u64) -> Option<usize> {
         let incumbent = self.incumbent;
         let Some(challenger) = trial.speed else {
             trial.loses(window, self.longest_ns());
-            if window.speed < trial.before * LOSES.min((-LOSES_NOISE * self.noise.of_pair()).exp()) {
-                self.challengers[trial.way].against = self.speed;
-                self.challengers[trial.way].evidence.add(window.speed / trial.before);
-                self.put_off(trial.way, now, trial.lost_ns);
-            } else {
-                trial.speed = Some(window.speed);
-                self.trial = Some(trial);
-            }
+            trial.speed = Some(window.speed);
+            self.trial = Some(trial);
             return Some(incumbent);
         };
-        if window.load.differs(&self.load, self.is_model()) {
+        if window.load.is_of_others(&self.load) {
             // The load changes: this says nothing of the ways.
             let pause = (trial.lost_ns.max(0.0) / COST_SHARE) as u64;
             self.challengers[trial.way].next_ns = now + pause.clamp(INTERVAL_NS[0] / 4, INTERVAL_NS[1]);
@@ -393,7 +426,8 @@ impl Race {
         let noise = self.noise.of_pair();
         self.challengers[trial.way].against = self.speed;
         let evidence = &mut self.challengers[trial.way].evidence;
-        evidence.add(challenger / ((trial.before + window.speed) / 2.0));
+        let factor = (STRANGE_NOISE * noise).exp().max(DIFFERS);
+        evidence.add(compared(challenger, (trial.before, window.speed), factor));
         trial.pairs += 1;
         let evidence = *evidence;
         if evidence.is_worse(noise) {
@@ -402,7 +436,7 @@ impl Race {
             self.takes(trial.way, now);
             return Some(trial.way);
         } else if evidence.pairs() >= PAIRS_ENOUGH && trial.pairs >= PAIRS_OF_TRIAL {
-            if evidence.mean() > WINS {
+            if evidence.is_likely(WINS, noise) {
                 self.takes(trial.way, now);
                 return Some(trial.way);
             }
@@ -434,6 +468,9 @@ impl Race {
         self.challengers[before].next_ns = now + INTERVAL_NS[0];
         self.incumbent = way;
         self.windows = 0;
+        let factor = faster.mean().exp();
+        self.speed *= factor;
+        self.seen.scales(factor);
     }
 
     /// Loads that come and go start over ever less often.
@@ -453,6 +490,7 @@ impl Race {
         self.incumbent = 0;
         self.windows = 0;
         self.strikes = 0;
+        self.speed = 0.0;
         self.trial = None;
         let challenger = Challenger { next_ns: now, interval_ns: INTERVAL_NS[0], ..Challenger::default() };
         self.challengers = [challenger; WAYS_MAX];
@@ -483,6 +521,23 @@ impl Race {
         let pause = challenger.interval_ns.max((lost_ns / COST_SHARE) as u64);
         challenger.next_ns = now + pause.min(INTERVAL_NS[1]);
         challenger.interval_ns = (challenger.interval_ns * 3).min(INTERVAL_NS[1]);
+    }
+}
+
+/// By how much a challenger's window was faster than those of the way in use
+/// around it. Where that was not as fast after it as before, by this factor,
+/// something else has come or gone meanwhile, or one way leaves to the other
+/// what makes it faster: which of both, many such pairs tell. If it was slower
+/// than both it is slower.
+fn compared(challenger: f64, (before, after): (f64, f64), factor: f64) -> f64 {
+    let (slower, faster) = (before.min(after), before.max(after));
+    let ratio = 2.0 * challenger / (before + after);
+    if faster <= slower * factor {
+        ratio
+    } else if challenger < slower {
+        challenger / slower
+    } else {
+        ratio.clamp(1.0 / UNSTEADY, UNSTEADY)
     }
 }
 
@@ -538,6 +593,14 @@ mod tests {
         assert_eq!(run(&mut race, &[1.0, 1.0, 1.4, 0.2], 1.0, 500_000_000, 500_000_000).0, 2);
         // And becomes slower than what was left.
         assert_ne!(run(&mut race, &[1.0, 1.0, 0.5, 0.2], 1.0, 1_000_000_000, 500_000_000).0, 2);
+    }
+
+    #[test]
+    fn a_pair_around_which_nothing_was_steady_says_little_unless_it_is_slower_than_both() {
+        assert_eq!(compared(0.55, (1.0, 1.2), 1.3), 0.5);
+        assert_eq!(compared(1.5, (1.0, 2.0), 1.3), 1.0);
+        assert_eq!(compared(0.1, (2.0, 1.0), 1.3), 0.1);
+        assert_eq!(compared(2.5, (1.0, 2.0), 1.3), UNSTEADY);
     }
 
     #[test]
