@@ -35,6 +35,10 @@ const LOST_MAX: f64 = 4.0;
 const WINS: f64 = 0.002;
 /// Pairs of one trial, after which others have their turn.
 const PAIRS_OF_TRIAL: u32 = 3;
+/// A way that was slower in none of them than the faster of its neighbours, by
+/// more than the first, and in the mean faster by the second, is better however
+/// the way in use differs from window to window: logarithms.
+const AHEAD: [f64; 2] = [-0.05, 0.1];
 /// Pairs after which a way that is neither better nor worse is put off.
 const PAIRS_ENOUGH: f64 = 12.0;
 /// A pair around which the way in use was not steady says no more than this.
@@ -59,8 +63,11 @@ const SETTLING_MAX_NS: f64 = 16e6;
 const WEIGHT: f64 = 0.25;
 /// A speed or a load that differs by this factor is another.
 const DIFFERS: f64 = 1.3;
-/// Windows in a row after which the load is another.
+/// Windows in a row, all alike, after which the load is another.
 const STRIKES: u32 = 3;
+/// So many more strange windows than others, however they differ among
+/// themselves, and it is another, too.
+const STRANGE_MOST: u32 = 6;
 /// Least and most time from one change of load to the next that counts.
 const OVER_AGAIN_NS: [u64; 2] = [50_000_000, 5_000_000_000];
 
@@ -112,6 +119,10 @@ struct Trial {
     /// The challenger's, once its window is over.
     speed: Option<f64>,
     pairs: u32,
+    /// Pairs in which the challenger was ahead of both neighbours, and by how
+    /// much of their mean in all: logarithms.
+    ahead: u32,
+    gained: f64,
     lost_ns: f64,
 }
 
@@ -127,6 +138,20 @@ impl Trial {
     fn loses(&mut self, window: &Window, most_ns: f64) {
         self.lost_ns += window.elapsed_ns.min(most_ns) * (1.0 - window.speed / self.before);
     }
+
+    /// A pair is whole: the challenger's window, and the one after it.
+    fn pairs_up(&mut self, challenger: f64, after: f64) {
+        self.pairs += 1;
+        self.ahead += u32::from((challenger / after.max(self.before)).ln() > AHEAD[0]);
+        self.gained += (2.0 * challenger / (after + self.before)).ln();
+    }
+
+    /// Whether every pair says that the challenger is better.
+    fn is_ahead(&self) -> bool {
+        self.pairs >= PAIRS_OF_TRIAL
+            && self.ahead == self.pairs
+            && self.gained > AHEAD[1] * f64::from(self.pairs)
+    }
 }
 
 /// See the module.
@@ -137,6 +162,8 @@ pub(super) struct Race {
     /// Windows in a row that were unlike what was known, and the last of them.
     strikes: u32,
     last: (f64, Load),
+    /// How many more of the last windows were strange than not.
+    strange: u32,
     /// When placing may start over, and how long after that again.
     over_ns: u64,
     over_again_ns: u64,
@@ -165,6 +192,7 @@ impl Race {
             windows: 0,
             strikes: 0,
             last: (0.0, Load::default()),
+            strange: 0,
             over_ns: 0,
             over_again_ns: OVER_AGAIN_NS[0],
             free_ns: 0,
@@ -276,7 +304,15 @@ impl Race {
             *evidence = Evidence::default();
         }
         evidence.fades(PAIRS_KEPT);
-        self.trial = Some(Trial { way, before: self.speed, speed: None, pairs: 0, lost_ns: 0.0 });
+        self.trial = Some(Trial {
+            way,
+            before: self.speed,
+            speed: None,
+            pairs: 0,
+            ahead: 0,
+            gained: 0.0,
+            lost_ns: 0.0,
+        });
         true
     }
 
@@ -329,8 +365,12 @@ impl Race {
             return (self.strikes(window, now), None);
         }
         self.strikes = 0;
+        self.strange = self.strange.saturating_sub(1);
         self.speed += (window.speed - self.speed) * WEIGHT;
         self.load.follows(&window.load);
+        if self.seen.is_deep(window.load.in_flight, self.is_model()) {
+            self.tries_all_again(now);
+        }
         self.drifts(now);
         if self.windows < 3 {
             return (None, None);
@@ -367,21 +407,19 @@ impl Race {
             && !differs(window.speed, before, DIFFERS)
             && !window.load.differs(&load_before, self.is_model());
         self.strikes = if is_alike { self.strikes + 1 } else { 1 };
-        if self.strikes < STRIKES {
+        self.strange += 1;
+        if self.strikes < STRIKES && self.strange < STRANGE_MOST {
             return None;
         }
         let (is_other, is_new) = (window.load.is_of_others(&self.load), self.sees(window));
-        (self.speed, self.load, self.strikes) = (window.speed, window.load, 0);
+        (self.speed, self.load) = (window.speed, window.load);
+        (self.strikes, self.strange) = (0, 0);
         if is_other {
             self.noise = Noise::default();
             return self.may_start_over(now).then(|| self.starts_over_after(now));
         }
         if is_new {
-            // Whatever was found out before, it was not about this.
-            let challenger =
-                Challenger { next_ns: now, interval_ns: INTERVAL_NS[0], ..Challenger::default() };
-            self.challengers = [challenger; WAYS_MAX];
-            self.free_ns = now;
+            self.tries_all_again(now);
         } else if self.may_start_over(now) {
             // What was near may be faster now.
             for challenger in &mut self.challengers[..self.ways] {
@@ -396,8 +434,15 @@ impl Race {
 
     /// Takes in a window of the way in use; whether it was unlike all before.
     fn sees(&mut self, window: &Window) -> bool {
-        let in_flight = (!self.is_model()).then_some(window.load.in_flight);
-        self.seen.takes_in(window.speed, in_flight)
+        let is_deep = self.seen.is_deep(window.load.in_flight, self.is_model());
+        self.seen.is_strange(window.speed) || is_deep
+    }
+
+    /// Whatever was found out before, it was not about this.
+    fn tries_all_again(&mut self, now: u64) {
+        let challenger = Challenger { next_ns: now, interval_ns: INTERVAL_NS[0], ..Challenger::default() };
+        self.challengers = [challenger; WAYS_MAX];
+        self.free_ns = now;
     }
 
     /// The model places; what was best before may well be so again.
@@ -428,11 +473,11 @@ impl Race {
         let evidence = &mut self.challengers[trial.way].evidence;
         let factor = (STRANGE_NOISE * noise).exp().max(DIFFERS);
         evidence.add(compared(challenger, (trial.before, window.speed), factor));
-        trial.pairs += 1;
+        trial.pairs_up(challenger, window.speed);
         let evidence = *evidence;
         if evidence.is_worse(noise) {
             self.put_off(trial.way, now, trial.lost_ns);
-        } else if evidence.is_better(WINS, noise) {
+        } else if evidence.is_better(WINS, noise) || trial.is_ahead() {
             self.takes(trial.way, now);
             return Some(trial.way);
         } else if evidence.pairs() >= PAIRS_ENOUGH && trial.pairs >= PAIRS_OF_TRIAL {
@@ -548,15 +593,24 @@ mod tests {
     /// Windows of a load under which each way has its speed, for so long; the
     /// way in use at the end, and the share of the time of each.
     fn run(race: &mut Race, speeds: &[f64], reads: f64, from_ns: u64, for_ns: u64) -> (usize, Vec<f64>) {
+        let load = Load { reads, work_ns: 1e4, in_flight: 4.0 };
+        windows(race, load, (from_ns, for_ns), |way, _| speeds[way])
+    }
+
+    fn windows(
+        race: &mut Race,
+        load: Load,
+        (from_ns, for_ns): (u64, u64),
+        speed_of: impl Fn(usize, u64) -> f64,
+    ) -> (usize, Vec<f64>) {
         let (mut now, mut way, mut settles) = (from_ns, race.incumbent(), true);
-        let mut shares = vec![0.0; speeds.len()];
+        let mut shares = vec![0.0; race.ways];
         while now < from_ns + for_ns {
             let elapsed_ns = if settles { 1e5 } else { race.window_ns() };
             now += elapsed_ns as u64;
             shares[way] += elapsed_ns / for_ns as f64;
             // Some noise, without chance.
-            let speed = speeds[way] * (1.0 + 0.02 * (now as f64 / 1e6).sin());
-            let load = Load { reads, work_ns: 1e4, in_flight: 4.0 };
+            let speed = speed_of(way, now) * (1.0 + 0.02 * (now as f64 / 1e6).sin());
             let window = Window { load, speed, elapsed_ns, batches: elapsed_ns * speed / 1e4 };
             let (next, asked) = race.window(&window, true, settles, now);
             settles = next.is_some();
@@ -593,6 +647,25 @@ mod tests {
         assert_eq!(run(&mut race, &[1.0, 1.0, 1.4, 0.2], 1.0, 500_000_000, 500_000_000).0, 2);
         // And becomes slower than what was left.
         assert_ne!(run(&mut race, &[1.0, 1.0, 0.5, 0.2], 1.0, 1_000_000_000, 500_000_000).0, 2);
+    }
+
+    #[test]
+    fn a_steady_way_is_taken_from_one_that_swings() {
+        let mut race = Race::new(3);
+        let load = Load { reads: 0.0, work_ns: 1e4, in_flight: 4.0 };
+        let swings =
+            |way, now: u64| if way == 2 { 1.75 } else { [1.74, 0.6, 1.2, 0.7][now as usize / 5_000_000 % 4] };
+        assert_eq!(windows(&mut race, load, (0, 240_000_000), swings).0, 2);
+    }
+
+    #[test]
+    fn with_many_more_in_flight_all_is_tried_again() {
+        let mut race = Race::new(4);
+        let few = Load { reads: 0.0, work_ns: 1e4, in_flight: 0.0 };
+        let second = 1_000_000_000;
+        assert_eq!(windows(&mut race, few, (0, second), |way, _| [1.0, 1.0, 0.9, 0.02][way]).0, 0);
+        let many = Load { in_flight: 40.0, ..few };
+        assert_eq!(windows(&mut race, many, (second, second / 4), |way, _| [1.0, 1.0, 0.9, 1.3][way]).0, 3);
     }
 
     #[test]

@@ -6,6 +6,9 @@
 
 /// What lies beyond by less than this factor was seen.
 const BEYOND: f64 = 1.3;
+/// The same of how many are in flight, where the model decides where they wait:
+/// for the CPU they are not in flight.
+const BEYOND_MODEL: f64 = 4.0;
 
 /// The least and the most of a number, once there was one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,11 +31,17 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Takes in a window; whether it was unlike all before.
-    pub(super) fn takes_in(&mut self, speed: f64, in_flight: Option<f64>) -> bool {
-        let is_new = self.speed.takes_in(speed, BEYOND);
+    /// Takes in a window's speed; whether it was unlike all before.
+    pub(super) fn is_strange(&mut self, speed: f64) -> bool {
+        self.speed.takes_in(speed, BEYOND)
+    }
+
+    /// Takes in how many others are in flight when a batch is done; whether
+    /// that was unlike all before.
+    pub(super) fn is_deep(&mut self, others: f64, is_model: bool) -> bool {
+        let factor = if is_model { BEYOND_MODEL } else { BEYOND * BEYOND };
         // The batch that was just done is in flight beside the others.
-        in_flight.is_some_and(|others| self.in_flight.takes_in(others + 1.0, BEYOND * BEYOND)) || is_new
+        self.in_flight.takes_in(others + 1.0, factor)
     }
 
     /// Another way is in use, so many times as fast: how many are in flight
@@ -50,14 +59,16 @@ mod tests {
     #[test]
     fn what_comes_back_is_not_new() {
         let mut seen = Seen::default();
-        assert!(!seen.takes_in(1.0, Some(2.0)) && !seen.takes_in(1.2, Some(3.0)));
-        assert!(seen.takes_in(0.3, Some(2.0)));
+        assert!(!seen.is_strange(1.0) && !seen.is_strange(1.2));
+        assert!(seen.is_strange(0.3));
         for speed in [0.3, 1.2, 0.7, 0.28] {
-            assert!(!seen.takes_in(speed, Some(2.0)), "{speed}");
+            assert!(!seen.is_strange(speed), "{speed}");
         }
-        assert!(seen.takes_in(1.0, Some(20.0)) && !seen.takes_in(1.0, Some(19.0)));
+        assert!(!seen.is_deep(2.0, false) && !seen.is_deep(3.0, true));
+        assert!(!seen.is_deep(10.0, true), "the model may have put them there");
+        assert!(seen.is_deep(40.0, false) && !seen.is_deep(39.0, false));
         // Twice as fast everywhere, with any number in flight.
         seen.scales(2.0);
-        assert!(!seen.takes_in(2.4, Some(90.0)) && seen.takes_in(0.2, None));
+        assert!(!seen.is_strange(2.4) && !seen.is_deep(90.0, false) && seen.is_strange(0.2));
     }
 }
