@@ -43,13 +43,27 @@ fn more_cpus_than_the_device_needs_gain_nothing() {
 
 #[test]
 fn the_same_arguments_give_the_same_report() {
-    let workload = Workload::named("mixed-sizes-8").expect("a workload");
-    let host = Host::random(3);
-    let go = |seed| {
+    let go = |case: &(&str, &str), seed| {
+        let host = Host::named(case.0).expect("a host");
+        let workload = Workload::named(case.1).expect("a workload");
         run(&host, &workload, &Options { settings: Settings::default(), duration_ns: 50_000_000, seed })
     };
-    assert_eq!(go(1), go(1));
-    assert_ne!(go(1), go(2));
+    let cases =
+        [("random-3", "mixed-sizes-8"), ("random-4", "mixed-4k-16"), ("bursty-load", "back-and-forth")];
+    let alone = cases.each_ref().map(|case| go(case, 1));
+    assert_ne!(alone[0], go(&cases[0], 2));
+    // Whatever else the machine does, and whatever ran before: more threads at
+    // once than it has CPUs, as a rule, and other orders.
+    std::thread::scope(|scope| {
+        for first in 0..8 {
+            let (cases, alone) = (&cases, &alone);
+            scope.spawn(move || {
+                for at in (first..first + cases.len()).map(|at| at % cases.len()) {
+                    assert_eq!(go(&cases[at], 1), alone[at], "{:?}", cases[at]);
+                }
+            });
+        }
+    });
 }
 
 /// What comes in goes out: bytes by engine, by interval and by rate agree.
