@@ -1,9 +1,15 @@
 //! How busy the CPUs are, sampled from the system by a thread of its own. The
 //! averages know no clock, so that the simulator samples its own CPUs.
 //!
-//! Source: proc_stat(5): `cpu`, `procs_running`.
+//! How many threads wait is looked at often: other work comes and goes within
+//! tens of milliseconds, and to take its absence for its presence misplaces all
+//! that comes meanwhile. That costs a short file. The shares of the CPUs are
+//! counted in ticks of 10 ms, so that many have to pass between two looks.
+//!
+//! Sources: proc_loadavg(5), the fourth field; proc_stat(5): `cpu`.
 
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
@@ -11,13 +17,21 @@ use std::time::Duration;
 
 use crate::policy::CpuView;
 
-/// Time between two samples.
-pub const PERIOD: Duration = Duration::from_millis(50);
+/// Time between two samples of the threads that wait.
+pub const PERIOD: Duration = Duration::from_millis(5);
+/// Every how many of them the shares of the CPUs are sampled too.
+pub const SHARES_EVERY: u32 = 10;
 /// Samples in a row during which nobody asked, after which none is taken until
 /// somebody does.
-const IDLE_SAMPLES: u32 = 20;
+const IDLE_SAMPLES: u32 = 200;
 /// How much a new sample of a count counts.
 const WEIGHT: f32 = 0.25;
+
+/// What is read, and each by its place.
+const PATHS: [&str; 3] = ["/proc/loadavg", "/proc/stat", "/proc/self/stat"];
+const LOADAVG: usize = 0;
+const STAT: usize = 1;
+const OWN_STAT: usize = 2;
 
 /// In place of the ticks of all CPUs: there is no sample to count from.
 const NO_SAMPLE: u64 = u64::MAX;
@@ -92,21 +106,22 @@ impl CpuLoad {
         let weak: Weak<CpuLoad> = Arc::downgrade(self);
         let interest = Arc::clone(&self.interest);
         let sample = move || {
-            // Kept, so that a sample allocates nothing.
-            let mut text = String::with_capacity(1 << 16);
-            let mut idle_samples = 0;
+            let mut sources = Sources::open();
+            let (mut samples, mut idle_samples) = (0u32, 0);
             while let Some(load) = weak.upgrade() {
-                let own = if read("/proc/self/stat", &mut text) { own_ticks(&text) } else { None };
-                if read("/proc/stat", &mut text) {
-                    load.read(&text, own);
+                load.read_waiting(&mut sources);
+                if samples.is_multiple_of(SHARES_EVERY) {
+                    load.read_shares(&mut sources);
                 }
                 drop(load);
+                samples = samples.wrapping_add(1);
                 idle_samples = if interest.is_wanted.swap(false, SeqCst) { 0 } else { idle_samples + 1 };
                 if idle_samples < IDLE_SAMPLES {
                     std::thread::sleep(PERIOD);
                 } else {
                     interest.waits();
                     // What was meanwhile says nothing of now.
+                    samples = 0;
                     weak.upgrade().inspect(|load| load.ticks[0].store(NO_SAMPLE, Relaxed));
                 }
             }
@@ -127,32 +142,35 @@ impl CpuLoad {
         self.view()
     }
 
-    fn read(&self, text: &str, own: Option<u64>) {
-        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
-        let running = field("procs_running ").and_then(|text| text.trim().parse::<u32>().ok());
-        let (Some(running), Some(line)) = (running, field("cpu ")) else { return };
-        // user nice system idle iowait irq softirq steal; guests are in user.
-        let ticks = || line.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).take(8);
-        let (all, idle) = (ticks().sum::<u64>(), ticks().skip(3).take(2).sum());
-        self.sample(running, all, idle, own.unwrap_or(all.saturating_sub(idle)));
+    fn read_waiting(&self, sources: &mut Sources) {
+        if let Some(running) = sources.read(LOADAVG).and_then(running) {
+            // The sampler itself runs.
+            self.sample_waiting(running.saturating_sub(1));
+        }
     }
 
-    /// Takes a sample: threads that run or are ready to, and the time of all
-    /// CPUs, all, idle and used by this process, since any fixed moment in
-    /// any unit.
-    pub fn sample(&self, running: u32, all: u64, idle: u64, own: u64) {
-        let waiting = running.saturating_sub(self.cpus) as f32;
-        let old = f32::from_bits(self.waiting.load(Relaxed));
-        self.waiting.store((old + (waiting - old) * WEIGHT).to_bits(), Relaxed);
+    fn read_shares(&self, sources: &mut Sources) {
+        let own = sources.read(OWN_STAT).and_then(own_ticks);
+        if let Some((all, idle)) = sources.read(STAT).and_then(all_ticks) {
+            self.sample_shares(all, idle, own.unwrap_or(all.saturating_sub(idle)));
+        }
+    }
+
+    /// Takes a sample of the threads that run or are ready to.
+    pub fn sample_waiting(&self, running: u32) {
+        follows(&self.waiting, running.saturating_sub(self.cpus) as f32);
+    }
+
+    /// Takes a sample of the time of all CPUs, all, idle and used by this
+    /// process, since any fixed moment in any unit.
+    pub fn sample_shares(&self, all: u64, idle: u64, own: u64) {
         let old = |at: usize, new| self.ticks[at].swap(new, Relaxed);
         let (old_all, old_idle, old_own) = (old(0, all), old(1, idle), old(2, own));
         if all > old_all {
             let share = idle.saturating_sub(old_idle) as f32 / (all - old_all) as f32;
             self.idle.store(share.min(1.0).to_bits(), Relaxed);
             let used = (all - old_all).saturating_sub(idle.saturating_sub(old_idle)).max(1);
-            let share = (own.saturating_sub(old_own) as f32 / used as f32).min(1.0);
-            let old = f32::from_bits(self.own.load(Relaxed));
-            self.own.store((old + (share - old) * WEIGHT).to_bits(), Relaxed);
+            follows(&self.own, (own.saturating_sub(old_own) as f32 / used as f32).min(1.0));
         }
     }
 
@@ -169,10 +187,45 @@ impl CpuLoad {
     }
 }
 
-/// Whether the file could be read into `text`.
-fn read(path: &str, text: &mut String) -> bool {
-    text.clear();
-    std::fs::File::open(path).and_then(|mut file| file.read_to_string(text)).is_ok()
+/// An average, and a new sample of what it is of.
+fn follows(average: &AtomicU32, new: f32) {
+    let old = f32::from_bits(average.load(Relaxed));
+    average.store((old + (new - old) * WEIGHT).to_bits(), Relaxed);
+}
+
+/// What is sampled, opened once; the text is kept, so that a sample allocates
+/// nothing.
+struct Sources {
+    files: [Option<File>; PATHS.len()],
+    text: String,
+}
+
+impl Sources {
+    fn open() -> Sources {
+        Sources { files: PATHS.map(|path| File::open(path).ok()), text: String::with_capacity(1 << 16) }
+    }
+
+    /// What one of them says now.
+    fn read(&mut self, which: usize) -> Option<&str> {
+        let file = self.files[which].as_mut()?;
+        self.text.clear();
+        file.rewind().ok()?;
+        file.read_to_string(&mut self.text).ok()?;
+        Some(&self.text)
+    }
+}
+
+/// Threads of the machine that run or are ready to.
+fn running(loadavg: &str) -> Option<u32> {
+    loadavg.split_whitespace().nth(3)?.split('/').next()?.parse().ok()
+}
+
+/// Time of all CPUs, and idle time of it.
+fn all_ticks(stat: &str) -> Option<(u64, u64)> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    // user nice system idle iowait irq softirq steal; guests are in user.
+    let ticks = || line.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).take(8);
+    Some((ticks().sum(), ticks().skip(3).take(2).sum()))
 }
 
 /// CPU time of this process, of all its threads. Source:
@@ -190,14 +243,30 @@ mod tests {
     #[test]
     fn samples_are_read() {
         let load = CpuLoad::new(4);
-        load.read("cpu  100 0 0 100 0 0 0 0 0 0\nprocs_running 1000\n", Some(50));
-        load.read("cpu  130 0 0 110 0 0 0 0 0 0\nprocs_running 1000\n", Some(50));
+        for stat in ["cpu  100 0 0 100 0 0 0 0 0 0\nintr 5\n", "cpu  130 0 0 110 0 0 0 0 0 0\nintr 6\n"] {
+            let (all, idle) = all_ticks(stat).expect("the first line");
+            load.sample_shares(all, idle, 50);
+            load.sample_waiting(running("3.20 1.10 0.50 1000/1200 4711\n").expect("the fourth field"));
+        }
         let view = load.view();
         assert!((view.idle - 0.25).abs() < 0.01, "{view:?}");
         assert!(view.own < 0.9, "{view:?}");
         assert!(view.waiting > 400.0 && view.waiting < 1000.0, "{view:?}");
-        load.read("nonsense", None);
-        assert_eq!(load.view(), view);
+        assert_eq!((running("nonsense"), all_ticks("nonsense")), (None, None));
+    }
+
+    #[test]
+    fn this_machine_is_read_again_and_again() {
+        let mut sources = Sources::open();
+        let mut before = 0;
+        for _ in 0..2 {
+            assert!(sources.read(LOADAVG).and_then(running).is_some_and(|threads| threads > 0));
+            assert!(sources.read(OWN_STAT).and_then(own_ticks).is_some());
+            let (all, idle) = sources.read(STAT).and_then(all_ticks).expect("procfs");
+            assert!(all > before && all >= idle);
+            before = all;
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     #[test]
@@ -231,7 +300,5 @@ mod tests {
         let stat = "7 (a b) c) S 1 7 7 0 -1 4194304 100 0 0 0 30 12 0 0 20 0 3 0 55 1000 20";
         assert_eq!(own_ticks(stat), Some(42));
         assert_eq!(own_ticks("7"), None);
-        let own = std::fs::read_to_string("/proc/self/stat").expect("procfs");
-        assert!(own_ticks(&own).is_some());
     }
 }

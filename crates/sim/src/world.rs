@@ -43,7 +43,7 @@ enum Event {
     PhaseBegins { phase: usize },
     BackgroundBegins,
     BackgroundEnds,
-    Samples,
+    Samples { turn: u32 },
 }
 
 /// Whose a task is.
@@ -175,7 +175,7 @@ impl<'h> World<'h> {
             let from = u128::from(self.phases[phase].from_permille) * u128::from(self.duration_ns) / 1000;
             self.schedule(from as u64, Event::PhaseBegins { phase });
         }
-        self.schedule(0, Event::Samples);
+        self.schedule(0, Event::Samples { turn: 0 });
         if self.host.background.threads > 0 {
             self.schedule(0, Event::BackgroundBegins);
         }
@@ -202,14 +202,19 @@ impl<'h> World<'h> {
             Event::PhaseBegins { phase } => self.phase_begins(phase),
             Event::BackgroundBegins => self.background(true),
             Event::BackgroundEnds => self.background(false),
-            Event::Samples => {
-                let all = self.now * u64::from(self.host.cpus);
-                let idle = all.saturating_sub(self.cpus.busy_ns());
-                let own = self.cpus.busy_ns() - self.background_ns;
-                self.load.sample(self.cpus.runnable() as u32, all, idle, own);
-                self.schedule(self.now + cpu_load::PERIOD.as_nanos() as u64, Event::Samples);
-            }
+            Event::Samples { turn } => self.samples(turn),
         }
+    }
+
+    /// As the scheduler samples its machine.
+    fn samples(&mut self, turn: u32) {
+        self.load.sample_waiting(self.cpus.runnable() as u32);
+        if turn.is_multiple_of(cpu_load::SHARES_EVERY) {
+            let all = self.now * u64::from(self.host.cpus);
+            let idle = all.saturating_sub(self.cpus.busy_ns());
+            self.load.sample_shares(all, idle, self.cpus.busy_ns() - self.background_ns);
+        }
+        self.schedule(self.now + cpu_load::PERIOD.as_nanos() as u64, Event::Samples { turn: turn + 1 });
     }
 
     fn phase_begins(&mut self, phase: usize) {
