@@ -14,10 +14,13 @@ use crate::trials::{Outlook, Trials, Way};
 /// Most engines of one scheduler.
 pub const ENGINES_MAX: usize = 8;
 
-/// Less than this share of the best engine's speed is not worth a trial,
-/// unless all requests in flight take no longer: the model may be wrong.
-const HOPELESS: [(f64, f64); 2] = [(SLOW, 40e6), (0.1, 1e6)];
+/// What has less than this share of the best engine's speed is slow.
 const SLOW: f64 = 0.4;
+/// How long all requests in flight may take where what has that share is
+/// tried: the model may be wrong. Elsewhere more or less, by this power of the
+/// share, for it is seldom wrong by much, but never less than the second.
+const TRIES_NS: [f64; 2] = [40e6, 1e6];
+const TRIES_POWER: f64 = 2.5;
 
 /// What is known of engines for one session, and where its batches go.
 pub struct Placer {
@@ -253,7 +256,8 @@ fn outlook(way: Way, request: &Request, views: &[EngineView], cpu: &CpuView) -> 
     let each_ns = |view: &EngineView| crowd.each_with_rest_ns(view, inline_ns);
     let share = least(usable(), each_ns) / least(of_way(), each_ns);
     let all_ns = least(of_way(), |view| crowd.all_ns(view));
-    match HOPELESS.into_iter().any(|(least, ns)| share < least && all_ns > ns) {
+    let most_ns = TRIES_NS[0] * (share / SLOW).powf(TRIES_POWER);
+    match all_ns > most_ns.max(TRIES_NS[1]) {
         true => Outlook::Hopeless,
         false if share < SLOW => Outlook::Slow,
         false => Outlook::Open,
@@ -303,6 +307,30 @@ mod tests {
             placer.done(request.operation, BYTES, 0, || clock as u64);
         }
         placed
+    }
+
+    /// Of a device that has this share of the CPU's speed, with requests in
+    /// flight that take the CPU so long together.
+    fn outlook_of_device(share: f64, all_on_cpu_ns: f64) -> Outlook {
+        let service_ns = all_on_cpu_ns / 4.0;
+        let view = EngineView { usable: true, known: true, ..EngineView::UNUSABLE };
+        let views = [
+            EngineView { inline: true, service_ns, cpu_ns: service_ns, ..view },
+            EngineView { service_ns: service_ns / share, ..view },
+        ];
+        let request =
+            Request { operation: Operation::Seal, bytes: BYTES, segments: 1, in_flight: 4, computing: 1 };
+        let cpu = CpuView { cpus: 1.0, waiting: 0.0, idle: 0.0, own: 1.0 };
+        outlook(Way::Device(1), &request, &views, &cpu)
+    }
+
+    #[test]
+    fn the_longer_a_trial_takes_the_better_the_model_has_to_think_of_it() {
+        for (share, most_ns) in [(0.05, 1e6), (0.2, 7.07e6), (0.5, 69.9e6), (0.8, 226e6)] {
+            let tried = outlook_of_device(share, 0.95 * most_ns * share);
+            assert_eq!(tried, if share < SLOW { Outlook::Slow } else { Outlook::Open }, "{share}");
+            assert_eq!(outlook_of_device(share, 1.05 * most_ns * share), Outlook::Hopeless, "{share}");
+        }
     }
 
     #[test]
