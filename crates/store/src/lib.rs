@@ -135,6 +135,25 @@ pub trait Node: Send + Sync {
     /// `ENOENT`, or what the store reports.
     fn lookup(&self, name: &[u8]) -> Result<NodeRef>;
 
+    /// As [`Node::lookup`], with the attributes that the entry has then.
+    ///
+    /// # Errors
+    /// As [`Node::lookup`].
+    fn lookup_with_attributes(&self, name: &[u8]) -> Result<(NodeRef, Attributes)> {
+        let node = self.lookup(name)?;
+        let attributes = node.attributes()?;
+        Ok((node, attributes))
+    }
+
+    /// The identity of the entry `name` of this directory, for callers who may
+    /// have its node already.
+    ///
+    /// # Errors
+    /// As [`Node::lookup`].
+    fn identify(&self, name: &[u8]) -> Result<InodeId> {
+        Ok(self.lookup(name)?.id())
+    }
+
     /// All entries but `.` and `..`, in the store's order, in one go.
     ///
     /// # Errors

@@ -91,7 +91,8 @@ impl LocalStore {
         let unsynced = Unsynced::of(&handle)?;
         let shared =
             Arc::new(Shared { mode, unsynced, times: Times::default(), splicer: Splicer::default() });
-        let root = Arc::new(LocalNode::from_fd(Arc::clone(&shared), Arc::clone(&handle), true)?);
+        let (root, _) = LocalNode::from_fd(Arc::clone(&shared), Arc::clone(&handle), true)?;
+        let root = Arc::new(root);
         Ok(LocalStore { shared, root, handle, limits })
     }
 

@@ -37,23 +37,28 @@ pub(super) struct LocalNode {
 }
 
 impl LocalNode {
-    /// The node of the inode that `fd` refers to.
-    pub(super) fn from_fd(store: Arc<Shared>, fd: Arc<OwnedFd>, is_ordinary: bool) -> Result<LocalNode> {
+    /// The node of the inode that `fd` refers to, and its attributes.
+    pub(super) fn from_fd(
+        store: Arc<Shared>,
+        fd: Arc<OwnedFd>,
+        is_ordinary: bool,
+    ) -> Result<(LocalNode, Attributes)> {
         let found = attributes_of(&fd)?;
-        Ok(LocalNode { store, fd, is_ordinary, id: found.id, kind: found.kind })
+        Ok((LocalNode { store, fd, is_ordinary, id: found.id, kind: found.kind }, found))
     }
 
     /// The entry `name`, by a descriptor that grants nothing but reference.
-    fn entry(&self, name: &[u8]) -> Result<NodeRef> {
+    fn entry(&self, name: &[u8]) -> Result<(NodeRef, Attributes)> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty()).map_err(error("openat"))?;
-        Ok(Arc::new(LocalNode::from_fd(Arc::clone(&self.store), Arc::new(fd), false)?))
+        let (node, found) = LocalNode::from_fd(Arc::clone(&self.store), Arc::new(fd), false)?;
+        Ok((Arc::new(node), found))
     }
 
     /// A node and an open file that share one ordinary descriptor.
     fn opened(&self, fd: OwnedFd) -> Result<(NodeRef, FileRef)> {
         let fd = Arc::new(fd);
-        let node = LocalNode::from_fd(Arc::clone(&self.store), Arc::clone(&fd), true)?;
+        let (node, _) = LocalNode::from_fd(Arc::clone(&self.store), Arc::clone(&fd), true)?;
         let file = LocalFile::new(Arc::clone(&self.store), fd, node.id);
         Ok((Arc::new(node), Arc::new(file)))
     }
@@ -190,8 +195,20 @@ impl Node for LocalNode {
     }
 
     fn lookup(&self, name: &[u8]) -> Result<NodeRef> {
+        Ok(self.lookup_with_attributes(name)?.0)
+    }
+
+    fn lookup_with_attributes(&self, name: &[u8]) -> Result<(NodeRef, Attributes)> {
         let _timing = self.store.times.names.begin();
         self.entry(checked_name(name, "openat")?)
+    }
+
+    fn identify(&self, name: &[u8]) -> Result<InodeId> {
+        let _timing = self.store.times.names.begin();
+        let name = checked_name(name, "fstatat")?;
+        let found =
+            rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(error("fstatat"))?;
+        Ok(InodeId { device: found.st_dev, inode: found.st_ino })
     }
 
     fn entries(&self) -> Result<Vec<DirectoryEntry>> {
@@ -242,7 +259,7 @@ impl Node for LocalNode {
         let _change = self.changing();
         let mode = Mode::from_raw_mode(mode & 0o7777);
         rustix::fs::mkdirat(&self.fd, name, mode).map_err(error("mkdirat"))?;
-        self.entry(name)
+        Ok(self.entry(name)?.0)
     }
 
     fn make_special(&self, name: &[u8], kind: Kind, mode: u32, device: u64) -> Result<NodeRef> {
@@ -258,7 +275,7 @@ impl Node for LocalNode {
         };
         let mode = Mode::from_raw_mode(mode & 0o7777);
         rustix::fs::mknodat(&self.fd, name, kind, mode, device).map_err(error("mknodat"))?;
-        self.entry(name)
+        Ok(self.entry(name)?.0)
     }
 
     fn make_symlink(&self, name: &[u8], target: &[u8]) -> Result<NodeRef> {
@@ -266,7 +283,7 @@ impl Node for LocalNode {
         let name = self.change(name, "symlinkat")?;
         let _change = self.changing();
         rustix::fs::symlinkat(target, &self.fd, name).map_err(error("symlinkat"))?;
-        self.entry(name)
+        Ok(self.entry(name)?.0)
     }
 
     fn link(&self, node: &dyn Node, name: &[u8]) -> Result<()> {

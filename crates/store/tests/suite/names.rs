@@ -35,6 +35,13 @@ pub(crate) fn create_and_look_up(subject: &Subject) {
     let again = root.lookup(b"directory").unwrap();
     assert_eq!(listing(&again), ["below"]);
     assert_eq!(listing(&root), ["directory", "file"]);
+    for (name, node) in [(&b"file"[..], &node), (b"directory", &directory)] {
+        let (found, attributes) = root.lookup_with_attributes(name).unwrap();
+        assert_eq!((found.id(), attributes), (node.id(), node.attributes().unwrap()));
+        assert_eq!(root.identify(name).unwrap(), node.id());
+    }
+    refused(root.lookup_with_attributes(b"missing"), Errno::NOENT);
+    refused(root.identify(b"missing"), Errno::NOENT);
     for entry in root.entries().unwrap() {
         let node = root.lookup(&entry.name).unwrap();
         assert_eq!(entry.inode, node.id().inode);
@@ -47,6 +54,8 @@ pub(crate) fn bad_names(subject: &Subject) {
     let other = file(&root, "other", b"");
     for name in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b", b"../other"] {
         refused(root.lookup(name), Errno::INVAL);
+        refused(root.lookup_with_attributes(name), Errno::INVAL);
+        refused(root.identify(name), Errno::INVAL);
         refused(root.create(name, 0o600), Errno::INVAL);
         refused(root.make_directory(name, 0o700), Errno::INVAL);
         refused(root.make_symlink(name, b"target"), Errno::INVAL);
@@ -259,6 +268,7 @@ pub(crate) fn symlinks_not_followed(subject: &Subject) {
     for name in [&b"up"[..], b"etc", b"alias"] {
         let node = root.lookup(name).unwrap();
         assert_eq!(node.kind(), Kind::Symlink);
+        assert_eq!(root.identify(name).unwrap(), node.id());
         refused(node.lookup(b"passwd"), Errno::NOTDIR);
         refused(node.entries(), Errno::NOTDIR);
         refused(root.create(name, 0o600), Errno::EXIST);

@@ -1,7 +1,7 @@
 //! The table of live contents: open, or with something that has yet to reach
 //! its home.
 
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
@@ -21,6 +21,8 @@ use crate::rules::Rule;
 #[derive(Default)]
 pub(crate) struct Table {
     live: Mutex<HashMap<InodeId, Arc<Content>>>,
+    /// How many contents have ceased to be live.
+    retired: AtomicU64,
     pending: Mutex<HashSet<InodeId>>,
     /// Released files that no barrier has covered yet.
     unsynced: Mutex<Unsynced>,
@@ -125,6 +127,7 @@ impl Table {
         }
         content.context.release(std::mem::take(&mut state.promised));
         lock(&self.pending).remove(&content.inode);
+        self.retired.fetch_add(1, Ordering::AcqRel);
         live.remove(&content.inode);
     }
 
@@ -242,6 +245,12 @@ impl Contents {
     #[must_use]
     pub fn live(&self, inode: InodeId) -> Option<Arc<Content>> {
         lock(&self.context.table.live).get(&inode).cloned()
+    }
+
+    /// How many contents have ceased to be live so far. What has no live
+    /// content now had none either since this was last the same.
+    pub(crate) fn retired(&self) -> u64 {
+        self.context.table.retired.load(Ordering::Acquire)
     }
 
     /// Whether a crash may explain a file that is not whole.

@@ -2,7 +2,7 @@
 //! changing them by the rules that POSIX sets for `chmod`, `chown` and
 //! `truncate` and the kernel leaves to the file system.
 
-use strongroom_store::{Attributes, Kind, SetTime};
+use strongroom_store::{Attributes, Kind, Node, NodeRef, SetTime};
 
 use super::inode::{Inode, lock};
 use super::{Changes, Namespace, PRIVATE, ROOT};
@@ -15,6 +15,13 @@ const GROUP_EXECUTE: u32 = 0o010;
 
 /// The extended attribute that gives an executable privileges.
 const CAPABILITY: &[u8] = b"security.capability";
+
+/// Attributes as the store told them.
+pub(super) struct Seen {
+    attributes: Attributes,
+    /// How many contents had ceased to be live before.
+    retired: u64,
+}
 
 /// A mode without the bits that a change of owner or contents takes away:
 /// set-user-id, and set-group-id where it is not the mark of old record locks.
@@ -35,11 +42,29 @@ impl Namespace {
         self.plain_attributes(&*self.table.inode(number)?)
     }
 
-    pub(super) fn plain_attributes(&self, inode: &Inode) -> Result<Attributes> {
+    fn plain_attributes(&self, inode: &Inode) -> Result<Attributes> {
+        self.plain(inode, self.look(&*inode.node)?)
+    }
+
+    /// The attributes of a node.
+    pub(super) fn look(&self, node: &dyn Node) -> Result<Seen> {
+        let retired = self.contents.retired();
+        Ok(Seen { attributes: node.attributes()?, retired })
+    }
+
+    /// The entry of a stored name, and its attributes.
+    pub(super) fn find(&self, parent: &Inode, stored: &[u8]) -> Result<(NodeRef, Seen)> {
+        let retired = self.contents.retired();
+        let (node, attributes) = parent.node.lookup_with_attributes(stored)?;
+        Ok((node, Seen { attributes, retired }))
+    }
+
+    /// Attributes with the plain length, of what the store told of an inode.
+    pub(super) fn plain(&self, inode: &Inode, seen: Seen) -> Result<Attributes> {
         if inode.kind == Kind::File {
-            return self.file_attributes(inode);
+            return self.file_attributes(inode, seen);
         }
-        let mut attributes = inode.node.attributes()?;
+        let mut attributes = seen.attributes;
         match inode.kind {
             Kind::Symlink => attributes.len = self.target_len(inode, attributes.len),
             Kind::Directory if inode.number == ROOT => self.hide_private(&mut attributes),
@@ -53,38 +78,42 @@ impl Namespace {
         Ok(attributes)
     }
 
-    /// The stored length says nothing while the content is live, and the
-    /// content may come alive and go at any time: what was read is taken back
-    /// when it did.
-    fn file_attributes(&self, inode: &Inode) -> Result<Attributes> {
+    /// The stored length says nothing while the content is live. It may have
+    /// been live when the length was read and be so no longer; then one more
+    /// content has ceased to be, and the store is asked again.
+    fn file_attributes(&self, inode: &Inode, mut seen: Seen) -> Result<Attributes> {
         if self.contents.follows() {
-            return self.committed_attributes(inode);
+            return self.committed_attributes(inode, seen.attributes);
         }
         let mut damage = None;
         loop {
-            let live = inode.live(&self.contents);
-            let mut attributes = inode.node.attributes()?;
+            let mut attributes = seen.attributes;
             let stored = attributes.len;
-            if let Some(content) = live.or_else(|| inode.live(&self.contents)) {
+            if let Some(content) = inode.live(&self.contents) {
                 attributes.len = content.plain_len();
                 return Ok(attributes);
             }
-            match self.contents.plain_len(stored) {
-                Ok(plain) => attributes.len = plain,
-                Err(error) if damage == Some(stored) => self.observer.damaged(inode.number, &error),
-                Err(_) => {
-                    damage = Some(stored);
-                    continue;
+            if self.contents.retired() == seen.retired {
+                match self.contents.plain_len(stored) {
+                    Ok(plain) => {
+                        attributes.len = plain;
+                        return Ok(attributes);
+                    }
+                    Err(error) if damage == Some(stored) => {
+                        self.observer.damaged(inode.number, &error);
+                        return Ok(attributes);
+                    }
+                    // Somebody may be opening it, and settle it.
+                    Err(_) => damage = Some(stored),
                 }
             }
-            return Ok(attributes);
+            seen = self.look(&*inode.node)?;
         }
     }
 
     /// Beside a writer the stored length is that of what nobody has committed
     /// yet, or not yet that of what is: the file itself has to be asked.
-    fn committed_attributes(&self, inode: &Inode) -> Result<Attributes> {
-        let mut attributes = inode.node.attributes()?;
+    fn committed_attributes(&self, inode: &Inode, mut attributes: Attributes) -> Result<Attributes> {
         let stored = attributes.len;
         attributes.len = match self.using_unbound(inode) {
             Ok(content) => content.plain_len(),
@@ -186,5 +215,40 @@ impl Namespace {
             Err(error) if !matches!(error.errno(), errno::ENODATA | errno::EOPNOTSUPP) => Err(error),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use strongroom_format::vault::Suite;
+    use strongroom_store::Store;
+    use strongroom_store::memory::MemoryStore;
+    use strongroom_units::BlockSize;
+
+    use crate::support;
+
+    /// A file is seen while it is written, and told of when it is closed: what
+    /// was seen is then neither what it had before nor what it has now.
+    #[test]
+    fn a_length_seen_before_the_file_was_closed_is_not_told() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        support::create(&*store, Suite::Xaes256Gcm, BlockSize::MIN);
+        let vault = support::open(store);
+        let namespace = vault.namespace();
+        let (entry, content) = support::create_file(namespace, "file");
+        let inode = namespace.table.inode(entry.number).unwrap();
+        let before = namespace.look(&*inode.node).unwrap();
+        support::write(&content, 0, &[7; 10_000]).unwrap();
+        content.sync().unwrap();
+        let open = namespace.look(&*inode.node).unwrap();
+        assert_eq!(namespace.plain(&inode, open).unwrap().len, 10_000);
+
+        namespace.release(entry.number);
+        assert!(inode.live(&namespace.contents).is_none(), "it is home");
+        assert_eq!(namespace.plain(&inode, before).unwrap().len, 10_000);
+        let closed = namespace.look(&*inode.node).unwrap();
+        assert_eq!(namespace.plain(&inode, closed).unwrap().len, 10_000);
     }
 }

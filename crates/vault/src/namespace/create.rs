@@ -71,8 +71,8 @@ impl Namespace {
             // The kernel has looked before it asked: as a rule there is none.
             Err(error) if error.errno() == errno::EEXIST && !opening.exclusive => {
                 drop(change);
-                let node = parent.node.lookup(&stored.main)?;
-                let entry = self.entered(node, self.place(&parent, name, &stored)?)?;
+                let (node, seen) = self.find(&parent, &stored.main)?;
+                let entry = self.entered(node, seen, self.place(&parent, name, &stored)?)?;
                 drop(gate);
                 self.open_existing(entry, opening)
             }
@@ -141,8 +141,7 @@ impl Namespace {
                     inode.placed(place);
                     self.hint_path(&inode, &content);
                 }
-                let number = self.table.looked_up(node).number;
-                Ok((Entry { number, generation: GENERATION, attributes }, content))
+                Ok((Entry { number: inode.keep(), generation: GENERATION, attributes }, content))
             }
             Err(error) => {
                 if undo(Some(&content)) {
@@ -266,7 +265,8 @@ impl Namespace {
         let _change = self.change(place.directory)?;
         let node = self.with_side(&parent, &stored, || store(&parent, &stored.main))?;
         self.record(place.directory, name, || self.object_of(&node));
-        let entry = self.entered(node, place)?;
+        let seen = self.look(&*node)?;
+        let entry = self.entered(node, seen, place)?;
         if bare.get() {
             self.table.inode(entry.number)?.set_bare();
         }

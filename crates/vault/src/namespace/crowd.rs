@@ -116,6 +116,6 @@ impl Namespace {
 }
 
 fn candidate(inode: &Arc<Inode>) -> Candidate {
-    let entry = lock(&inode.place).as_ref().map(|place| (place.parent, place.name.clone()));
+    let entry = lock(&inode.place).as_ref().map(|place| (place.parent, Box::from(&*place.name)));
     Candidate { number: inode.number, is_directory: inode.kind == Kind::Directory, entry }
 }

@@ -160,10 +160,10 @@ impl Namespace {
     /// Looks up an entry by its stored name.
     fn listed(&self, parent: &Inode, listed: &Listed) -> Result<Entry> {
         let _gate = read(&parent.gate);
-        let node = parent.node.lookup(&listed.stored)?;
+        let (node, seen) = self.find(parent, &listed.stored)?;
         let directory = self.directory_id(parent)?;
-        let (name, stored) = ((*listed.name).into(), (*listed.stored).into());
-        self.entered(node, Place { parent: parent.number, directory, name, stored })
+        let (name, stored) = (Arc::clone(&listed.name), Arc::clone(&listed.stored));
+        self.entered(node, seen, Place { parent: parent.number, directory, name, stored })
     }
 
     fn snapshot(&self, directory: &Directory, offset: u64) -> Result<Arc<Vec<Listed>>> {

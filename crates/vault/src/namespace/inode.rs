@@ -50,9 +50,9 @@ pub(super) struct Place {
     /// Its id.
     pub(super) directory: DirectoryId,
     /// The plain name in it.
-    pub(super) name: Box<[u8]>,
+    pub(super) name: Arc<[u8]>,
     /// The stored name of the entry.
-    pub(super) stored: Box<[u8]>,
+    pub(super) stored: Arc<[u8]>,
 }
 
 /// What a directory's gate guards: whether it may still be given entries.
@@ -324,7 +324,7 @@ impl Table {
 
     /// An inode that stays known for as long as the pin lives.
     pub(super) fn pin(&self, node: NodeRef) -> Pin<'_> {
-        Pin { table: self, inode: self.looked_up(node) }
+        Pin { table: self, inode: self.looked_up(node), kept: false }
     }
 }
 
@@ -332,6 +332,15 @@ impl Table {
 pub(super) struct Pin<'a> {
     table: &'a Table,
     inode: Arc<Inode>,
+    kept: bool,
+}
+
+impl Pin<'_> {
+    /// Leaves the lookup to whoever will forget the inode; its number.
+    pub(super) fn keep(mut self) -> u64 {
+        self.kept = true;
+        self.inode.number
+    }
 }
 
 impl Deref for Pin<'_> {
@@ -344,7 +353,9 @@ impl Deref for Pin<'_> {
 
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
-        self.table.forget(self.inode.number, 1);
+        if !self.kept {
+            self.table.forget(self.inode.number, 1);
+        }
     }
 }
 

@@ -42,7 +42,7 @@ impl Namespace {
         let _change = self.change(place.directory)?;
         self.with_side(&parent, &stored, || Ok(parent.node.link(&*inode.node, &stored.main)?))?;
         self.record(place.directory, name, || self.object_of(&inode.node));
-        let entry = self.entered(inode.node.clone(), place)?;
+        let entry = self.entered(inode.node.clone(), self.look(&*inode.node)?, place)?;
         if let Some(content) = inode.live(&self.contents) {
             self.hint_path(&inode, &content);
         }

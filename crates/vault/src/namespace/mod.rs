@@ -49,6 +49,7 @@ use strongroom_keys::VaultKeys;
 use strongroom_store::{Attributes, Kind, NodeRef, SetTime, Space, Store};
 
 use self::access::DIRECTORY_BITS;
+use self::attributes::Seen;
 pub use self::crowd::Candidate;
 pub use self::inode::{GENERATION, ROOT};
 use self::inode::{Inode, Place, Table, lock, read};
@@ -228,14 +229,15 @@ impl Namespace {
         let parent = self.directory(parent)?;
         let stored = self.stored_name(&parent, name)?;
         let _gate = read(&parent.gate);
-        let node = match self.granted(&parent, DIRECTORY_BITS, || Ok(parent.node.lookup(&stored.main)?)) {
+        let found = self.granted(&parent, DIRECTORY_BITS, || self.find(&parent, &stored.main));
+        let (node, seen) = match found {
             Err(error) if error.is_not_found() => {
                 self.check_absent(&parent, name)?;
                 return Err(error);
             }
             found => found?,
         };
-        self.entered(node, self.place(&parent, name, &stored)?)
+        self.entered(node, seen, self.place(&parent, name, &stored)?)
     }
 
     /// Takes back `count` lookups of `number`.
@@ -264,7 +266,7 @@ impl Namespace {
         self.path_by(number, |place| place.name)
     }
 
-    fn path_by(&self, number: u64, name: impl Fn(Place) -> Box<[u8]>) -> Option<Vec<u8>> {
+    fn path_by(&self, number: u64, name: impl Fn(Place) -> Arc<[u8]>) -> Option<Vec<u8>> {
         let mut names = Vec::new();
         let mut number = number;
         while number != ROOT {
@@ -322,14 +324,14 @@ impl Namespace {
         if inode.kind == Kind::Directory { Ok(inode) } else { Err(Error::Refused(errno::ENOTDIR)) }
     }
 
-    /// Counts a lookup of `node`, found at `place`. On an error none is counted.
-    fn entered(&self, node: NodeRef, place: Place) -> Result<Entry> {
+    /// Counts a lookup of `node`, found at `place` and seen there. On an error
+    /// none is counted.
+    fn entered(&self, node: NodeRef, seen: Seen, place: Place) -> Result<Entry> {
         let pin = self.table.pin(node);
         self.check_directory(&pin, &place)?;
         pin.placed(place);
-        let attributes = self.plain_attributes(&pin)?;
-        let inode = self.table.looked_up(Arc::clone(&pin.node));
-        Ok(Entry { number: inode.number, generation: GENERATION, attributes })
+        let attributes = self.plain(&pin, seen)?;
+        Ok(Entry { number: pin.keep(), generation: GENERATION, attributes })
     }
 
     fn place(&self, parent: &Inode, name: &[u8], stored: &StoredName) -> Result<Place> {

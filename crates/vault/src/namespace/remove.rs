@@ -1,5 +1,7 @@
 //! Removing entries.
 
+use std::sync::Arc;
+
 use strongroom_store::{Kind, Node, NodeRef, RenameMode};
 
 use super::Namespace;
@@ -35,7 +37,7 @@ impl Namespace {
         let parent = self.directory(parent)?;
         let stored = self.stored_name(&parent, name)?;
         let _gate = write(&parent.gate);
-        let node = parent.node.lookup(&stored.main)?;
+        let node = self.node_of(&*parent.node, &stored.main)?;
         if node.kind() == Kind::Directory {
             return Err(Error::Refused(errno::EISDIR));
         }
@@ -50,6 +52,15 @@ impl Namespace {
         self.remove_side(&parent, &stored);
         self.unnamed(&node, target, parent.number, name);
         Ok(())
+    }
+
+    /// The node of the entry `stored` of `parent`, whose gate the caller holds.
+    /// One that is known is held already, and need not be opened again.
+    fn node_of(&self, parent: &dyn Node, stored: &[u8]) -> Result<NodeRef> {
+        match self.table.known(parent.identify(stored)?) {
+            Some(inode) => Ok(Arc::clone(&inode.node)),
+            None => Ok(parent.lookup(stored)?),
+        }
     }
 
     /// Removes an empty directory. It leaves the tree in one step, and loses
