@@ -42,12 +42,12 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const MINOR_PRUNE: u32 = 45;
 
 /// How many inodes may be known before some are to be forgotten, in a process
-/// that may have `file_limit` files open: half of them, since files that are
-/// open cost descriptors too, and since a burst may outrun the kernel.
+/// that may have `file_limit` files open: two thirds of them, since files that
+/// are open cost descriptors too, and since a burst may outrun the kernel.
 #[must_use]
 pub fn inode_mark(file_limit: u64) -> usize {
     // Bounded by the constant.
-    (file_limit.saturating_sub(RESERVE) / 2).min(MARK_MAX) as usize
+    (file_limit.saturating_sub(RESERVE) / 3 * 2).min(MARK_MAX) as usize
 }
 
 /// How a kernel can be asked to drop inodes.
@@ -103,7 +103,7 @@ impl Adapter {
             }
             thread::sleep(pause);
             let left = self.namespace.known();
-            let most = if left > mark + mark / 4 { PAUSE_CROWDED } else { PAUSE_MAX };
+            let most = if left > mark + mark / 8 { PAUSE_CROWDED } else { PAUSE_MAX };
             pause = if left < known { PAUSE } else { (pause * 2).min(most) };
         }
     }
@@ -128,8 +128,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_the_limit_is_for_inodes() {
-        assert_eq!([0, 64, 1024, u64::MAX].map(inode_mark), [0, 0, 480, 400_000]);
+    fn two_thirds_of_the_limit_are_for_inodes() {
+        assert_eq!([0, 64, 1024, u64::MAX].map(inode_mark), [0, 0, 640, 400_000]);
     }
 
     #[test]

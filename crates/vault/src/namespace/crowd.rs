@@ -66,12 +66,12 @@ impl Namespace {
         let _ = self.table.crowd.watcher.set((mark, thread));
     }
 
-    /// Waits a little when there are half as many inodes again as the
-    /// watcher's mark: a burst of lookups must not outrun the kernel's
-    /// forgetting. The caller holds no lock.
+    /// Waits a little when there are a quarter more inodes than the watcher's
+    /// mark: a burst of lookups must not outrun the kernel's forgetting. The
+    /// caller holds no lock.
     pub(super) fn make_way(&self) {
         let Some((mark, _)) = self.table.crowd.watcher.get() else { return };
-        let is_full = || self.table.len() > mark + mark / 2;
+        let is_full = || self.table.len() > mark + mark / 4;
         let mut moments = 0;
         while moments < MOMENTS_MAX && is_full() {
             crate::sync::thread::sleep(MOMENT);
