@@ -15,7 +15,6 @@ use crate::transport::{
 };
 use crate::worker;
 use rustix::fd::OwnedFd;
-use rustix::thread::CpuSet;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -238,7 +237,7 @@ fn threads_max(options: &SessionOptions) -> usize {
 /// By what a worker gets its requests.
 enum Lane {
     Device(Box<Device>),
-    Ring { file: Arc<OwnedFd>, queue: u16, payload_len: usize, bound: bool },
+    Ring { file: Arc<OwnedFd>, queue: u16, payload_len: usize },
 }
 
 /// One for each thread. Beside rings the device has one, for what still comes
@@ -257,7 +256,6 @@ fn lanes(mut device: Device, chosen: &Chosen, workers: usize) -> Vec<Lane> {
                 // Below the count of queues.
                 queue: (index / DEPTH) as u16,
                 payload_len: rings.payload_len,
-                bound: index.is_multiple_of(DEPTH),
             };
             let all: Vec<Lane> = (0..rings.threads()).map(ring).collect();
             all.into_iter().chain([Lane::Device(Box::new(device))]).collect()
@@ -280,14 +278,9 @@ impl Lane {
                 let watch = around.map(|around| around.watch(Arc::clone(device.file())));
                 worker::serve(&mut *device, filesystem, counters, watch)
             }
-            Lane::Ring { file, queue, payload_len, bound } => {
+            Lane::Ring { file, queue, payload_len } => {
                 let ended = match Ring::new(file, queue, payload_len) {
-                    Ok(mut ring) => {
-                        if bound {
-                            answer_where_asked(queue);
-                        }
-                        worker::serve(&mut ring, filesystem, counters, None)
-                    }
+                    Ok(mut ring) => worker::serve(&mut ring, filesystem, counters, None),
                     Err(errno) => ReceiveError::Failed(errno),
                 };
                 if matches!(ended, ReceiveError::Failed(_)) {
@@ -297,16 +290,6 @@ impl Lane {
             }
         }
     }
-}
-
-/// Binds this thread to the CPU whose requests it takes: they find their data
-/// in its caches, and no other CPU has to be woken. One thread of each queue
-/// stays free, so that a program that reads ahead does not wait for its own
-/// CPU. Where the CPU is not there, so does this one.
-fn answer_where_asked(queue: u16) {
-    let mut cpus = CpuSet::new();
-    cpus.set(usize::from(queue));
-    let _ = rustix::thread::sched_setaffinity(None, &cpus);
 }
 
 /// The worst of how the workers ended.

@@ -246,3 +246,31 @@ fn no_change_is_lost_to_a_fill_and_none_is_undone() {
     assert!(fs::read(&path).unwrap() == written, "as it was written back");
     assert!(served.handle.statistics().bytes_around > 0, "nothing was read around");
 }
+
+#[test]
+fn many_who_open_a_file_while_it_is_read_around_are_all_let_in() {
+    if !can_mount() {
+        return;
+    }
+    let served = Served::new();
+    for round in 0..32 {
+        let name = format!("{round}/slow");
+        fs::create_dir(served.path(&round.to_string())).unwrap();
+        make(&served, &name, WINDOW_BLOCKS);
+        let path = served.path(&name);
+        let file = File::open(&path).unwrap();
+        [1, 2].iter().for_each(|&place| assert!(read_block(&file, place) == block(place)));
+        // While that is read around, more of it are opened than there are threads
+        // that serve, and the fill has to wait for some who read what it reads.
+        std::thread::scope(|scope| {
+            for hand in 0..24 {
+                let (path, file) = (&path, &file);
+                scope.spawn(move || match hand % 2 {
+                    0 => drop(OpenOptions::new().write(true).open(path).unwrap()),
+                    _ => assert!(read_block(file, 3 + hand / 2) == block(3 + hand / 2)),
+                });
+            }
+        });
+    }
+    assert!(served.handle.statistics().bytes_around > 0, "nothing was read around");
+}

@@ -38,8 +38,8 @@ pub(crate) enum Chosen {
 /// this program never does it.
 const SWITCH: &str = "root can switch it on with `echo Y > /sys/module/fuse/parameters/enable_uring`";
 
-/// Each is faster for some work and on some machines (docs/benchmarks.md), so
-/// nobody gets rings who did not ask.
+/// Each is faster for some work (docs/benchmarks.md): what is read piece by
+/// piece is read around over the device alone.
 const ON_REQUEST: &str =
     "FUSE over io_uring is offered, and is taken on request alone: it is not always faster";
 

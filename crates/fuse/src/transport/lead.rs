@@ -4,7 +4,8 @@
 
 use super::alone::Neighbours;
 use super::look::{LOOK, LOOK_INTERRUPTED, Pace};
-use super::turn::{Stand, Turn, is_short};
+use super::short::is_short;
+use super::turn::{Stand, Turn};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -9,7 +9,9 @@ mod choice;
 mod dev;
 mod lead;
 mod look;
+mod place;
 mod ring;
+mod short;
 mod turn;
 
 pub(crate) use choice::{Chosen, choose};

@@ -7,6 +7,8 @@
 //! does not hold up the others. FORGET and INTERRUPT still come by
 //! `/dev/fuse`, where a [`Device`](super::Device) waits for them.
 
+use super::place::Place;
+use super::short::is_short;
 use super::{ReceiveError, Received, Reply, Transport};
 use crate::abi::request::Header;
 use crate::abi::{Opcode, REQUEST_HEADER_LEN, reply};
@@ -81,6 +83,7 @@ fn possible(list: &str) -> Option<u16> {
 /// A thread's entry in a queue.
 pub(crate) struct Ring {
     entry: Entry,
+    place: Place,
     message: Vec<u8>,
     /// The request at hand: its number, and the one it is committed by.
     request: Option<(u64, u64)>,
@@ -89,10 +92,12 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// In the thread that is to use it.
+    /// In the thread that is to use it, which from now on runs on the queue's
+    /// CPU as long as that serves.
     pub(crate) fn new(device: Arc<OwnedFd>, queue: u16, payload_len: usize) -> Result<Ring, Errno> {
         let entry = Entry::new(device, queue, payload_len)?;
-        Ok(Ring { entry, message: Vec::with_capacity(512), request: None, answered: None })
+        let place = Place::new(queue);
+        Ok(Ring { entry, place, message: Vec::with_capacity(512), request: None, answered: None })
     }
 
     /// Puts the message together, as `/dev/fuse` would have brought it, and
@@ -136,6 +141,7 @@ impl Transport for Ring {
             error => ReceiveError::Failed(error.into()),
         })?;
         let payload_len = self.put_together().map_err(ReceiveError::Failed)?;
+        self.place.takes(is_short(&self.message));
         let (_, payload) = self.entry.parts();
         Ok(Received { message: &self.message, payload, payload_len })
     }

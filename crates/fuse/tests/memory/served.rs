@@ -84,11 +84,16 @@ pub(crate) fn transport() -> TransportChoice {
 
 impl Served {
     pub(crate) fn new() -> Served {
-        let options = SessionOptions { workers: 4, transport: transport(), ..Default::default() };
+        let options = SessionOptions { workers: 4, ..Default::default() };
         Served::with(&MountOptions::default(), options).unwrap()
     }
 
-    pub(crate) fn with(mount: &MountOptions, options: SessionOptions) -> Result<Served, MountError> {
+    /// Where nothing is asked for, by what the test program is about: what the
+    /// kernel offers changes while others test that.
+    pub(crate) fn with(mount: &MountOptions, mut options: SessionOptions) -> Result<Served, MountError> {
+        if options.transport == TransportChoice::Automatic {
+            options.transport = transport();
+        }
         let directory = TempDir::with_prefix("fuse test ").unwrap();
         let offered = (options.transport == TransportChoice::Ring).then(Offered::new);
         let mount = Mount::new(directory.path(), mount)?;
