@@ -368,7 +368,7 @@ impl Race {
         self.strange = self.strange.saturating_sub(1);
         self.speed += (window.speed - self.speed) * WEIGHT;
         self.load.follows(&window.load);
-        if self.seen.is_deep(window.load.in_flight, self.is_model()) {
+        if self.seen.takes_in_depth(window.load.in_flight, self.is_model()) {
             self.tries_all_again(now);
         }
         self.drifts(now);
@@ -434,8 +434,8 @@ impl Race {
 
     /// Takes in a window of the way in use; whether it was unlike all before.
     fn sees(&mut self, window: &Window) -> bool {
-        let is_deep = self.seen.is_deep(window.load.in_flight, self.is_model());
-        self.seen.is_strange(window.speed) || is_deep
+        let is_deep = self.seen.takes_in_depth(window.load.in_flight, self.is_model());
+        self.seen.takes_in_speed(window.speed) || is_deep
     }
 
     /// Whatever was found out before, it was not about this.

@@ -32,13 +32,13 @@ pub(super) struct Seen {
 
 impl Seen {
     /// Takes in a window's speed; whether it was unlike all before.
-    pub(super) fn is_strange(&mut self, speed: f64) -> bool {
+    pub(super) fn takes_in_speed(&mut self, speed: f64) -> bool {
         self.speed.takes_in(speed, BEYOND)
     }
 
     /// Takes in how many others are in flight when a batch is done; whether
     /// that was unlike all before.
-    pub(super) fn is_deep(&mut self, others: f64, is_model: bool) -> bool {
+    pub(super) fn takes_in_depth(&mut self, others: f64, is_model: bool) -> bool {
         let factor = if is_model { BEYOND_MODEL } else { BEYOND * BEYOND };
         // The batch that was just done is in flight beside the others.
         self.in_flight.takes_in(others + 1.0, factor)
@@ -59,16 +59,16 @@ mod tests {
     #[test]
     fn what_comes_back_is_not_new() {
         let mut seen = Seen::default();
-        assert!(!seen.is_strange(1.0) && !seen.is_strange(1.2));
-        assert!(seen.is_strange(0.3));
+        assert!(!seen.takes_in_speed(1.0) && !seen.takes_in_speed(1.2));
+        assert!(seen.takes_in_speed(0.3));
         for speed in [0.3, 1.2, 0.7, 0.28] {
-            assert!(!seen.is_strange(speed), "{speed}");
+            assert!(!seen.takes_in_speed(speed), "{speed}");
         }
-        assert!(!seen.is_deep(2.0, false) && !seen.is_deep(3.0, true));
-        assert!(!seen.is_deep(10.0, true), "the model may have put them there");
-        assert!(seen.is_deep(40.0, false) && !seen.is_deep(39.0, false));
+        assert!(!seen.takes_in_depth(2.0, false) && !seen.takes_in_depth(3.0, true));
+        assert!(!seen.takes_in_depth(10.0, true), "the model may have put them there");
+        assert!(seen.takes_in_depth(40.0, false) && !seen.takes_in_depth(39.0, false));
         // Twice as fast everywhere, with any number in flight.
         seen.scales(2.0);
-        assert!(!seen.is_strange(2.4) && !seen.is_deep(90.0, false) && seen.is_strange(0.2));
+        assert!(!seen.takes_in_speed(2.4) && !seen.takes_in_depth(90.0, false) && seen.takes_in_speed(0.2));
     }
 }
