@@ -20,6 +20,7 @@
 pub mod abi;
 pub mod adapter;
 mod around;
+mod crew;
 mod dispatch;
 mod errno;
 mod filesystem;

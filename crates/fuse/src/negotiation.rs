@@ -3,7 +3,7 @@
 use crate::abi::flags::init;
 use crate::abi::init::{InitReply, InitRequest};
 use crate::abi::{MAJOR, MINOR};
-use crate::transport::{DEPTH, TransportChoice};
+use crate::transport::{Chosen, DEPTH, TransportChoice, choose};
 
 /// What a session may be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,9 +27,12 @@ pub struct SessionOptions {
     /// back that may want memory itself: so little that pages written in no
     /// order, or while others are on their way, come one by one.
     pub dirty_percent: u32,
-    /// Give the kernel the rest of what a program reads piece by piece, over
-    /// `/dev/fuse`. Only for files that change through this mount alone.
+    /// Give the kernel the rest of what a program reads piece by piece. Only
+    /// for files that change through this mount alone.
     pub read_around: bool,
+    /// Whether the file system always gives back the buffer that it is lent,
+    /// without which FUSE over io_uring is not taken unasked.
+    pub buffers_return: bool,
     /// How requests are to arrive.
     pub transport: TransportChoice,
 }
@@ -45,6 +48,7 @@ impl Default for SessionOptions {
             readahead_kib: 1024,
             dirty_percent: 20,
             read_around: true,
+            buffers_return: true,
             transport: TransportChoice::default(),
         }
     }
@@ -63,6 +67,11 @@ impl SessionOptions {
     /// `transfer_max` within its bounds and in whole pages.
     pub(crate) fn transfer_bytes(&self) -> usize {
         self.transfer_max.clamp(PAGE_LEN, TRANSFER_MAX).next_multiple_of(PAGE_LEN)
+    }
+
+    /// What is to be served where the kernel offers rings, or does not, and why.
+    pub(crate) fn choose(&self, offered: bool) -> Result<(Chosen, String), String> {
+        choose(self.transport, offered, self.buffers_return, self.transfer_bytes())
     }
 
     /// How many threads can serve any one request: all of them, or with rings

@@ -4,17 +4,14 @@ use crate::abi::reply::Body;
 use crate::abi::request::{self, Header, Operation};
 use crate::abi::{Opcode, flags};
 use crate::around::ReadAround;
+use crate::crew::{self, Service};
 use crate::errno::Errno;
 use crate::filesystem::Filesystem;
-use crate::mount::{Mount, MountError, MountPoint, UnmountMode};
+use crate::mount::{Mount, MountError, UnmountMode};
 use crate::negotiation::{SessionOptions, Unfit, negotiate};
 use crate::notify::Notifier;
 use crate::statistics::{Counters, Statistics};
-use crate::transport::{
-    Chosen, DEPTH, Device, ReceiveError, Reply, Ring, Rings, Transport, TransportReport, Turn, choose,
-};
-use crate::worker;
-use rustix::fd::OwnedFd;
+use crate::transport::{Chosen, Device, ReceiveError, Reply, Rings, Transport, TransportReport, Turn};
 use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -139,11 +136,10 @@ impl<F: Filesystem> Session<F> {
             };
             body.clear();
             let offered = offer.flags & flags::init::OVER_IO_URING != 0;
-            let (chosen, reason) = choose(self.options.transport, offered, self.options.transfer_bytes())
-                .map_err(|reason| {
-                    refuse(&mut self.device, &header);
-                    SessionError::Transport(reason)
-                })?;
+            let (chosen, reason) = self.options.choose(offered).map_err(|reason| {
+                refuse(&mut self.device, &header);
+                SessionError::Transport(reason)
+            })?;
             match negotiate(&offer, &self.options, chosen != Chosen::Device) {
                 Ok((reply, agreed)) => {
                     if let Err(errno) = self.filesystem.init(&agreed) {
@@ -188,38 +184,20 @@ impl<F: Filesystem> Session<F> {
     fn serve(self, chosen: &Chosen) -> Result<Ended, SessionError> {
         let Session { device, mount, filesystem, counters, options, .. } = self;
         let notifier = Notifier::new(&device);
-        let lanes = lanes(device, chosen, options.workers.max(1));
-        let (around, workers) = counters.split_last().expect("there is one more than workers");
-        let shared = (options.read_around && *chosen == Chosen::Device).then(ReadAround::new);
+        let lanes = crew::lanes(device, chosen, options.workers.max(1));
+        let (filling, workers) = counters.split_last().expect("there is one more than workers");
+        let around = options.read_around.then(ReadAround::new);
+        let service = Service::new(&*filesystem, mount.point(), around.as_ref(), chosen);
         let ends = thread::scope(|scope| {
-            if let Some(shared) = &shared {
+            if let Some(around) = &around {
                 let (filesystem, notifier) = (&*filesystem, &notifier);
-                let run = move || shared.run(filesystem, notifier, around);
+                let run = move || around.run(filesystem, notifier, filling);
                 // Without it reads are served one by one, and what they ask for is forgotten.
                 let _ = thread::Builder::new().name("fuse-around".to_owned()).spawn_scoped(scope, run);
             }
-            let mut threads = Vec::with_capacity(lanes.len());
-            for (index, (lane, counters)) in lanes.into_iter().zip(workers).enumerate() {
-                let (filesystem, point, shared) = (&*filesystem, mount.point(), shared.as_ref());
-                let started = thread::Builder::new()
-                    .name(format!("fuse-worker-{index}"))
-                    .spawn_scoped(scope, move || lane.serve(filesystem, counters, point, shared));
-                match started {
-                    Ok(thread) => threads.push(Ok(thread)),
-                    Err(error) => {
-                        // Those that run must end, too.
-                        let _ = mount.point().abort();
-                        threads.push(Err(error));
-                        break;
-                    }
-                }
-            }
-            let join = |thread: thread::ScopedJoinHandle<'_, ReceiveError>| {
-                thread.join().unwrap_or(ReceiveError::Failed(Errno::IO))
-            };
-            let ends = threads.into_iter().map(|thread| thread.map(join)).collect::<Vec<_>>();
-            if let Some(shared) = &shared {
-                shared.end();
+            let ends = service.run(lanes, workers);
+            if let Some(around) = &around {
+                around.end();
             }
             ends
         });
@@ -232,64 +210,6 @@ impl<F: Filesystem> Session<F> {
 fn threads_max(options: &SessionOptions) -> usize {
     let rings = Rings::plan(options.transfer_bytes()).map_or(0, |rings| rings.threads() + 1);
     options.workers.max(rings).max(1)
-}
-
-/// By what a worker gets its requests.
-enum Lane {
-    Device(Box<Device>),
-    Ring { file: Arc<OwnedFd>, queue: u16, payload_len: usize },
-}
-
-/// One for each thread. Beside rings the device has one, for what still comes
-/// there.
-fn lanes(mut device: Device, chosen: &Chosen, workers: usize) -> Vec<Lane> {
-    match chosen {
-        Chosen::Device => {
-            let others: Vec<Lane> = (1..workers).map(|_| Lane::Device(Box::new(device.another()))).collect();
-            others.into_iter().chain([Lane::Device(Box::new(device))]).collect()
-        }
-        Chosen::Rings(rings) => {
-            // What nobody waits for is not worth looking for.
-            device.never_look();
-            let ring = |index: usize| Lane::Ring {
-                file: Arc::clone(device.file()),
-                // Below the count of queues.
-                queue: (index / DEPTH) as u16,
-                payload_len: rings.payload_len,
-            };
-            let all: Vec<Lane> = (0..rings.threads()).map(ring).collect();
-            all.into_iter().chain([Lane::Device(Box::new(device))]).collect()
-        }
-    }
-}
-
-impl Lane {
-    /// Serves to the end. When a ring fails the connection is aborted: the
-    /// kernel would go on to queue requests that nobody takes.
-    fn serve<F: Filesystem + ?Sized>(
-        self,
-        filesystem: &F,
-        counters: &Counters,
-        point: &MountPoint,
-        around: Option<&ReadAround>,
-    ) -> ReceiveError {
-        match self {
-            Lane::Device(mut device) => {
-                let watch = around.map(|around| around.watch(Arc::clone(device.file())));
-                worker::serve(&mut *device, filesystem, counters, watch)
-            }
-            Lane::Ring { file, queue, payload_len } => {
-                let ended = match Ring::new(file, queue, payload_len) {
-                    Ok(mut ring) => worker::serve(&mut ring, filesystem, counters, None),
-                    Err(errno) => ReceiveError::Failed(errno),
-                };
-                if matches!(ended, ReceiveError::Failed(_)) {
-                    let _ = point.abort();
-                }
-                ended
-            }
-        }
-    }
 }
 
 /// The worst of how the workers ended.

@@ -40,8 +40,12 @@ fn make(served: &Served, name: &str, blocks: u64) {
     let data: Vec<u8> = (0..blocks).flat_map(block).collect();
     fs::write(served.path(name), &data).unwrap();
     forget(&served.path(name));
-    // The handle is given back when nobody waits for it any more.
-    wait_until(|| served.handle.statistics().operation(Opcode::Release).count > 0);
+    // Handles are given back when nobody waits for them any more.
+    wait_until(|| {
+        let statistics = served.handle.statistics();
+        let count = |opcode| statistics.operation(opcode).count;
+        count(Opcode::Open) + count(Opcode::Create) == count(Opcode::Release)
+    });
 }
 
 /// Has the kernel write back and drop what it holds of a file.

@@ -325,6 +325,8 @@ fn mounted(
     let options = SessionOptions {
         writeback_cache: !plan.is_read_only(),
         read_around: !plan.is_read_only(),
+        // A device that loses work keeps its memory.
+        buffers_return: engines.is_all_inline(strongroom_vault::algorithm(vault.header().suite)),
         transport: plan.transport,
         ..SessionOptions::default()
     };

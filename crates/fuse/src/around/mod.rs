@@ -68,12 +68,28 @@ pub(crate) struct ReadAround {
     changed: Condvar,
 }
 
+/// How the reply of a worker comes to be sent after a fill.
+pub(crate) enum Way<'a> {
+    /// It is left to the filling thread, which sends it by this file: the one
+    /// that the worker gets its requests by.
+    Leave(Arc<OwnedFd>),
+    /// The worker waits and sends it, and is relieved meanwhile.
+    Wait(&'a dyn Relief),
+}
+
+/// Sees to it that others serve while a worker waits.
+pub(crate) trait Relief {
+    /// The worker that asks is about to wait.
+    fn waits(&self);
+
+    /// It serves again.
+    fn returns(&self);
+}
+
 /// A worker's part.
-#[derive(Clone, Debug)]
 pub(crate) struct Watch<'a> {
     shared: &'a ReadAround,
-    /// By which the worker gets its requests.
-    file: Arc<OwnedFd>,
+    way: Way<'a>,
 }
 
 impl ReadAround {
@@ -88,8 +104,8 @@ impl ReadAround {
     }
 
     /// For a worker.
-    pub(crate) fn watch(&self, file: Arc<OwnedFd>) -> Watch<'_> {
-        Watch { shared: self, file }
+    pub(crate) fn watch<'a>(&'a self, way: Way<'a>) -> Watch<'a> {
+        Watch { shared: self, way }
     }
 
     /// Fills windows until the session ends.
@@ -151,14 +167,27 @@ impl ReadAround {
 }
 
 impl Watch<'_> {
-    /// True when the reply to what a request did is sent later, by the filling
-    /// thread.
+    /// Withholds the reply to what a request did for as long as it must not be
+    /// sent. True when the filling thread sends it, false when it is to be sent
+    /// now.
     pub(crate) fn withholds(&self, touch: Touch, unique: u64, body: &[u8]) -> bool {
-        let reply = || Withheld { file: Arc::clone(&self.file), unique, body: body.to_vec() };
-        match touch {
-            Touch::Opened(node) => self.shared.gate.opens(node, reply),
-            Touch::Resized(node) => self.shared.gate.resizes(node, reply),
-            Touch::Nothing | Touch::Read(..) | Touch::Closed(_) => false,
+        let gate = &self.shared.gate;
+        let node = match touch {
+            Touch::Opened(node) => {
+                gate.opened(node);
+                node
+            }
+            Touch::Resized(node) => node,
+            Touch::Nothing | Touch::Read(..) | Touch::Closed(_) => return false,
+        };
+        match &self.way {
+            Way::Leave(file) => {
+                gate.leaves(node, || Withheld { file: Arc::clone(file), unique, body: body.to_vec() })
+            }
+            Way::Wait(relief) => {
+                gate.waits(node, *relief);
+                false
+            }
         }
     }
 

@@ -38,18 +38,22 @@ pub(crate) enum Chosen {
 /// this program never does it.
 const SWITCH: &str = "root can switch it on with `echo Y > /sys/module/fuse/parameters/enable_uring`";
 
-/// Each is faster for some work (docs/benchmarks.md): what is read piece by
-/// piece is read around over the device alone.
-const ON_REQUEST: &str =
-    "FUSE over io_uring is offered, and is taken on request alone: it is not always faster";
+/// An entry without its memory cannot be given back, so that one result that a
+/// device loses would end the connection (docs/benchmarks.md).
+const MAY_LOSE: &str =
+    "FUSE over io_uring is offered, and is taken on request alone: an engine of this mount may lose memory";
 
-/// Decides. `offered` says whether the kernel offers rings.
+const FASTER: &str = "the kernel offers FUSE over io_uring, which takes less CPU time";
+
+/// Decides. `offered` says whether the kernel offers rings, `buffers_return`
+/// is as in [`SessionOptions`](crate::SessionOptions).
 ///
 /// # Errors
 /// Why rings that were asked for cannot be.
 pub(crate) fn choose(
     choice: TransportChoice,
     offered: bool,
+    buffers_return: bool,
     transfer_max: usize,
 ) -> Result<(Chosen, String), String> {
     if choice == TransportChoice::Device {
@@ -62,7 +66,8 @@ pub(crate) fn choose(
     };
     match (rings, choice) {
         (Ok(rings), TransportChoice::Ring) => Ok((Chosen::Rings(rings), "asked for".to_owned())),
-        (Ok(_), _) => Ok((Chosen::Device, ON_REQUEST.to_owned())),
+        (Ok(_), _) if !buffers_return => Ok((Chosen::Device, MAY_LOSE.to_owned())),
+        (Ok(rings), _) => Ok((Chosen::Rings(rings), FASTER.to_owned())),
         (Err(reason), TransportChoice::Ring) => Err(reason),
         (Err(reason), _) => Ok((Chosen::Device, reason)),
     }
@@ -75,18 +80,25 @@ mod tests {
     #[test]
     fn rings_are_taken_only_where_they_are_offered() {
         let device =
-            |choice, offered| choose(choice, offered, 4096).map(|(chosen, _)| chosen == Chosen::Device);
+            |choice, offered| choose(choice, offered, true, 4096).map(|(chosen, _)| chosen == Chosen::Device);
         assert_eq!(device(TransportChoice::Automatic, false), Ok(true));
         assert_eq!(device(TransportChoice::Device, true), Ok(true));
-        assert_eq!(device(TransportChoice::Automatic, true), Ok(true));
+        assert_eq!(device(TransportChoice::Automatic, true), Ok(false));
         let refused = device(TransportChoice::Ring, false).unwrap_err();
         assert!(refused.contains("enable_uring"), "{refused}");
     }
 
     #[test]
+    fn engines_that_may_lose_memory_get_rings_on_request_alone() {
+        let device = |choice| choose(choice, true, false, 4096).map(|(chosen, _)| chosen == Chosen::Device);
+        assert_eq!(device(TransportChoice::Automatic), Ok(true));
+        assert_eq!(device(TransportChoice::Ring), Ok(false));
+    }
+
+    #[test]
     fn more_memory_than_is_bounded_is_refused() {
-        assert!(choose(TransportChoice::Ring, true, 1 << 40).is_err());
-        let (chosen, reason) = choose(TransportChoice::Automatic, true, 1 << 40).unwrap();
+        assert!(choose(TransportChoice::Ring, true, true, 1 << 40).is_err());
+        let (chosen, reason) = choose(TransportChoice::Automatic, true, true, 1 << 40).unwrap();
         assert_eq!(chosen, Chosen::Device);
         assert!(reason.contains("MiB"), "{reason}");
     }

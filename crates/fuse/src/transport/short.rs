@@ -4,7 +4,7 @@ use crate::abi::request::Header;
 use crate::abi::{Opcode, REQUEST_HEADER_LEN};
 
 /// Reads and writes of more bytes are for several workers.
-const SHORT_BYTES: u32 = 32 << 10;
+const SHORT_BYTES: u32 = 128 << 10;
 
 /// Whether a request is answered soon as a rule, without another one's help.
 pub(super) fn is_short(message: &[u8]) -> bool {

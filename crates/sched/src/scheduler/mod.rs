@@ -149,12 +149,16 @@ impl Scheduler {
     /// thread; false when it is not here or does not have it.
     #[must_use]
     pub fn is_inline(&self, engine: &str, algorithm: Algorithm) -> bool {
-        let operations = [Operation::Seal, Operation::EncryptSectors];
         let served = self.core.engines.iter().find(|served| served.engine.name() == engine);
-        let capability = |served: &Served| {
-            operations.into_iter().find_map(|operation| served.engine.capability(algorithm, operation))
-        };
-        served.and_then(capability).is_some_and(|capability| capability.inline)
+        served.and_then(|served| served.capability(algorithm)).is_some_and(|capability| capability.inline)
+    }
+
+    /// Whether every engine that has `algorithm` computes it on the caller's
+    /// thread, so that every buffer comes back.
+    #[must_use]
+    pub fn is_all_inline(&self, algorithm: Algorithm) -> bool {
+        let mut capabilities = self.core.engines.iter().filter_map(|served| served.capability(algorithm));
+        capabilities.all(|capability| capability.inline)
     }
 
     /// What each engine served so far.
@@ -168,6 +172,12 @@ impl Scheduler {
 }
 
 impl Served {
+    /// What the engine says of an algorithm, sealing as a rule.
+    fn capability(&self, algorithm: Algorithm) -> Option<Capability> {
+        let operations = [Operation::Seal, Operation::EncryptSectors];
+        operations.into_iter().find_map(|operation| self.engine.capability(algorithm, operation))
+    }
+
     /// Submits and counts.
     fn submit(&self, session: &Session, batch: Batch, reason: Reason) -> Result<Ticket, Box<Refused>> {
         let bytes = batch.bytes() as u64;

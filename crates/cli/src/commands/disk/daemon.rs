@@ -18,7 +18,7 @@ use strongroom_engine::Engine;
 use strongroom_format::luks::Segment;
 use strongroom_fuse::raw::RawFile;
 use strongroom_fuse::{
-    Mount, MountErrorKind, MountOptions, Session, SessionHandle, SessionOptions, UnmountMode,
+    Mount, MountErrorKind, MountOptions, Session, SessionHandle, SessionOptions, TransportChoice, UnmountMode,
 };
 use strongroom_keys::{SecretBytes, random};
 use strongroom_ublk::StartError;
@@ -265,8 +265,13 @@ fn serve_raw(
     let mount = Mount::new(directory, &options).map_err(crate::daemon::explain)?;
     let file = Arc::new(RawFile::new(FILE_NAME, Bytes::new(Arc::clone(volume))));
     // What the kernel was given is in the daemon at once: a loop device keeps
-    // its own cache above.
-    let options = SessionOptions { writeback_cache: false, ..SessionOptions::default() };
+    // its own cache above. Long direct requests of one program go to several
+    // workers by the device, over rings to those of the CPU that asks.
+    let options = SessionOptions {
+        writeback_cache: false,
+        transport: TransportChoice::Device,
+        ..SessionOptions::default()
+    };
     let session = Session::new(mount, file, options);
     let open = OpenDisk::new(plan, Ender::Raw(session.handle()));
     begin(&open, signals)?;

@@ -1,0 +1,4 @@
+//! Everything in `around` once more, over io_uring.
+
+#[path = "around.rs"]
+mod around;
