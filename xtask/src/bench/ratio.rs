@@ -66,8 +66,9 @@ pub(super) fn interval(ratios: &[f64]) -> Interval {
     Interval { mean: mean.exp(), lower: (mean - student_t(count - 1.0) * error).exp() }
 }
 
-/// The quantile 0.975 of Student's t. Source: Abramowitz and Stegun, 26.7.5.
-fn student_t(degrees: f64) -> f64 {
+/// The quantile 0.975 of Student's t; exact to a thousandth from 5 degrees of freedom. Source: Abramowitz and
+/// Stegun, 26.7.5.
+pub(super) fn student_t(degrees: f64) -> f64 {
     let z: f64 = 1.959_964;
     let terms = [
         z,

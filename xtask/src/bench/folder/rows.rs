@@ -153,8 +153,39 @@ impl Row {
         }
     }
 
+    fn jobs(&self) -> Option<usize> {
+        match self.work {
+            Work::Data(data) => Some(data.jobs),
+            Work::Mix(_, jobs) => Some(jobs),
+            Work::Step(_) => None,
+        }
+    }
+
+    /// The key without the number of jobs.
+    fn stem(&self) -> &str {
+        match self.jobs() {
+            Some(_) => self.key.rsplit_once('-').expect("the key ends with the jobs").0,
+            None => &self.key,
+        }
+    }
+
+    /// True when both are one thing done by more or fewer jobs.
+    pub(super) fn is_same_but_for_jobs(&self, other: &Row) -> bool {
+        self.stem() == other.stem()
+    }
+
+    /// The key of the row in which one job does what four do in this one.
+    pub(super) fn with_one_job(&self) -> Option<String> {
+        (self.jobs() == Some(4)).then(|| format!("{}-1", self.stem()))
+    }
+
+    /// The least that four jobs have to reach of one job's speed.
+    pub(super) fn target_jobs(&self) -> f64 {
+        if self.is_small_random_read() { 1.4 } else { 1.0 }
+    }
+
     /// True for cold random reads of 4 KiB.
-    pub(super) fn is_small_random_read(&self) -> bool {
+    fn is_small_random_read(&self) -> bool {
         matches!(
             self.work,
             Work::Data(Data { action: Action::ReadCold, order: Order::Random, call: 4096, .. })
@@ -163,7 +194,7 @@ impl Row {
 
     /// The least that our speed over the peer's has to be, where something is asked of this row.
     ///
-    /// Warm reads are served by the kernel alone, so of them is asked no more than to be no slower.
+    /// Warm reads are served by the kernel alone, so of them is asked no more than to lose nothing.
     pub(super) fn target(&self, peer: Kind) -> Option<f64> {
         match peer {
             Kind::Passthrough => self.target_passthrough(),
@@ -194,7 +225,7 @@ impl Row {
     fn target_gocryptfs(&self) -> Option<f64> {
         match self.work {
             Work::Step(Step::Unpack) => Some(1.7),
-            Work::Mix(_, 4) => Some(2.0),
+            Work::Mix(..) => Some(2.0),
             Work::Data(data) => match (data.action, data.order, data.call) {
                 (Action::ReadCold, Order::Random, 4096) => Some(if data.jobs == 4 { 2.0 } else { 1.6 }),
                 (Action::Write | Action::Overwrite, _, 4096) => Some(10.0),
@@ -235,7 +266,11 @@ mod tests {
         assert_eq!(target("write-4k-1", Kind::Passthrough), Some(1.0));
         assert_eq!(target("read-cold-1m-1", Kind::Gocryptfs), Some(1.1));
         assert_eq!(target("unpack", Kind::Gocryptfs), Some(1.7));
+        assert_eq!(target("random-overwrite-4k-1", Kind::Gocryptfs), Some(10.0));
         assert_eq!(target("fileserver-4", Kind::Gocryptfs), Some(2.0));
+        assert_eq!(target("webserver-1", Kind::Gocryptfs), Some(2.0));
+        let jobs = |key: &str| rows.iter().find(|row| row.key == key).unwrap().target_jobs();
+        assert_eq!((jobs("random-read-cold-4k-4"), jobs("fileserver-4")), (1.4, 1.0));
         assert_eq!(target("remove", Kind::Cryfs), Some(1.0));
         assert_eq!(target("overwrite-64k-1", Kind::Passthrough), None);
     }

@@ -19,7 +19,7 @@ use crate::subject::mount::{Mount, MountOptions};
 use crate::subject::vault::Vault;
 use crate::subject::{Kind, Subject};
 
-/// No cell keeps a mount in use for longer.
+/// No row keeps a mount in use for longer.
 const MOUNT_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// A program with one set of mount options.
@@ -115,7 +115,16 @@ impl Stage {
         Ok(Measured { sample, cpu_seconds: cpu_seconds(daemon)? - before })
     }
 
+    /// Ends the mount between two rows, so that no row goes on with what the one before left.
+    pub(super) fn rest(&mut self) -> Result {
+        self.unmount()
+    }
+
     /// One cell, or for the steps on a tree one sample for each of them.
+    ///
+    /// Warm rows begin on a fresh mount too and read everything before they are timed: which pages of memory
+    /// the kernel caches a file in makes a difference of 10 to 20 %, and a mount that lasts keeps its pages,
+    /// so that one draw would decide all repeats.
     pub(super) fn run(
         &mut self,
         work: Work,
@@ -127,8 +136,8 @@ impl Stage {
         match work {
             Work::Data(row) => {
                 let directory = match row.action {
-                    Action::ReadCold => self.remounted(variant)?,
-                    _ => self.mounted(variant)?,
+                    Action::ReadCold | Action::ReadWarm => self.remounted(variant)?,
+                    Action::Write | Action::Overwrite => self.mounted(variant)?,
                 };
                 let each = self.each;
                 if row.action == Action::ReadWarm {

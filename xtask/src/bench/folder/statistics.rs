@@ -1,5 +1,7 @@
 //! Medians, spreads, and ratios of what was measured in turn.
 
+use crate::bench::ratio::student_t;
+
 /// The median; of an even count the mean of the two in the middle; `NaN` of none.
 pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
@@ -23,14 +25,15 @@ pub(super) fn geometric_mean(values: &[f64]) -> f64 {
     (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp()
 }
 
-/// How many times something is faster than something else: the geometric mean of the ratios of samples that
-/// were taken one after the other, between its 95 % bounds.
+/// How many times something is faster than something else: a geometric mean between its 95 % bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ratio {
     pub(super) low: f64,
     pub(super) mean: f64,
     pub(super) high: f64,
     pub(super) count: usize,
+    /// Standard error of the mean's logarithm; none of one sample.
+    error: Option<f64>,
 }
 
 /// Two-sided 95 % quantiles of Student's t distribution, by degrees of freedom from 1.
@@ -39,27 +42,58 @@ const T_95: [f64; 20] = [
     2.120, 2.110, 2.101, 2.093, 2.086,
 ];
 
+/// The quantile for at least one degree of freedom; a part of one counts as none, unless rounding took it.
+fn quantile(degrees: f64) -> f64 {
+    let degrees = degrees + 1e-6;
+    T_95.get(degrees as usize - 1).copied().unwrap_or_else(|| student_t(degrees.floor()))
+}
+
 impl Ratio {
-    /// From the ratios; their logarithms are taken for normally distributed. One alone has no bounds.
+    /// Of the ratios of samples that were taken one after the other; their logarithms are taken for normally
+    /// distributed. One alone has no bounds.
     pub(super) fn of(ratios: &[f64]) -> Option<Self> {
         let count = ratios.len();
-        if count == 0 {
-            return None;
-        }
         let mean = geometric_mean(ratios);
-        if count == 1 {
-            return Some(Self { low: mean, mean, high: mean, count });
-        }
-        let variance =
-            ratios.iter().map(|ratio| (ratio / mean).ln().powi(2)).sum::<f64>() / (count as f64 - 1.0);
-        let quantile = T_95.get(count - 2).copied().unwrap_or(1.96);
-        let half = quantile * (variance / count as f64).sqrt();
-        Some(Self { low: mean * (-half).exp(), mean, high: mean * half.exp(), count })
+        let error = (count > 1).then(|| {
+            let squares: f64 = ratios.iter().map(|ratio| (ratio / mean).ln().powi(2)).sum();
+            (squares / (count - 1) as f64 / count as f64).sqrt()
+        });
+        (count > 0).then(|| Self::between(mean, count, error, (count - 1) as f64))
+    }
+
+    /// The geometric mean of several, each measured for itself, so that their errors add up as squares. The
+    /// degrees of freedom are those of Welch and Satterthwaite. No bounds where one of them has none.
+    pub(super) fn mean_of(parts: &[Self]) -> Option<Self> {
+        let count = parts.len();
+        let errors: Option<Vec<f64>> = parts.iter().map(|part| part.error).collect();
+        let (error, degrees) = errors.map_or((None, 1.0), |errors| {
+            let squares: f64 = errors.iter().map(|error| error.powi(2)).sum();
+            let shares = errors.iter().zip(parts);
+            let fourths: f64 = shares.map(|(error, part)| error.powi(4) / (part.count - 1) as f64).sum();
+            let degrees = if fourths > 0.0 { squares.powi(2) / fourths } else { 1.0 };
+            (Some(squares.sqrt() / count as f64), degrees)
+        });
+        let means: Vec<f64> = parts.iter().map(|part| part.mean).collect();
+        (count > 0).then(|| Self::between(geometric_mean(&means), count, error, degrees))
+    }
+
+    fn between(mean: f64, count: usize, error: Option<f64>, degrees: f64) -> Self {
+        let half = error.map_or(0.0, |error| quantile(degrees) * error);
+        Self { low: mean * (-half).exp(), mean, high: mean * half.exp(), count, error }
+    }
+
+    pub(super) fn has_bounds(&self) -> bool {
+        self.error.is_some()
     }
 
     /// True when the target lies at or below the upper bound.
     pub(super) fn reaches(&self, target: f64) -> bool {
         self.high >= target
+    }
+
+    /// True when what is allowed at most lies at or above the lower bound.
+    pub(super) fn stays_within(&self, most: f64) -> bool {
+        self.low <= most
     }
 }
 
@@ -84,7 +118,29 @@ mod tests {
         assert!((ratio.high.ln() - 0.2 - 0.248_434).abs() < 1e-4);
         assert!((ratio.low.ln() - 0.2 + 0.248_434).abs() < 1e-4);
         assert!(ratio.reaches(1.5) && !ratio.reaches(1.6));
-        assert_eq!(Ratio::of(&[2.0]).unwrap().high, 2.0);
+        assert!(ratio.stays_within(1.0) && !ratio.stays_within(0.9));
+        let alone = Ratio::of(&[2.0]).unwrap();
+        assert!(alone.high == 2.0 && !alone.has_bounds());
         assert_eq!(Ratio::of(&[]), None);
+    }
+
+    #[test]
+    fn a_mean_of_means_has_the_errors_of_all() {
+        // Errors of 0.1 / sqrt(3) each, with two degrees of freedom each: four together, half the squares.
+        let parts = [0.2f64, 0.4]
+            .map(|by| Ratio::of(&[(by - 0.1).exp(), by.exp(), (by + 0.1).exp()]).expect("there are samples"));
+        let mean = Ratio::mean_of(&parts).unwrap();
+        assert!((mean.mean.ln() - 0.3).abs() < 1e-9);
+        assert!((mean.high.ln() - 0.3 - 2.776 * 0.1 / 6.0f64.sqrt()).abs() < 1e-4, "{mean:?}");
+        assert_eq!(mean.count, 2);
+        let alone = Ratio::of(&[2.0]).unwrap();
+        assert!(!Ratio::mean_of(&[parts[0], alone]).unwrap().has_bounds());
+        assert_eq!(Ratio::mean_of(&[]), None);
+    }
+
+    #[test]
+    fn a_quantile_is_never_that_of_more_degrees_than_there_are() {
+        assert_eq!((quantile(1.0), quantile(2.9), quantile(20.5)), (12.706, 4.303, 2.086));
+        assert!((quantile(60.0) - 2.000).abs() < 1e-3);
     }
 }

@@ -1,41 +1,60 @@
-//! From samples to answers: rates, ratios against each peer with their bounds, CPU time, and what missed.
+//! From samples to answers: ratios against each peer with their bounds, CPU time, and what missed.
+//!
+//! Everything that is asked counts as reached when a 95 % bound reaches it: the upper one of a speed, the lower
+//! one of a CPU time.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::bench::folder::rows::{Row, Work, target_mean};
+use crate::bench::folder::rows::{Row, target_mean};
 use crate::bench::folder::state::Record;
-use crate::bench::folder::statistics::{Ratio, geometric_mean, half_spread, median};
+use crate::bench::folder::statistics::{Ratio, median};
 use crate::subject::Kind;
 
 /// Most of gocryptfs's CPU time per byte that ours may take: in the geometric mean, and in any row.
 const CPU_MEAN_MAX: f64 = 0.60;
 const CPU_ROW_MAX: f64 = 0.85;
-/// How many times one job four jobs have to reach on random reads of 4 KiB; elsewhere they may not lose.
-const JOBS_RANDOM_MIN: f64 = 1.4;
+/// CPU times are told in ticks of 10 ms: of a row in which either daemon used no more than this in some sample
+/// they say nothing, and a single zero among them would make the mean 0.
+const CPU_SECONDS_TOLD: f64 = 0.02;
 
 /// A subject's samples of a row, in its best variant.
-struct Cell<'a> {
-    variant: &'a str,
+pub(super) struct Cell<'a> {
+    pub(super) variant: &'a str,
     by_repeat: BTreeMap<usize, &'a Record>,
 }
 
-impl Cell<'_> {
-    fn rates(&self) -> Vec<f64> {
+impl<'a> Cell<'a> {
+    pub(super) fn rates(&self) -> Vec<f64> {
         self.by_repeat.values().map(|record| record.rate()).collect()
     }
 
-    /// Daemon seconds per GiB, where the row moves bytes.
-    fn cpu_per_gib(&self) -> Option<f64> {
-        let per_gib: Vec<f64> = self
-            .by_repeat
-            .values()
-            .filter(|record| record.bytes > 0)
-            .map(|record| record.cpu_seconds / record.bytes as f64 * (1u64 << 30) as f64)
-            .collect();
-        (!per_gib.is_empty()).then(|| median(&per_gib))
+    pub(super) fn moves_bytes(&self) -> bool {
+        self.by_repeat.values().all(|record| record.bytes > 0)
     }
+
+    /// Daemon seconds per GiB, where the row moves bytes.
+    pub(super) fn cpu_per_gib(&self) -> Option<f64> {
+        let per_byte: Vec<f64> = self.by_repeat.values().map(|record| cpu_per_byte(record)).collect();
+        self.moves_bytes().then(|| median(&per_byte) * (1u64 << 30) as f64)
+    }
+
+    /// The samples of both, repeat by repeat.
+    fn beside(&self, other: &Cell<'a>) -> Vec<(&'a Record, &'a Record)> {
+        let pair = |(repeat, record): (&usize, &&'a Record)| Some((*record, *other.by_repeat.get(repeat)?));
+        self.by_repeat.iter().filter_map(pair).collect()
+    }
+
+    /// How many times the other's speed this is.
+    fn over(&self, other: &Cell<'a>) -> Option<Ratio> {
+        let pairs = self.beside(other);
+        Ratio::of(&pairs.iter().map(|(ours, theirs)| ours.rate() / theirs.rate()).collect::<Vec<_>>())
+    }
+}
+
+fn cpu_per_byte(record: &Record) -> f64 {
+    record.cpu_seconds / record.bytes as f64
 }
 
 /// One store's results.
@@ -46,15 +65,44 @@ pub(super) struct Summary<'a> {
     records: Vec<&'a Record>,
 }
 
-/// What one row came to against one peer.
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Target {
+    Least(f64),
+    Most(f64),
+}
+
+/// What a comparison came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Judged {
     pub(super) ratio: Ratio,
-    pub(super) target: Option<f64>,
+    pub(super) target: Option<Target>,
 }
 
 impl Judged {
     pub(super) fn is_met(&self) -> bool {
-        self.target.is_none_or(|target| self.ratio.reaches(target))
+        match self.target {
+            None => true,
+            Some(Target::Least(least)) => self.ratio.reaches(least),
+            Some(Target::Most(most)) => self.ratio.stays_within(most),
+        }
+    }
+
+    fn json(&self) -> Value {
+        let (least, most) = match self.target {
+            Some(Target::Least(least)) => (Some(least), None),
+            Some(Target::Most(most)) => (None, Some(most)),
+            None => (None, None),
+        };
+        json!({
+            "low": self.ratio.low,
+            "mean": self.ratio.mean,
+            "high": self.ratio.high,
+            "count": self.ratio.count,
+            "target": least,
+            "target_most": most,
+            "met": self.is_met(),
+        })
     }
 }
 
@@ -64,7 +112,7 @@ impl<'a> Summary<'a> {
         Self { store, rows, kinds, records }
     }
 
-    fn cell(&self, row: &str, kind: Kind) -> Option<Cell<'a>> {
+    pub(super) fn cell(&self, row: &str, kind: Kind) -> Option<Cell<'a>> {
         let mut variants: BTreeMap<&str, BTreeMap<usize, &Record>> = BTreeMap::new();
         let mine = self.records.iter().filter(|record| record.row == row && record.subject == kind.program());
         for record in mine {
@@ -79,229 +127,133 @@ impl<'a> Summary<'a> {
             .max_by(|left, right| median(&left.rates()).total_cmp(&median(&right.rates())))
     }
 
-    /// Ours over the peer, repeat by repeat.
-    pub(super) fn judged(&self, row: &Row, peer: Kind) -> Option<Judged> {
-        let (ours, theirs) = (self.cell(&row.key, Kind::Strongroom)?, self.cell(&row.key, peer)?);
-        let ratios: Vec<f64> = ours
-            .by_repeat
-            .iter()
-            .filter_map(|(repeat, record)| Some(record.rate() / theirs.by_repeat.get(repeat)?.rate()))
-            .collect();
-        let on_disk = self.store != "tmpfs";
-        let target = if on_disk && peer == Kind::Passthrough { None } else { row.target(peer) };
-        Some(Judged { ratio: Ratio::of(&ratios)?, target })
+    fn ours(&self, row: &str) -> Option<Cell<'a>> {
+        self.cell(row, Kind::Strongroom)
     }
 
     pub(super) fn peers(&self) -> impl Iterator<Item = Kind> + '_ {
         self.kinds.iter().copied().filter(|kind| *kind != Kind::Strongroom)
     }
 
+    /// Ours over the peer's speed.
+    pub(super) fn judged(&self, row: &Row, peer: Kind) -> Option<Judged> {
+        let ratio = self.ours(&row.key)?.over(&self.cell(&row.key, peer)?)?;
+        let is_asked = self.store == "tmpfs" || peer != Kind::Passthrough;
+        Some(Judged { ratio, target: row.target(peer).filter(|_| is_asked).map(Target::Least) })
+    }
+
     /// The geometric mean of all rows' ratios against a peer.
-    fn mean(&self, peer: Kind) -> Option<f64> {
-        let ratios: Vec<f64> =
-            self.rows.iter().filter_map(|row| Some(self.judged(row, peer)?.ratio.mean)).collect();
-        (!ratios.is_empty()).then(|| geometric_mean(&ratios))
+    pub(super) fn mean(&self, peer: Kind) -> Option<Judged> {
+        let ratios: Vec<Ratio> =
+            self.rows.iter().filter_map(|row| Some(self.judged(row, peer)?.ratio)).collect();
+        let target = target_mean(peer).filter(|_| self.store == "tmpfs").map(Target::Least);
+        Some(Judged { ratio: Ratio::mean_of(&ratios)?, target })
     }
 
-    /// Our CPU time per byte over gocryptfs's, by row.
-    fn cpu_ratios(&self) -> Vec<(&Row, f64)> {
-        let ratio = |row: &Row| {
-            let ours = self.cell(&row.key, Kind::Strongroom)?.cpu_per_gib()?;
-            let theirs = self.cell(&row.key, Kind::Gocryptfs)?.cpu_per_gib()?;
-            // A tick is 10 ms: where hardly any was used there is nothing to compare.
-            (theirs > 0.02).then_some(ours / theirs)
+    /// Our CPU time per byte over gocryptfs's, where the row moves bytes and the clock tells both.
+    pub(super) fn cpu(&self, row: &Row) -> Option<Judged> {
+        let pairs = self.ours(&row.key)?.beside(&self.cell(&row.key, Kind::Gocryptfs)?);
+        let is_told = |record: &Record| record.bytes > 0 && record.cpu_seconds > CPU_SECONDS_TOLD;
+        let ratio = |(ours, theirs): &(&Record, &Record)| {
+            (is_told(ours) && is_told(theirs)).then(|| cpu_per_byte(ours) / cpu_per_byte(theirs))
         };
-        self.rows.iter().filter_map(|row| Some((row, ratio(row)?))).collect()
+        let ratios: Vec<f64> = pairs.iter().map(ratio).collect::<Option<_>>()?;
+        Some(Judged { ratio: Ratio::of(&ratios)?, target: Some(Target::Most(CPU_ROW_MAX)) })
     }
 
-    /// Ours with four jobs over ours with one.
-    fn job_ratios(&self) -> Vec<(&Row, Ratio, f64)> {
-        let alone = |row: &Row| -> Option<String> {
-            let jobs = match row.work {
-                Work::Data(data) => data.jobs,
-                Work::Mix(_, jobs) => jobs,
-                Work::Step(_) => return None,
-            };
-            (jobs == 4)
-                .then(|| format!("{}-1", row.key.strip_suffix("-4").expect("the key ends with the jobs")))
-        };
-        let ratio = |row: &Row| {
-            let (one, four) =
-                (self.cell(&alone(row)?, Kind::Strongroom)?, self.cell(&row.key, Kind::Strongroom)?);
-            let ratios: Vec<f64> = four
-                .by_repeat
-                .iter()
-                .filter_map(|(repeat, record)| Some(record.rate() / one.by_repeat.get(repeat)?.rate()))
-                .collect();
-            Ratio::of(&ratios)
-        };
-        let target = |row: &Row| if row.is_small_random_read() { JOBS_RANDOM_MIN } else { 1.0 };
-        self.rows.iter().filter_map(|row| Some((row, ratio(row)?, target(row)))).collect()
+    /// The geometric mean of our CPU time over gocryptfs's; its count is that of the rows that tell.
+    pub(super) fn cpu_mean(&self) -> Option<Judged> {
+        let ratios: Vec<Ratio> = self.rows.iter().filter_map(|row| Some(self.cpu(row)?.ratio)).collect();
+        Some(Judged { ratio: Ratio::mean_of(&ratios)?, target: Some(Target::Most(CPU_MEAN_MAX)) })
+    }
+
+    /// Our speed with four jobs over ours with one.
+    pub(super) fn jobs(&self, row: &Row) -> Option<Judged> {
+        let ratio = self.ours(&row.key)?.over(&self.ours(&row.with_one_job()?)?)?;
+        Some(Judged { ratio, target: Some(Target::Least(row.target_jobs())) })
+    }
+
+    /// Everything that is compared, with its name.
+    fn comparisons(&self) -> Vec<(String, Judged)> {
+        let mut all = Vec::new();
+        for peer in self.peers() {
+            let name = peer.program();
+            for row in self.rows {
+                all.push((format!("{} against {name}", row.key), self.judged(row, peer)));
+            }
+            all.push((format!("geometric mean against {name}"), self.mean(peer)));
+        }
+        for row in self.rows {
+            all.push((format!("{} CPU of gocryptfs's", row.key), self.cpu(row)));
+        }
+        all.push(("geometric mean of CPU of gocryptfs's".into(), self.cpu_mean()));
+        for row in self.rows {
+            all.push((format!("{} against one job", row.key), self.jobs(row)));
+        }
+        all.into_iter().filter_map(|(name, judged)| Some((name, judged?))).collect()
+    }
+
+    /// How many comparisons something is asked of.
+    pub(super) fn asked(&self) -> usize {
+        self.comparisons().iter().filter(|(_, judged)| judged.target.is_some()).count()
     }
 
     /// Everything that was asked and missed, one line each.
     pub(super) fn misses(&self) -> Vec<String> {
-        let mut misses = Vec::new();
-        for peer in self.peers() {
-            for row in self.rows {
-                if let Some(judged) = self.judged(row, peer).filter(|judged| !judged.is_met()) {
-                    let Ratio { low, mean, high, .. } = judged.ratio;
-                    let target = judged.target.unwrap_or_default();
-                    misses.push(format!(
-                        "{} against {}: {mean:.2} ({low:.2} to {high:.2}), asked {target:.2}",
-                        row.key,
-                        peer.program()
-                    ));
-                }
-            }
-            if let (Some(mean), Some(target)) = (self.mean(peer), target_mean(peer))
-                && mean < target
-                && self.store == "tmpfs"
-            {
-                misses
-                    .push(format!("geometric mean against {}: {mean:.2}, asked {target:.2}", peer.program()));
-            }
-        }
-        let cpu = self.cpu_ratios();
-        for (row, ratio) in cpu.iter().filter(|(_, ratio)| *ratio > CPU_ROW_MAX) {
-            misses.push(format!("{} CPU of gocryptfs's: {ratio:.2}, at most {CPU_ROW_MAX:.2}", row.key));
-        }
-        if !cpu.is_empty() {
-            let mean = geometric_mean(&cpu.iter().map(|(_, ratio)| *ratio).collect::<Vec<_>>());
-            if mean > CPU_MEAN_MAX {
-                misses.push(format!(
-                    "geometric mean of CPU of gocryptfs's: {mean:.2}, at most {CPU_MEAN_MAX:.2}"
-                ));
-            }
-        }
-        for (row, ratio, target) in
-            self.job_ratios().iter().filter(|(_, ratio, target)| !ratio.reaches(*target))
-        {
-            misses.push(format!("{} against one job: {:.2}, asked {target:.2}", row.key, ratio.mean));
-        }
-        misses
-    }
-
-    /// Two Markdown tables: rates, and ratios with targets and CPU time.
-    pub(super) fn tables(&self) -> String {
-        format!(
-            "### Rates on {}\n\n{}\n### Ratios on {}\n\n{}",
-            self.store,
-            self.rates(),
-            self.store,
-            self.ratios()
-        )
-    }
-
-    fn rates(&self) -> String {
-        let mut text = String::from("| row |");
-        for kind in self.kinds {
-            text.push_str(&format!(" {} |", kind.program()));
-        }
-        text.push_str(&format!("\n|---|{}", "---|".repeat(self.kinds.len())));
-        for row in self.rows {
-            text.push_str(&format!("\n| {} |", row.key));
-            for kind in self.kinds {
-                match self.cell(&row.key, *kind) {
-                    None => text.push_str(" |"),
-                    Some(cell) => text.push_str(&format!(" {} |", rate_text(row, &cell))),
-                }
-            }
-        }
-        text.push('\n');
-        text
-    }
-
-    fn ratios(&self) -> String {
-        let peers: Vec<Kind> = self.peers().collect();
-        let mut text = String::from("| row |");
-        for peer in &peers {
-            text.push_str(&format!(" over {} |", peer.program()));
-        }
-        text.push_str(" CPU s/GiB | of gocryptfs's |");
-        text.push_str(&format!("\n|---|{}---|---|", "---|".repeat(peers.len())));
-        let cpu: BTreeMap<&str, f64> =
-            self.cpu_ratios().into_iter().map(|(row, ratio)| (row.key.as_str(), ratio)).collect();
-        for row in self.rows {
-            text.push_str(&format!("\n| {} |", row.key));
-            for peer in &peers {
-                text.push_str(&self.judged(row, *peer).map_or(" |".into(), |judged| ratio_text(&judged)));
-            }
-            let ours = self.cell(&row.key, Kind::Strongroom).and_then(|cell| cell.cpu_per_gib());
-            text.push_str(&ours.map_or(" |".into(), |seconds| format!(" {seconds:.2} |")));
-            text.push_str(&cpu.get(row.key.as_str()).map_or(" |".into(), |ratio| format!(" {ratio:.2} |")));
-        }
-        text.push_str("\n| **geometric mean** |");
-        for peer in &peers {
-            text.push_str(&self.mean(*peer).map_or(" |".into(), |mean| format!(" {mean:.2} |")));
-        }
-        let all: Vec<f64> = cpu.values().copied().collect();
-        text.push_str(&format!(" | {:.2} |\n", geometric_mean(&all)));
-        text
+        let miss = |(name, judged): (String, Judged)| {
+            let Ratio { low, mean, high, .. } = judged.ratio;
+            let asked = match judged.target {
+                Some(Target::Least(least)) => format!("asked {least:.2}"),
+                Some(Target::Most(most)) => format!("at most {most:.2}"),
+                None => return None,
+            };
+            (!judged.is_met()).then(|| format!("{name}: {mean:.2} ({low:.2} to {high:.2}), {asked}"))
+        };
+        self.comparisons().into_iter().filter_map(miss).collect()
     }
 
     pub(super) fn json(&self) -> Value {
-        let rows: Vec<Value> = self
-            .rows
-            .iter()
-            .map(|row| {
-                let subjects: Vec<Value> = self
-                    .kinds
-                    .iter()
-                    .filter_map(|kind| {
-                        let cell = self.cell(&row.key, *kind)?;
-                        let judged = (*kind != Kind::Strongroom).then(|| self.judged(row, *kind)).flatten();
-                        Some(json!({
-                            "subject": kind.program(),
-                            "variant": cell.variant,
-                            "rates": cell.rates(),
-                            "median_rate": median(&cell.rates()),
-                            "daemon_cpu_seconds_per_gib": cell.cpu_per_gib(),
-                            "ratio": judged.as_ref().map(|judged| json!({
-                                "low": judged.ratio.low,
-                                "mean": judged.ratio.mean,
-                                "high": judged.ratio.high,
-                                "count": judged.ratio.count,
-                                "target": judged.target,
-                                "met": judged.is_met(),
-                            })),
-                        }))
-                    })
-                    .collect();
-                json!({"row": row.key, "title": row.title, "subjects": subjects})
-            })
+        let means: Vec<Value> = self
+            .peers()
+            .map(|peer| json!({"subject": peer.program(), "ratio": self.mean(peer).map(|mean| mean.json())}))
             .collect();
-        json!({"store": self.store, "rows": rows, "misses": self.misses()})
+        json!({
+            "store": self.store,
+            "rows": self.rows.iter().map(|row| self.row_json(row)).collect::<Vec<_>>(),
+            "means": means,
+            "cpu_mean": self.cpu_mean().map(|judged| judged.json()),
+            "misses": self.misses(),
+        })
     }
-}
 
-fn rate_text(row: &Row, cell: &Cell<'_>) -> String {
-    let rates = cell.rates();
-    let (middle, spread) = (median(&rates), 100.0 * half_spread(&rates));
-    let moves_bytes = cell.by_repeat.values().all(|record| record.bytes > 0);
-    let text = match row.work {
-        _ if !moves_bytes => format!("{:.1} k/s", middle / 1e3),
-        _ => format!("{:.0} MB/s", middle / 1e6),
-    };
-    let variant = if cell.variant.is_empty() { String::new() } else { format!(" ({})", cell.variant) };
-    format!("{text} ± {spread:.0} %{variant}")
-}
-
-fn ratio_text(judged: &Judged) -> String {
-    let Ratio { low, mean, high, count } = judged.ratio;
-    let bounds = if count > 1 { format!(" ({low:.2}-{high:.2})") } else { String::new() };
-    let asked = match judged.target {
-        None => String::new(),
-        Some(target) if judged.is_met() => format!(", asked {target:.2}"),
-        Some(target) => format!(", **asked {target:.2}**"),
-    };
-    format!(" {mean:.2}{bounds}{asked} |")
+    fn row_json(&self, row: &Row) -> Value {
+        let subject = |kind: &Kind| {
+            let cell = self.cell(&row.key, *kind)?;
+            let judged = (*kind != Kind::Strongroom).then(|| self.judged(row, *kind)).flatten();
+            Some(json!({
+                "subject": kind.program(),
+                "variant": cell.variant,
+                "rates": cell.rates(),
+                "median_rate": median(&cell.rates()),
+                "daemon_cpu_seconds_per_gib": cell.cpu_per_gib(),
+                "ratio": judged.map(|judged| judged.json()),
+            }))
+        };
+        json!({
+            "row": row.key,
+            "title": row.title,
+            "subjects": self.kinds.iter().filter_map(subject).collect::<Vec<_>>(),
+            "cpu_of_gocryptfs": self.cpu(row).map(|judged| judged.json()),
+            "over_one_job": self.jobs(row).map(|judged| judged.json()),
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bench::folder::rows;
+    use crate::bench::folder::tables::tables;
 
     fn record(
         row: &str,
@@ -345,7 +297,67 @@ mod tests {
         assert!(misses.contains("read-cold-4k-1 against passthrough_ll: 0.50"), "{misses}");
         assert!(misses.contains("geometric mean against gocryptfs"), "{misses}");
         assert!(!misses.contains("CPU"), "{misses}");
-        assert!(summary.tables().contains("(fast)"));
+        assert!(tables(&summary).contains("(fast)"));
         assert_eq!(summary.json()["rows"][0]["subjects"][1]["ratio"]["met"], false);
+    }
+
+    /// Rows of this name's beginning, with samples of ours and gocryptfs's that take so long and so much CPU.
+    fn two(key: &str, ours: [(f64, f64); 3], theirs: [(f64, f64); 3]) -> (Vec<Row>, Vec<Record>) {
+        let rows: Vec<Row> = rows::all().into_iter().filter(|row| row.key.starts_with(key)).collect();
+        let mut records = Vec::new();
+        for row in &rows {
+            for (repeat, (ours, theirs)) in ours.into_iter().zip(theirs).enumerate() {
+                records.push(record(&row.key, Kind::Strongroom, "", repeat, ours.0, ours.1));
+                records.push(record(&row.key, Kind::Gocryptfs, "", repeat, theirs.0, theirs.1));
+            }
+        }
+        (rows, records)
+    }
+
+    const BOTH: [Kind; 2] = [Kind::Strongroom, Kind::Gocryptfs];
+
+    #[test]
+    fn a_mean_is_judged_by_its_bound() {
+        let (rows, records) = two("write-1m", [(1.0, 0.5); 3], [(2.0, 1.0), (2.5, 1.0), (3.2, 1.0)]);
+        let summary = Summary::new("tmpfs", &rows, &BOTH, &records);
+        let mean = summary.mean(Kind::Gocryptfs).unwrap();
+        assert!(mean.ratio.mean < 3.0 && mean.ratio.high > 3.0 && mean.is_met(), "{mean:?}");
+        assert_eq!(summary.misses(), Vec::<String>::new());
+        // On another store nothing is asked of the mean.
+        let records: Vec<Record> =
+            records.into_iter().map(|record| Record { store: "disk".into(), ..record }).collect();
+        assert_eq!(Summary::new("disk", &rows, &BOTH, &records).mean(Kind::Gocryptfs).unwrap().target, None);
+    }
+
+    #[test]
+    fn cpu_times_that_the_clock_does_not_tell_do_not_count() {
+        let (mut rows, mut records) = two("unpack", [(1.0, 0.0), (1.0, 0.01), (1.0, 0.4)], [(9.0, 1.0); 3]);
+        let (more, of_them) = two("write-4k-1", [(1.0, 0.9); 3], [(20.0, 1.0); 3]);
+        rows.extend(more);
+        records.extend(of_them);
+        let summary = Summary::new("tmpfs", &rows, &BOTH, &records);
+        assert_eq!(summary.cpu(&rows[0]), None);
+        let mean = summary.cpu_mean().unwrap();
+        assert!(mean.ratio.count == 1 && (mean.ratio.mean - 0.9).abs() < 1e-9 && !mean.is_met());
+        let misses = summary.misses().join("\n");
+        assert!(
+            misses.contains("write-4k-1 CPU of gocryptfs's: 0.90 (0.90 to 0.90), at most 0.85"),
+            "{misses}"
+        );
+        assert!(misses.contains("geometric mean of CPU of gocryptfs's"), "{misses}");
+    }
+
+    #[test]
+    fn four_jobs_are_judged_against_one() {
+        let (rows, mut records) = two("random-read-cold-4k", [(1.0, 0.5); 3], [(9.0, 2.0); 3]);
+        let four = records.iter_mut().filter(|record| record.row.ends_with("-4"));
+        four.filter(|record| record.subject == Kind::Strongroom.program())
+            .for_each(|four| four.seconds = 0.8);
+        let summary = Summary::new("tmpfs", &rows, &BOTH, &records);
+        assert_eq!(summary.jobs(&rows[0]), None);
+        assert!((summary.jobs(&rows[1]).unwrap().ratio.mean - 1.25).abs() < 1e-9);
+        let misses = summary.misses().join("\n");
+        assert!(misses.contains("random-read-cold-4k-4 against one job: 1.25"), "{misses}");
+        assert!(tables(&summary).contains("| random-read-cold-4k-4 | 1.25 (1.25-1.25), **asked 1.40** |"));
     }
 }
