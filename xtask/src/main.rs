@@ -19,6 +19,7 @@ mod layers;
 mod ledger;
 mod luks;
 mod model;
+mod offer;
 mod packages;
 mod posix;
 mod postgres;

@@ -1,4 +1,7 @@
 //! The README's test command: the workspace's own tests, then every suite on a mount, one line for each.
+//!
+//! A mount takes FUSE over io_uring where the kernel offers it. Where this process may decide what the kernel
+//! offers, some suites run over it and the others over `/dev/fuse`, so that both are tested.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -7,6 +10,7 @@ use clap::Args;
 
 use crate::command;
 use crate::failure::{Failure, Result, ensure};
+use crate::offer::Switch;
 use crate::subject::{Kind, Settings, SubjectArgs};
 use crate::tally::Tally;
 use crate::{
@@ -98,6 +102,10 @@ const SUITES: [Suite; 18] = [
     },
 ];
 
+/// Those that run over io_uring: names and attributes, many operations at once, a daemon that is killed, and
+/// long loads.
+const OVER_IO_URING: [&str; 4] = ["posix", "stress", "kill", "soak"];
+
 /// Runs the suites one after the other, all of them, whatever fails.
 pub(crate) fn run(arguments: &TestArgs) -> Result {
     if let Some(unknown) = arguments.only.iter().find(|name| SUITES.iter().all(|suite| suite.name != **name))
@@ -117,11 +125,17 @@ pub(crate) fn run(arguments: &TestArgs) -> Result {
     }) {
         subject.binary = Some(workspace::build_strongroom()?);
     }
+    let switch =
+        Switch::find().map_err(|failure| println!("all suites run as the kernel is: {failure}")).ok();
     let mut lines = Vec::new();
     let mut failed = Vec::new();
     for suite in SUITES.iter().filter(|suite| chosen(suite)) {
-        println!("== {}", suite.name);
+        let over_io_uring = OVER_IO_URING.contains(&suite.name);
+        let turned = switch.as_ref().map(|switch| switch.turn(over_io_uring)).transpose()?;
+        let offered = if turned.is_some() && over_io_uring { ", with io_uring offered" } else { "" };
+        println!("== {}{offered}", suite.name);
         let (line, success) = one(suite, &subject, arguments.long);
+        drop(turned);
         println!("{line}");
         lines.push(line);
         if !success {
@@ -204,6 +218,11 @@ pub(crate) fn parse(output: &str) -> Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_runs_over_io_uring_is_a_suite() {
+        assert!(OVER_IO_URING.iter().all(|name| SUITES.iter().any(|suite| suite.name == *name)));
+    }
 
     #[test]
     fn adds_up_what_cargo_test_prints() {
