@@ -172,6 +172,7 @@ impl Client {
             computing: world.computing,
         };
         let now = Circumstances { cpu: world.load.view(), usable, version: 0, is_first: again.is_none() };
+        world.scope.narrows(&world.settings, &request, &now.cpu);
         let decision = world.placer.decide(&world.settings, &request, &now);
         let decision = decision.expect("a host has an inline engine, which is never busy");
         let reason = again.unwrap_or(decision.reason);

@@ -20,6 +20,7 @@ mod latency;
 pub mod proof;
 mod random;
 mod report;
+mod scope;
 mod workload;
 mod world;
 

@@ -1,13 +1,12 @@
 //! A policy beside every engine alone, and beside `aca` at its best.
 
-use std::collections::HashMap;
-
 use strongroom_sched::settings::Policy;
 
 use crate::host::Host;
 use crate::report::Report;
+use crate::scope::Scope;
 use crate::workload::Workload;
-use crate::world::{Options, run};
+use crate::world::{Options, run, run_within};
 use crate::{Settings, aca_sds};
 
 /// One result in 2^10 is checked: with all of them checked no device is worth
@@ -140,14 +139,10 @@ impl Grid {
             let options = Options { settings, duration_ns, seed };
             workloads.iter().map(|load| Speed::of(&run(host, load, &options))).collect::<Vec<_>>()
         };
-        let mut known = HashMap::new();
+        let mut searches: Vec<Search> = workloads.iter().map(|load| Search::new(host, load)).collect();
         let mut value = |settings: &Settings| {
-            let speeds = workloads.iter().enumerate().map(|(at, load)| {
-                let options = Options { settings: *settings, duration_ns: search_ns, seed };
-                let ran = known.entry((at, Rule::of(settings, host, load)));
-                *ran.or_insert_with(|| Speed::of(&run(host, load, &options)).whole)
-            });
-            geometric_mean(speeds)
+            let options = Options { settings: *settings, duration_ns: search_ns, seed };
+            geometric_mean(searches.iter_mut().map(|search| search.speed(&options)))
         };
         let valued = self.settings().map(|settings| (value(&settings), settings));
         let (_, best) = valued.max_by(|one, other| one.0.total_cmp(&other.0)).expect("a grid has points");
@@ -155,34 +150,27 @@ impl Grid {
     }
 }
 
-/// What settings of `aca` come to on a host under a load: settings with the
-/// same rule place every batch alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Rule {
-    /// Everything is computed on the CPU.
-    Cpu,
-    /// See [`Settings`]; for beta the largest batch that is not above it.
-    Thresholds { alpha: u16, not_above_beta: u64, idle_cpu_permille: u16 },
+/// Speeds of a host under a load and `aca`. Settings that place every batch
+/// alike run once.
+struct Search<'a> {
+    host: &'a Host,
+    load: &'a Workload,
+    ran: Vec<(Scope, f64)>,
 }
 
-impl Rule {
-    fn of(settings: &Settings, host: &Host, load: &Workload) -> Rule {
-        let beta = u64::from(settings.beta_bytes);
-        let (mut may_leave, mut not_above_beta) = (false, 0);
-        for phase in load.phases.iter().filter(|phase| phase.read_permille < 1000) {
-            for (bytes, _) in &phase.sizes {
-                let most = host.batch_bytes.unwrap_or(u64::MAX);
-                for batch in [*bytes.min(&most), bytes % most].into_iter().filter(|batch| *batch > 0) {
-                    if batch <= beta {
-                        not_above_beta = batch.max(not_above_beta);
-                    } else {
-                        may_leave |= phase.clients > u32::from(settings.alpha);
-                    }
-                }
-            }
+impl Search<'_> {
+    fn new<'a>(host: &'a Host, load: &'a Workload) -> Search<'a> {
+        Search { host, load, ran: Vec::new() }
+    }
+
+    /// Over the whole of a run, of the same length and seed each time.
+    fn speed(&mut self, options: &Options) -> f64 {
+        if let Some((_, speed)) = self.ran.iter().find(|(scope, _)| scope.has(&options.settings)) {
+            return *speed;
         }
-        let Settings { alpha, idle_cpu_permille, .. } = *settings;
-        if may_leave { Rule::Thresholds { alpha, not_above_beta, idle_cpu_permille } } else { Rule::Cpu }
+        let (report, scope) = run_within(self.host, self.load, options);
+        self.ran.push((scope, report.bytes_per_second));
+        report.bytes_per_second
     }
 }
 
@@ -211,21 +199,30 @@ mod tests {
         assert!((geometric_mean([2.0, 8.0].into_iter()) - 4.0).abs() < 1e-9);
         let grid = Grid::coarse();
         assert_eq!(grid.settings().count(), 24);
-        // Settings with the same rule give the same run.
-        let (host, load) = (crate::aca_sds::host(), Workload::writes(10, 6));
-        let mut runs: HashMap<Rule, Speed> = HashMap::new();
-        for settings in grid.settings() {
-            let options = Options { settings, duration_ns: 3_000_000, seed: 1 };
-            let speed = Speed::of(&run(&host, &load, &options));
-            let rule = Rule::of(&settings, &host, &load);
-            assert_eq!(*runs.entry(rule).or_insert(speed), speed, "{rule:?}");
-        }
-        // Two alphas below 6, no beta below a page but 0, two M; and the CPU.
-        assert_eq!(runs.len(), 5);
         let host = Host::named("fast-device").expect("a host");
         let (best, speeds) = grid.best_aca(&host, &[Workload::writes(64, 8)], 5_000_000, 5_000_000, 1);
         // The device is faster for everything.
         assert!(best.alpha < 8 && best.beta_bytes < 65536, "{best:?}");
         assert_eq!(speeds.len(), 1);
+    }
+
+    #[test]
+    fn settings_that_place_alike_run_once_and_others_each() {
+        let host = crate::aca_sds::host();
+        for load in [Workload::writes(10, 6), Workload::named("mixed-sizes-8").expect("a load")] {
+            let mut search = Search::new(&host, &load);
+            for settings in Grid::full().settings() {
+                let options = Options { settings, duration_ns: 3_000_000, seed: 1 };
+                let speed = Speed::of(&run(&host, &load, &options)).whole;
+                assert_eq!(search.speed(&options), speed, "{} {settings:?}", load.name);
+            }
+            assert!(search.ran.len() > 2 && search.ran.len() < 60, "{} runs", search.ran.len());
+        }
+        let load = Workload::reads(4, 32);
+        let mut reads = Search::new(&host, &load);
+        for settings in Grid::full().settings() {
+            reads.speed(&Options { settings, duration_ns: 3_000_000, seed: 1 });
+        }
+        assert_eq!(reads.ran.len(), 1, "reads are the CPU's, whatever the thresholds");
     }
 }

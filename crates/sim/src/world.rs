@@ -16,6 +16,7 @@ use crate::host::{Cost, Host};
 use crate::latency::Latencies;
 use crate::random::Random;
 use crate::report::{EngineReport, Interval, Rate, Report};
+use crate::scope::Scope;
 use crate::workload::{Pace, Phase, Workload};
 
 /// Parts of a run in its report.
@@ -61,6 +62,8 @@ pub(crate) struct World<'h> {
     pub(crate) random: Random,
     pub(crate) devices: Vec<DeviceAtWork<'h>>,
     pub(crate) placer: Placer,
+    /// The settings of `aca` that place as this run does.
+    pub(crate) scope: Scope,
     pub(crate) load: CpuLoad,
     pub(crate) in_flight: u32,
     /// Threads that compute a batch or hand one over.
@@ -104,6 +107,11 @@ struct Tally {
 /// no phases.
 #[must_use]
 pub fn run(host: &Host, workload: &Workload, options: &Options) -> Report {
+    run_within(host, workload, options).0
+}
+
+/// The same; and the settings of `aca` under which it would be the same run.
+pub(crate) fn run_within(host: &Host, workload: &Workload, options: &Options) -> (Report, Scope) {
     assert!(!host.inline.is_empty(), "a host has an inline engine");
     let mut world = World::new(host, workload, options);
     world.begin();
@@ -114,7 +122,8 @@ pub fn run(host: &Host, workload: &Workload, options: &Options) -> Report {
         world.now = at;
         world.happens(event);
     }
-    world.report()
+    let scope = world.scope;
+    (world.report(), scope)
 }
 
 /// What an engine of a host would say of itself.
@@ -148,6 +157,7 @@ impl<'h> World<'h> {
             random: Random::new(options.seed),
             devices: host.devices.iter().map(DeviceAtWork::new).collect(),
             placer: Placer::new(inline.chain(devices).map(|said| Expectation::of(&said))),
+            scope: Scope::ALL,
             load: CpuLoad::new(host.cpus),
             in_flight: 0,
             computing: 0,
