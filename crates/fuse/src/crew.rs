@@ -154,11 +154,13 @@ impl<'env, F: Filesystem + ?Sized> Crew<'_, 'env, F> {
             let end = catch_unwind(serve).unwrap_or(ReceiveError::Failed(Errno::IO));
             self.service.ended(Ok(end));
         };
-        let started = thread::Builder::new().name(name).spawn_scoped(self.scope, run);
-        started
-            .inspect_err(|_| drop(self.service.point.abort()))
-            .map_err(|error| self.service.ended(Err(error)))
-            .is_ok()
+        let started = thread::Builder::new().name(name).spawn_scoped(self.scope, run).map(drop);
+        let is_started = started.is_ok();
+        if let Err(error) = started {
+            let _ = self.service.point.abort();
+            self.service.ended(Err(error));
+        }
+        is_started
     }
 
     /// When a ring fails the connection is aborted: the kernel would go on to
