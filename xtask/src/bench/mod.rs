@@ -32,7 +32,7 @@ enum Benchmark {
     Disk(disk::DiskArgs),
     /// What the default durability costs against `--durability relaxed`, on a disk
     Durability(durability::DurabilityArgs),
-    /// Where a mount places its work, against each engine forced, in pairs
+    /// Where a mount places its work, against each engine forced, in turns on one mount
     Placement(placement::PlacementArgs),
     /// The engines against AWS-LC, ipsec-mb, libgcrypt and OpenSSL, on one core
     CryptoPeers(crypto_peers::CryptoPeersArgs),

@@ -49,11 +49,12 @@ pub(super) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// A geometric mean, and the lower end of its 95 % confidence interval.
+/// A geometric mean, and the ends of its 95 % confidence interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Interval {
-    pub(super) mean: f64,
     pub(super) lower: f64,
+    pub(super) mean: f64,
+    pub(super) upper: f64,
 }
 
 /// Of positive ratios, at least two, by Student's t on their logarithms.
@@ -63,7 +64,8 @@ pub(super) fn interval(ratios: &[f64]) -> Interval {
     let mean = logarithms.iter().sum::<f64>() / count;
     let squares: f64 = logarithms.iter().map(|logarithm| (logarithm - mean).powi(2)).sum();
     let error = (squares / (count - 1.0) / count).sqrt();
-    Interval { mean: mean.exp(), lower: (mean - student_t(count - 1.0) * error).exp() }
+    let half = student_t(count - 1.0) * error;
+    Interval { lower: (mean - half).exp(), mean: mean.exp(), upper: (mean + half).exp() }
 }
 
 /// The quantile 0.975 of Student's t; exact to a thousandth from 5 degrees of freedom. Source: Abramowitz and
@@ -89,6 +91,7 @@ mod tests {
         assert!((student_t(29.0) - 2.045).abs() < 0.001 && (student_t(5.0) - 2.571).abs() < 0.01);
         let found = interval(&[0.9, 1.0, 1.1, 1.0]);
         assert!((found.mean - 0.997).abs() < 0.001 && (found.lower - 0.876).abs() < 0.005, "{found:?}");
+        assert!((found.lower * found.upper - found.mean.powi(2)).abs() < 1e-9);
         assert!((interval(&[2.0; 30]).lower - 2.0).abs() < 1e-9);
     }
 

@@ -163,6 +163,14 @@ impl Mount {
         Ok(Some(serde_json::from_str(&command::output(&mut command, Duration::from_secs(20))?)?))
     }
 
+    /// `strongroom set` with these words; nothing for other subjects.
+    pub(crate) fn set(&self, settings: &[&str]) -> Result {
+        let Subject::Strongroom { binary, .. } = &self.vault.subject else { return Ok(()) };
+        let mut command = Command::new(binary);
+        command.arg("set").arg(self.path()).args(settings);
+        command::output(&mut command, Duration::from_secs(20)).map(drop)
+    }
+
     fn stop(&mut self) -> Result {
         let Some(mut active) = self.active.take() else { return Ok(()) };
         let outcome = stop_cleanly(&self.vault, &mut active);
