@@ -12,7 +12,6 @@
 #![forbid(unsafe_code)]
 
 pub mod cpu_load;
-mod pauses;
 pub mod placing;
 pub mod policy;
 mod profile;

@@ -22,7 +22,7 @@ const SLOW: f64 = 0.4;
 const TRIES_NS: [f64; 2] = [40e6, 1e6];
 const TRIES_POWER: f64 = 2.5;
 
-/// What is known of engines for one algorithm, and where its batches go.
+/// What is known of engines for one session, and where its batches go.
 pub struct Placer {
     records: Box<[Record]>,
     trials: Trials,
@@ -30,8 +30,6 @@ pub struct Placer {
     pub standing: Standing,
     /// Of the settings under which the trials were made.
     version: AtomicU32,
-    /// How many pauses there were.
-    pauses: AtomicU32,
 }
 
 /// What a decision is made from besides records, settings and request.
@@ -62,7 +60,6 @@ impl Placer {
             records,
             standing: Standing::default(),
             version: AtomicU32::new(0),
-            pauses: AtomicU32::new(0),
         }
     }
 
@@ -70,15 +67,6 @@ impl Placer {
     #[must_use]
     pub fn records(&self) -> &[Record] {
         &self.records
-    }
-
-    /// A batch comes, after so many pauses in all. What spans one tells nothing
-    /// of the way of placing.
-    pub fn goes_on(&self, pauses: u32) {
-        if self.pauses.load(Relaxed) != pauses {
-            self.pauses.store(pauses, Relaxed);
-            self.trials.goes_on_after_pause();
-        }
     }
 
     /// Places a request. Keeps account of probes, and does as the trials say
@@ -111,18 +99,17 @@ impl Placer {
         let decision = place(way, settings, request, views, &now.cpu)?;
         let (Placement::Whole(chosen) | Placement::Split { inline: chosen, .. }) = decision.placement;
         let stretch = now.cpu.stretch(request.computing);
-        let spent = views[chosen].finish_beside(stretch);
+        let finish_ns = |view: &EngineView| view.finish_beside(stretch);
+        let least = views.iter().filter(|view| view.usable && view.known).map(finish_ns);
+        let spent = finish_ns(&views[chosen]);
+        let extra = spent - least.fold(spent, f64::min);
         if matches!(decision.placement, Placement::Split { .. }) {
             self.trials.divided();
         }
-        // What it makes others wait for is lost as well.
-        let extra = match decision.reason {
-            Reason::Probe => policy::adaptive::extra_cost(chosen, settings, request, views, &now.cpu),
-            _ => 0.0,
-        };
         let batches = 1 + self.standing.take_stood();
         for (at, record) in self.records.iter().enumerate() {
-            record.placed(batches, spent, if at == chosen { extra } else { 0.0 });
+            let probed = decision.reason == Reason::Probe && at == chosen;
+            record.placed(batches, spent, if probed { extra } else { 0.0 });
         }
         let may_stand = matches!(decision.placement, Placement::Whole(_)) && decision.reason != Reason::Probe;
         if may_stand && now.is_first && views[chosen].inline {

@@ -3,7 +3,7 @@
 //! go there without asking again.
 //!
 //! A cache beside the policies, which stay pure functions. What it holds is
-//! bound to an *epoch*, which ends after 16 batches
+//! bound to an *epoch*, which ends after 16 batches of the session
 //! and when trials change the way of placing; to the version of the settings;
 //! and to the number of batches in flight at which it was decided. A look
 //! costs two loads and a compare.

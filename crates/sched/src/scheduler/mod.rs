@@ -10,7 +10,7 @@ mod session;
 mod split;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use strongroom_engine::{
@@ -20,11 +20,11 @@ use strongroom_engine::{
 
 use self::session::SchedulerSession;
 use crate::cpu_load::CpuLoad;
-use crate::placing::{Circumstances, ENGINES_MAX, Placer};
+use crate::placing::{Circumstances, ENGINES_MAX};
 use crate::policy::{Placement, Reason, Request};
-use crate::profile::{self, Seed};
+use crate::profile::Seed;
 use crate::quarantine::Quarantine;
-use crate::record::{Expectation, Measurement, Record};
+use crate::record::{Measurement, Record};
 use crate::settings::{LiveSettings, Policy, Settings};
 use crate::statistics::{Count, Counters, EngineStatistics, Statistics};
 
@@ -63,12 +63,9 @@ struct Core {
     settings: LiveSettings,
     deadline: Duration,
     load: Arc<CpuLoad>,
-    /// Shared with the thread that samples.
-    in_flight: Arc<AtomicU32>,
+    in_flight: AtomicU32,
     began: Instant,
     seeds: OnceLock<Vec<Seed>>,
-    /// What is known of the engines for each algorithm that was asked for.
-    placers: Mutex<Vec<(Algorithm, Arc<Placer>)>>,
 }
 
 struct Served {
@@ -102,9 +99,8 @@ impl Scheduler {
             in_flight: AtomicU32::new(0),
         };
         let load = CpuLoad::of_this_machine();
-        let in_flight = Arc::new(AtomicU32::new(0));
         if engines.len() > 1 {
-            load.watch(Arc::clone(&in_flight));
+            load.watch();
         }
         let core = Core {
             engines: engines.into_iter().map(serve).collect(),
@@ -112,10 +108,9 @@ impl Scheduler {
             settings: LiveSettings::new(options.settings),
             deadline: options.deadline,
             load,
-            in_flight,
+            in_flight: AtomicU32::new(0),
             began: Instant::now(),
             seeds: OnceLock::new(),
-            placers: Mutex::default(),
         };
         Scheduler { name, id: NEXT_ID.fetch_add(1, Relaxed), core: Arc::new(core) }
     }
@@ -139,9 +134,8 @@ impl Scheduler {
         self.core.settings.store(settings);
     }
 
-    /// Has the records of algorithms for which a session is first opened from
-    /// now on begin with what was measured before. Counts once: later calls
-    /// change nothing.
+    /// Has the records of sessions that are opened from now on begin with what
+    /// was measured before. Counts once: later calls change nothing.
     pub fn seed(&self, seeds: Vec<Seed>) {
         let _ = self.core.seeds.set(seeds);
     }
@@ -206,24 +200,6 @@ impl Served {
 }
 
 impl Core {
-    /// What is known of the engines for an algorithm: the same for all of its
-    /// sessions, which compute the same and share engines and CPUs. Of engines
-    /// that say this of themselves, where nothing is known yet.
-    fn placer(&self, algorithm: Algorithm, said: impl Iterator<Item = Expectation>) -> Arc<Placer> {
-        let mut placers = self.placers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, placer)) = placers.iter().find(|(of, _)| *of == algorithm) {
-            return Arc::clone(placer);
-        }
-        let placer = Arc::new(Placer::new(said));
-        if let Some(seeds) = self.seeds.get() {
-            for (served, record) in self.engines.iter().zip(placer.records()) {
-                profile::apply(seeds, served.engine.name(), algorithm, record);
-            }
-        }
-        placers.push((algorithm, Arc::clone(&placer)));
-        placer
-    }
-
     /// Hands a batch to the engine `at`, whatever kind that is.
     fn submit_to(
         self: &Arc<Core>,
@@ -388,7 +364,7 @@ impl Core {
             computing: in_flight.saturating_sub(on_devices),
         };
         let version = self.settings.version();
-        let now = Circumstances { cpu: self.load.view(), usable, version, is_first: !is_again };
+        let now = Circumstances { cpu: self.load.view_for_placing(), usable, version, is_first: !is_again };
         let decision = session.placer.decide(&self.settings.load(), &request, &now)?;
         Some((decision.placement, if is_again { Reason::Spilled } else { decision.reason }))
     }
@@ -484,7 +460,6 @@ impl Engine for Scheduler {
         let core = &self.core;
         let in_flight = core.in_flight.fetch_add(1, Relaxed) + 1;
         let (operation, bytes, version) = (batch.operation, batch.bytes() as u64, core.settings.version());
-        state.placer.goes_on(core.load.places());
         let Some((at, reason)) = state.placer.standing.engine(operation, bytes, in_flight, version) else {
             let answer = core.place(state, batch);
             core.in_flight.fetch_sub(1, Relaxed);
@@ -510,7 +485,6 @@ impl Engine for Scheduler {
         let in_flight = core.in_flight.fetch_add(1, Relaxed) + 1;
         let version = core.settings.version();
         let alone = state.only_inline(operation);
-        state.placer.goes_on(core.load.places());
         let answer = if let Some(at) = alone {
             core.cross_on(state, (at, Reason::Only), crossing)
         } else if let Some(placed) = state.placer.standing.engine(operation, bytes, in_flight, version) {

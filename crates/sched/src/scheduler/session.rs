@@ -9,6 +9,7 @@ use strongroom_engine::{Algorithm, Capability, Operation, Session, SessionError}
 use super::{Core, Served};
 use crate::placing::Placer;
 use crate::policy::Reason;
+use crate::profile;
 use crate::record::{Expectation, Record};
 
 const OPERATIONS: [Operation; 5] = [
@@ -93,9 +94,14 @@ impl SchedulerSession {
         if fallback.is_none() && engines.iter().all(|engine| engine.session.is_none()) {
             return Err(first_error.unwrap_or(SessionError::Unsupported));
         }
-        let placer = core.placer(algorithm, engines.iter().map(EngineSession::expectation));
+        let placer = Placer::new(engines.iter().map(EngineSession::expectation));
+        if let Some(seeds) = core.seeds.get() {
+            for (served, record) in core.engines.iter().zip(placer.records()) {
+                profile::apply(seeds, served.engine.name(), algorithm, record);
+            }
+        }
         let left_over = LeftOver::default();
-        Ok(SchedulerSession { owner, algorithm, engines, fallback, placer, left_over })
+        Ok(SchedulerSession { owner, algorithm, engines, fallback, placer: Arc::new(placer), left_over })
     }
 
     pub(super) fn record(&self, at: usize) -> &Record {
@@ -167,23 +173,7 @@ impl EngineSession {
 
 #[cfg(test)]
 mod tests {
-    use strongroom_engine::Aead;
-    use strongroom_engine_cpu::{CpuEngine, ReferenceEngine};
-
     use super::*;
-    use crate::scheduler::Scheduler;
-
-    #[test]
-    fn sessions_of_one_algorithm_know_the_same() {
-        let scheduler = Scheduler::fixed(Arc::new(CpuEngine::new()), Arc::new(ReferenceEngine));
-        let open = |aead: Aead, key: u8| {
-            let session = SchedulerSession::open(1, &scheduler.core, Algorithm::Aead(aead), &[key; 32]);
-            session.expect("the CPU has it").placer
-        };
-        let first = open(Aead::XAes256Gcm, 1);
-        assert!(Arc::ptr_eq(&first, &open(Aead::XAes256Gcm, 2)));
-        assert!(!Arc::ptr_eq(&first, &open(Aead::XChaCha20Poly1305, 1)));
-    }
 
     #[test]
     fn a_decision_is_left_over_for_its_like_alone_and_once() {
