@@ -163,7 +163,7 @@ fn uring() -> Item {
         Ok(_) => item(
             name,
             Verdict::Advice,
-            "switched off; mounts use /dev/fuse, which takes more CPU time",
+            "switched off; mounts use /dev/fuse, where small requests wake another CPU",
             Some(
                 "Root switches it on for all FUSE mounts: echo Y > /sys/module/fuse/parameters/enable_uring; for good \
                  with `options fuse enable_uring=1` in /etc/modprobe.d, or fuse.enable_uring=1 for a kernel that has \

@@ -23,7 +23,9 @@ pub struct TransportReport {
     pub reason: String,
     /// Threads that answer.
     pub workers: usize,
-    /// Bytes of memory for requests and their answers, at most.
+    /// Bytes of memory for requests and their answers, at most, of these
+    /// threads; whoever stands in over io_uring has as much as one of them
+    /// (ARCHITECTURE.md, "Reading around").
     pub memory_bytes: usize,
 }
 
@@ -40,10 +42,10 @@ const SWITCH: &str = "root can switch it on with `echo Y > /sys/module/fuse/para
 
 /// An entry without its memory cannot be given back, so that one result that a
 /// device loses would end the connection (docs/benchmarks.md).
-const MAY_LOSE: &str =
-    "FUSE over io_uring is offered, and is taken on request alone: an engine of this mount may lose memory";
+const MAY_LOSE: &str = "FUSE over io_uring is offered, and is taken on request alone: an engine of this mount may keep the memory of a request";
 
-const FASTER: &str = "the kernel offers FUSE over io_uring, which takes less CPU time";
+const FASTER: &str =
+    "the kernel offers FUSE over io_uring, where small requests are answered on the CPU that asked";
 
 /// Decides. `offered` says whether the kernel offers rings, `buffers_return`
 /// is as in [`SessionOptions`](crate::SessionOptions).

@@ -29,8 +29,9 @@ pub(crate) const DEVICE: &str = "/dev/fuse";
 /// Bytes before a write's payload.
 const HEAD_LEN: usize = REQUEST_HEADER_LEN + WRITE_ARGUMENTS_LEN;
 
-/// How long requests gather beside rings: with 2,000 files removed in 0.1 s,
-/// twenty at a time, and no program notices an interrupt that comes so late.
+/// How long requests gather beside rings: with 14,000 files removed in a
+/// second, fourteen at a time, and no program notices an interrupt that comes
+/// so late.
 const GATHERING: Duration = Duration::from_millis(1);
 
 /// Pauses of the CPU between two looks: a third of a microsecond, so that

@@ -1,17 +1,6 @@
-//! Medians, spreads, and ratios of what was measured in turn.
+//! Spreads, means and ratios of what was measured in turn.
 
-use crate::bench::ratio::student_t;
-
-/// The median; of an even count the mean of the two in the middle; `NaN` of none.
-pub(super) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => f64::NAN,
-        count if count % 2 == 1 => sorted[count / 2],
-        count => (sorted[count / 2 - 1] + sorted[count / 2]) / 2.0,
-    }
-}
+use crate::bench::ratio::{median, student_t};
 
 /// Half of what lies between the least and the most, in parts of the median.
 pub(super) fn half_spread(values: &[f64]) -> f64 {

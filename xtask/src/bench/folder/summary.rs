@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::bench::folder::rows::{Row, target_mean};
 use crate::bench::folder::state::Record;
-use crate::bench::folder::statistics::{Ratio, median};
+use crate::bench::folder::statistics::Ratio;
+use crate::bench::ratio::median;
 use crate::subject::Kind;
 
 /// Most of gocryptfs's CPU time per byte that ours may take: in the geometric mean, and in any row.

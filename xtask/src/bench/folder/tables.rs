@@ -1,8 +1,9 @@
 //! A store's results as Markdown tables: rates, ratios with what is asked of them, and four jobs over one.
 
 use crate::bench::folder::rows::Row;
-use crate::bench::folder::statistics::{Ratio, half_spread, median};
+use crate::bench::folder::statistics::{Ratio, half_spread};
 use crate::bench::folder::summary::{Cell, Judged, Summary, Target};
+use crate::bench::ratio::median;
 use crate::subject::Kind;
 
 pub(super) fn tables(summary: &Summary<'_>) -> String {
