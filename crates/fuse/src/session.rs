@@ -3,7 +3,7 @@
 use crate::abi::reply::Body;
 use crate::abi::request::{self, Header, Operation};
 use crate::abi::{Opcode, flags};
-use crate::around::ReadAround;
+use crate::around::{self, ReadAround};
 use crate::crew::{self, Service};
 use crate::errno::Errno;
 use crate::filesystem::Filesystem;
@@ -191,9 +191,11 @@ impl<F: Filesystem> Session<F> {
         let ends = thread::scope(|scope| {
             if let Some(around) = &around {
                 let (filesystem, notifier) = (&*filesystem, &notifier);
-                let run = move || around.run(filesystem, notifier, filling);
-                // Without it reads are served one by one, and what they ask for is forgotten.
-                let _ = thread::Builder::new().name("fuse-around".to_owned()).spawn_scoped(scope, run);
+                for filler in around::fillers() {
+                    let run = move || around.run(filler, filesystem, notifier, filling);
+                    // Without them reads are served one by one, and what they ask for is forgotten.
+                    let _ = thread::Builder::new().name("fuse-around".to_owned()).spawn_scoped(scope, run);
+                }
             }
             let ends = service.run(lanes, workers);
             if let Some(around) = &around {

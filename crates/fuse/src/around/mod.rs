@@ -16,6 +16,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::OFlags;
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use strongroom_engine::Buffer;
@@ -24,6 +25,13 @@ use strongroom_engine::Buffer;
 const PIECE_MAX: usize = 16 << 10;
 /// Windows that wait to be filled, at most.
 const QUEUE_MAX: usize = 1024;
+/// As many more windows that wait call one more thread to help.
+const CROWD: usize = 16;
+/// Threads that fill, for each CPU, and at most. Many programs that read on
+/// few CPUs have a share each, and what one thread fills falls behind; the
+/// threads that help have shares of their own.
+const FILLERS_EACH: usize = 4;
+const FILLERS_MAX: usize = 32;
 /// Bytes of a page.
 const PAGE_LEN: usize = 4096;
 
@@ -59,18 +67,37 @@ struct Queue {
     ended: bool,
 }
 
-/// What the workers and the filling thread of a session share.
+/// What the workers and the filling threads of a session share.
 #[derive(Debug)]
 pub(crate) struct ReadAround {
     gate: Gate,
     windows: Windows,
     queue: Mutex<Queue>,
+    /// A window has come.
     changed: Condvar,
+    /// Many wait.
+    crowded: Condvar,
+}
+
+/// Which of the threads that fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filler {
+    /// Fills what comes.
+    First,
+    /// Sleeps until many wait, and fills until none does.
+    Helper,
+}
+
+/// Those of a session.
+pub(crate) fn fillers() -> impl Iterator<Item = Filler> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let count = (cpus * FILLERS_EACH).min(FILLERS_MAX);
+    iter::once(Filler::First).chain(iter::repeat_n(Filler::Helper, count - 1))
 }
 
 /// How the reply of a worker comes to be sent after a fill.
 pub(crate) enum Way<'a> {
-    /// It is left to the filling thread, which sends it by this file: the one
+    /// It is left to a filling thread, which sends it by this file: the one
     /// that the worker gets its requests by.
     Leave(Arc<OwnedFd>),
     /// The worker waits and sends it, and is relieved meanwhile.
@@ -100,6 +127,7 @@ impl ReadAround {
             windows: Windows::new(),
             queue: Mutex::default(),
             changed: Condvar::new(),
+            crowded: Condvar::new(),
         }
     }
 
@@ -111,15 +139,14 @@ impl ReadAround {
     /// Fills windows until the session ends.
     pub(crate) fn run<F: Filesystem + ?Sized>(
         &self,
+        filler: Filler,
         filesystem: &F,
         notifier: &Notifier,
         counters: &Counters,
     ) {
         let mut buffer = Buffer::empty();
-        while let Some(window) = self.next() {
-            if !self.gate.begin(window.node) {
-                continue;
-            }
+        while let Some(window) = self.next(filler) {
+            let Some(fill) = self.gate.begin(window.node) else { continue };
             let filled = catch_unwind(AssertUnwindSafe(|| window.fill(filesystem, notifier, &mut buffer)));
             match filled {
                 Ok(Ok(len)) => counters.read_around(len),
@@ -127,7 +154,7 @@ impl ReadAround {
                 Ok(Err(_)) => {}
                 Err(_) => counters.panicked(),
             }
-            for withheld in self.gate.end() {
+            for withheld in self.gate.end(fill) {
                 if withheld.send().is_err() {
                     counters.unsent();
                 }
@@ -139,12 +166,17 @@ impl ReadAround {
     pub(crate) fn end(&self) {
         self.lock().ended = true;
         self.changed.notify_all();
+        self.crowded.notify_all();
     }
 
     /// Waits for a window; `None` at the end.
-    fn next(&self) -> Option<Window> {
+    fn next(&self, filler: Filler) -> Option<Window> {
+        let calls = match filler {
+            Filler::First => &self.changed,
+            Filler::Helper => &self.crowded,
+        };
         let idle = |queue: &mut Queue| queue.windows.is_empty() && !queue.ended;
-        let mut queue = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+        let mut queue = calls.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
         if queue.ended { None } else { queue.windows.pop_front() }
     }
 
@@ -158,6 +190,9 @@ impl ReadAround {
         if queue.windows.len() < QUEUE_MAX {
             queue.windows.push_back(Window { node, offset, handle: read.handle, flags: read.flags });
             self.changed.notify_one();
+            if queue.windows.len().is_multiple_of(CROWD) {
+                self.crowded.notify_one();
+            }
         }
     }
 
@@ -168,7 +203,7 @@ impl ReadAround {
 
 impl Watch<'_> {
     /// Withholds the reply to what a request did for as long as it must not be
-    /// sent. True when the filling thread sends it, false when it is to be sent
+    /// sent. True when a filling thread sends it, false when it is to be sent
     /// now.
     pub(crate) fn withholds(&self, touch: Touch, unique: u64, body: &[u8]) -> bool {
         let gate = &self.shared.gate;
