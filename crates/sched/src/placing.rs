@@ -112,7 +112,8 @@ impl Placer {
             record.placed(batches, spent, if probed { extra } else { 0.0 });
         }
         let may_stand = matches!(decision.placement, Placement::Whole(_)) && decision.reason != Reason::Probe;
-        if may_stand && now.is_first && views[chosen].inline {
+        let is_settled = || self.records[chosen].is_settled(request.operation, request.bytes);
+        if may_stand && now.is_first && views[chosen].inline && is_settled() {
             // Whatever the devices do: even if they had nothing else to do.
             views.iter_mut().for_each(EngineView::rests);
             if place(way, settings, request, views, &now.cpu) == Some(decision) {
@@ -307,6 +308,54 @@ mod tests {
             placer.done(request.operation, BYTES, 0, || clock as u64);
         }
         placed
+    }
+
+    /// What the batches of two tiers of the CPU take that say 15 and 4 GB/s of
+    /// themselves and are so fast, and no more, from 4 KiB on.
+    fn on_tier(tier: usize, bytes: u64) -> f64 {
+        [900.0 + bytes as f64 / 15.0, 500.0 + bytes as f64 / 4.0][tier]
+    }
+
+    /// Places small batches, and then large ones of which the first on the
+    /// faster tier takes `stretch` times as long; how many large ones went to
+    /// the slower.
+    fn large_on_slower(stretch: f64) -> u32 {
+        let said = |rate: f64| Expectation {
+            inline: true,
+            fixed_ns: 300.0,
+            per_byte_ns: 1.0 / rate,
+            ..Expectation::of_nothing()
+        };
+        let placer = Placer::new([said(15.0), said(4.0)]);
+        let settings = Settings { policy: Policy::Adaptive, ..Settings::default() };
+        let cpu = CpuView { cpus: 2.0, waiting: 0.0, idle: 0.5, own: 1.0 };
+        let now = Circumstances { cpu, usable: 0b11, version: 0, is_first: true };
+        let (mut slower, mut is_stretched) = (0, false);
+        for batch in 0..2000 {
+            let bytes = if batch < 100 { 40 } else { 262_144 };
+            let request =
+                Request { operation: Operation::Open, bytes, segments: 1, in_flight: 1, computing: 1 };
+            let decision = placer.decide(&settings, &request, &now).unwrap();
+            let Placement::Whole(tier) = decision.placement else { panic!("a batch of one segment") };
+            slower += u32::from(tier == 1 && batch >= 100);
+            let record = &placer.records()[tier];
+            if decision.reason != Reason::Probe && !record.wants_time(Operation::Open, bytes) {
+                continue;
+            }
+            let is_first = tier == 0 && batch >= 100 && !std::mem::replace(&mut is_stretched, batch >= 100);
+            let took = on_tier(tier, bytes) * if is_first { stretch } else { 1.0 };
+            let flight = record.began(Operation::Open, bytes);
+            record.left(&flight);
+            record.learn(&flight, Measurement { service_ns: took, cpu_ns: took });
+        }
+        slower
+    }
+
+    #[test]
+    fn an_interrupt_in_the_first_large_batch_does_not_make_a_tier_slow() {
+        for stretch in [1.0, 3.0, 30.0, 300.0] {
+            assert!(large_on_slower(stretch) < 30, "{stretch}: {}", large_on_slower(stretch));
+        }
     }
 
     /// Of a device that has this share of the CPU's speed, with requests in

@@ -26,8 +26,7 @@ pub struct Seed {
     pub algorithm: Algorithm,
     /// What was done.
     pub operation: Operation,
-    /// Sizes, each at most once; of two in one size class the later counts
-    /// less.
+    /// Sizes, each at most once; of two in one size class the later counts.
     pub points: Vec<SeedPoint>,
 }
 
@@ -36,9 +35,7 @@ pub(crate) fn apply(seeds: &[Seed], engine: &str, algorithm: Algorithm, record: 
     for seed in seeds.iter().filter(|seed| seed.engine == engine && seed.algorithm == algorithm) {
         for point in &seed.points {
             let measured = Measurement { service_ns: point.service_ns, cpu_ns: point.cpu_ns };
-            let flight = record.began(seed.operation, point.bytes);
-            record.left(&flight);
-            record.learn(&flight, measured);
+            record.believe(seed.operation, point.bytes, measured);
         }
     }
 }
