@@ -1,6 +1,7 @@
 //! Measurements. One benchmark is one module; what they share in work and reporting stands beside them.
 
 mod common;
+mod cpu;
 mod crypto_peers;
 mod disk;
 mod durability;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::bench::folder::cpu_seconds;
+use crate::bench::cpu::cpu_seconds;
 use crate::command;
 use crate::failure::{Context, Failure, Result, ensure};
 use crate::packages::{find, version_line};

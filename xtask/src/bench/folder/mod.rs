@@ -25,7 +25,6 @@ use clap::Args;
 use serde_json::json;
 
 use crate::bench::folder::rows::{Row, Work};
-pub(super) use crate::bench::folder::stage::cpu_seconds;
 use crate::bench::folder::stage::{Stage, Variant};
 use crate::bench::folder::state::{Record, State};
 use crate::bench::folder::summary::Summary;
@@ -347,7 +346,9 @@ impl Turn<'_> {
                     seconds: measured.sample.seconds,
                     bytes: measured.sample.bytes,
                     operations: measured.sample.operations,
-                    cpu_seconds: measured.cpu_seconds,
+                    cpu_seconds: measured.used.daemon,
+                    busy_seconds: measured.used.busy,
+                    idle_seconds: measured.used.idle,
                 })?;
             }
         }

@@ -123,6 +123,8 @@ mod tests {
             bytes: 1 << 20,
             operations: 1,
             cpu_seconds: 0.0,
+            busy_seconds: 0.0,
+            idle_seconds: 0.0,
         };
         let records: Vec<_> = rows
             .iter()

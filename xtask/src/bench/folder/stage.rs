@@ -9,12 +9,13 @@ use std::time::Duration;
 use rustix::fs::Advice;
 use rustix::process::Pid;
 
+use crate::bench::cpu::Used;
 use crate::bench::folder::data::{self, Sample};
 use crate::bench::folder::flame;
 use crate::bench::folder::mix;
 use crate::bench::folder::rows::{Action, STEPS, Step, Work};
 use crate::bench::work::Archive;
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Context, Result};
 use crate::subject::mount::{Mount, MountOptions};
 use crate::subject::vault::Vault;
 use crate::subject::{Kind, Subject};
@@ -41,11 +42,11 @@ pub(super) struct Stage {
     recorded: Option<String>,
 }
 
-/// A sample and the daemon's CPU time for it.
+/// A sample and the CPU time for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Measured {
     pub(super) sample: Sample,
-    pub(super) cpu_seconds: f64,
+    pub(super) used: Used,
 }
 
 impl Stage {
@@ -102,17 +103,17 @@ impl Stage {
         std::mem::replace(&mut self.recorded, on.then(String::new)).unwrap_or_default()
     }
 
-    /// Runs `work` and notes what the daemon's threads used meanwhile.
+    /// Runs `work` and notes what the daemon and the CPUs did meanwhile.
     fn charged(&mut self, work: impl FnOnce() -> Result<Sample>) -> Result<Measured> {
         let daemon = self.daemon();
         if let (Some(recorded), Some(daemon)) = (&mut self.recorded, daemon) {
             let (sample, printed) = flame::recorded(daemon, work)?;
             recorded.push_str(&printed);
-            return Ok(Measured { sample, cpu_seconds: 0.0 });
+            return Ok(Measured { sample, used: Used::default() });
         }
-        let before = cpu_seconds(daemon)?;
+        let before = Used::until_now(daemon)?;
         let sample = work()?;
-        Ok(Measured { sample, cpu_seconds: cpu_seconds(daemon)? - before })
+        Ok(Measured { sample, used: Used::until_now(daemon)?.since(before) })
     }
 
     /// Ends the mount between two rows, so that no row goes on with what the one before left.
@@ -150,10 +151,10 @@ impl Stage {
                 let daemon = self.daemon();
                 let mut marks = Vec::with_capacity(2);
                 let sample = mix::run(&directory, profile, jobs, budget, || {
-                    marks.push(cpu_seconds(daemon)?);
+                    marks.push(Used::until_now(daemon)?);
                     Ok(())
                 })?;
-                Ok(vec![Measured { sample, cpu_seconds: marks[1] - marks[0] }])
+                Ok(vec![Measured { sample, used: marks[1].since(marks[0]) }])
             }
             Work::Step(_) => STEPS.iter().map(|(step, ..)| self.step(*step, variant, archive)).collect(),
         }
@@ -197,33 +198,9 @@ fn evict(directory: &Path) -> Result {
     Ok(())
 }
 
-/// What all threads of a process have used, those that ended included (proc(5), stat). The kernel's own
-/// workers for its io_uring are threads of the process too.
-pub(in crate::bench) fn cpu_seconds(daemon: Option<Pid>) -> Result<f64> {
-    let Some(pid) = daemon else { return Ok(0.0) };
-    let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
-    let stat = fs::read_to_string(&path).context(&path)?;
-    let ticks = ticks(&stat).ok_or_else(|| Failure::new(format!("{path} is not understood")))?;
-    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
-}
-
-/// User and system time are the 14th and 15th field; the name in the second may hold blanks.
-fn ticks(stat: &str) -> Option<u64> {
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
-    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cpu_time_is_found_behind_any_name() {
-        let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 12 30 5 6 20 0 1 0 100 0";
-        assert_eq!(ticks(stat), Some(42));
-        assert_eq!(ticks("7 (a"), None);
-        assert!(cpu_seconds(Some(rustix::process::getpid())).is_ok());
-    }
 
     #[test]
     fn evicting_leaves_the_files_as_they_were() -> Result {

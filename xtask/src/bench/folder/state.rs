@@ -22,7 +22,11 @@ pub(super) struct Record {
     pub(super) seconds: f64,
     pub(super) bytes: u64,
     pub(super) operations: u64,
+    /// Of the daemon.
     pub(super) cpu_seconds: f64,
+    /// Of all CPUs together.
+    pub(super) busy_seconds: f64,
+    pub(super) idle_seconds: f64,
 }
 
 impl Record {
@@ -132,6 +136,8 @@ mod tests {
             bytes: 0,
             operations: 10,
             cpu_seconds: 0.5,
+            busy_seconds: 3.0,
+            idle_seconds: 1.0,
         }
     }
 

@@ -41,6 +41,22 @@ impl<'a> Cell<'a> {
         self.moves_bytes().then(|| median(&per_byte) * (1u64 << 30) as f64)
     }
 
+    /// What passed, what all CPUs were busy, and what the daemon had of that, in seconds per GiB where the row
+    /// moves bytes; and the idle share of the CPUs. Medians.
+    pub(super) fn load(&self) -> Option<Load> {
+        let middle = |of: fn(&Record) -> f64| {
+            median(&self.by_repeat.values().map(|record| of(record)).collect::<Vec<_>>())
+        };
+        self.moves_bytes().then(|| Load {
+            seconds: middle(|record| record.seconds / gib(record)),
+            busy: middle(|record| record.busy_seconds / gib(record)),
+            daemon: middle(|record| record.cpu_seconds / gib(record)),
+            idle_share: middle(|record| {
+                record.idle_seconds / (record.busy_seconds + record.idle_seconds).max(1e-9)
+            }),
+        })
+    }
+
     /// The samples of both, repeat by repeat.
     fn beside(&self, other: &Cell<'a>) -> Vec<(&'a Record, &'a Record)> {
         let pair = |(repeat, record): (&usize, &&'a Record)| Some((*record, *other.by_repeat.get(repeat)?));
@@ -52,6 +68,30 @@ impl<'a> Cell<'a> {
         let pairs = self.beside(other);
         Ratio::of(&pairs.iter().map(|(ours, theirs)| ours.rate() / theirs.rate()).collect::<Vec<_>>())
     }
+}
+
+/// What a cell made of the CPUs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Load {
+    pub(super) seconds: f64,
+    pub(super) busy: f64,
+    pub(super) daemon: f64,
+    pub(super) idle_share: f64,
+}
+
+impl Load {
+    fn json(self) -> Value {
+        json!({
+            "seconds_per_gib": self.seconds,
+            "busy_seconds_per_gib": self.busy,
+            "daemon_seconds_per_gib": self.daemon,
+            "idle_share": self.idle_share,
+        })
+    }
+}
+
+fn gib(record: &Record) -> f64 {
+    record.bytes as f64 / (1u64 << 30) as f64
 }
 
 fn cpu_per_byte(record: &Record) -> f64 {
@@ -237,6 +277,7 @@ impl<'a> Summary<'a> {
                 "rates": cell.rates(),
                 "median_rate": median(&cell.rates()),
                 "daemon_cpu_seconds_per_gib": cell.cpu_per_gib(),
+                "load": cell.load().map(Load::json),
                 "ratio": judged.map(|judged| judged.json()),
             }))
         };
@@ -266,7 +307,19 @@ mod tests {
     ) -> Record {
         let subject = subject.program().into();
         let (store, row, variant) = ("tmpfs".into(), row.into(), variant.into());
-        Record { store, row, subject, variant, repeat, seconds, bytes: 1 << 30, operations: 1, cpu_seconds }
+        Record {
+            store,
+            row,
+            subject,
+            variant,
+            repeat,
+            seconds,
+            bytes: 1 << 30,
+            operations: 1,
+            cpu_seconds,
+            busy_seconds: 1.5 * seconds,
+            idle_seconds: 0.5 * seconds,
+        }
     }
 
     #[test]
@@ -359,6 +412,11 @@ mod tests {
         assert!((summary.jobs(&rows[1]).unwrap().ratio.mean - 1.25).abs() < 1e-9);
         let misses = summary.misses().join("\n");
         assert!(misses.contains("random-read-cold-4k-4 against one job: 1.25"), "{misses}");
-        assert!(tables(&summary).contains("| random-read-cold-4k-4 | 1.25 (1.25-1.25), **asked 1.40** |"));
+        let text = tables(&summary);
+        assert!(text.contains("| random-read-cold-4k-4 | 1.25 (1.25-1.25), **asked 1.40** |"), "{text}");
+        assert!(
+            text.contains("| random-read-cold-4k-4 | strongroom | 0.80 | 1.50 | 0.50 | 25 % |"),
+            "{text}"
+        );
     }
 }

@@ -10,7 +10,8 @@ pub(super) fn tables(summary: &Summary<'_>) -> String {
     let store = summary.store;
     let mut text = format!("### Rates on {store}\n\n{}\n", rates(summary));
     text.push_str(&format!("### Ratios on {store}\n\n{}\n", ratios(summary)));
-    text.push_str(&format!("### Four jobs over one on {store}\n\n{}", jobs(summary)));
+    text.push_str(&format!("### Four jobs over one on {store}\n\n{}\n", jobs(summary)));
+    text.push_str(&format!("### What the CPUs did on {store}\n\n{}", loads(summary)));
     text
 }
 
@@ -49,6 +50,22 @@ fn jobs(summary: &Summary<'_>) -> String {
         Some((row.key.clone(), vec![Some(ratio_text(&judged))]))
     });
     table(vec!["over one job".into()], rows)
+}
+
+/// A row for each subject, so that it tells what limits a row that misses.
+fn loads(summary: &Summary<'_>) -> String {
+    let of_row = |row: &Row| {
+        let of_subject = |kind: &Kind| {
+            let load = summary.cell(&row.key, *kind)?.load()?;
+            let seconds = [load.seconds, load.busy, load.daemon].map(|seconds| Some(format!("{seconds:.2}")));
+            let idle = format!("{:.0} %", 100.0 * load.idle_share);
+            let cells = [Some(kind.program().to_owned())].into_iter().chain(seconds).chain([Some(idle)]);
+            Some((row.key.clone(), cells.collect()))
+        };
+        summary.kinds.iter().filter_map(of_subject).collect::<Vec<_>>()
+    };
+    let header = ["", "elapsed, s/GiB", "all CPUs busy, s/GiB", "of it the daemon", "idle"];
+    table(header.map(str::to_owned).to_vec(), summary.rows.iter().flat_map(of_row))
 }
 
 fn table(header: Vec<String>, rows: impl Iterator<Item = (String, Vec<Option<String>>)>) -> String {
