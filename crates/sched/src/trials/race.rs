@@ -53,6 +53,10 @@ const OVERDUE: f64 = 2.0;
 const COST_SHARE: f64 = 0.001;
 /// And those of all ways that have lost before.
 const COSTS_SHARE: f64 = 0.008;
+/// A window is not made longer than this for the sake of its batches, but has so
+/// many in any case.
+const FEWEST_NS: f64 = 60e6;
+const FEWEST: f64 = 4.0;
 /// First and longest time from a trial that was lost to the next one.
 const INTERVAL_NS: [u64; 2] = [60_000_000, 10_000_000_000];
 /// A load that pauses is waited for to rest while so many times as much as is in
@@ -220,9 +224,10 @@ impl Race {
         WINDOW_NS * self.noise.length().max(pairs / PAIRS_LONGER)
     }
 
-    /// How many batches it should have at least.
+    /// How many batches it should have at least: fewer where they take long.
     pub(super) fn fewest(&self) -> f64 {
-        BATCHES[0].max(self.load.in_flight)
+        let usual = BATCHES[0].max(self.load.in_flight);
+        usual.min((FEWEST_NS / self.pace_ns.max(1.0)).max(FEWEST))
     }
 
     /// Batches until what was placed before is done.
