@@ -99,17 +99,18 @@ impl Placer {
         let decision = place(way, settings, request, views, &now.cpu)?;
         let (Placement::Whole(chosen) | Placement::Split { inline: chosen, .. }) = decision.placement;
         let stretch = now.cpu.stretch(request.computing);
-        let finish_ns = |view: &EngineView| view.finish_beside(stretch);
-        let least = views.iter().filter(|view| view.usable && view.known).map(finish_ns);
-        let spent = finish_ns(&views[chosen]);
-        let extra = spent - least.fold(spent, f64::min);
+        let spent = views[chosen].finish_beside(stretch);
         if matches!(decision.placement, Placement::Split { .. }) {
             self.trials.divided();
         }
+        // What it makes others wait for is lost as well.
+        let extra = match decision.reason {
+            Reason::Probe => policy::adaptive::extra_cost(chosen, settings, request, views, &now.cpu),
+            _ => 0.0,
+        };
         let batches = 1 + self.standing.take_stood();
         for (at, record) in self.records.iter().enumerate() {
-            let probed = decision.reason == Reason::Probe && at == chosen;
-            record.placed(batches, spent, if probed { extra } else { 0.0 });
+            record.placed(batches, spent, if at == chosen { extra } else { 0.0 });
         }
         let may_stand = matches!(decision.placement, Placement::Whole(_)) && decision.reason != Reason::Probe;
         let is_settled = || self.records[chosen].is_settled(request.operation, request.bytes);

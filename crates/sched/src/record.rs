@@ -33,7 +33,7 @@ const WAITED: f64 = 1.25;
 /// nothing here can measure: two switches and a completion.
 const WAKE_NS: f64 = 4_000.0;
 /// Share of the time that may be lost with probes of one engine.
-const PROBE_SHARE: f64 = 0.003;
+const PROBE_SHARE: f64 = 0.005;
 /// Most that a probe may have saved up, in nanoseconds.
 const CREDIT_MAX: f64 = 1e9;
 /// Age in placements from which a figure is stale.

@@ -55,6 +55,22 @@ pub fn place(
     Some(whole(best, reason))
 }
 
+/// What a request costs on an engine beyond the best of those that are known:
+/// itself, and those that it makes wait.
+pub(crate) fn extra_cost(
+    chosen: usize,
+    settings: &Settings,
+    request: &Request,
+    engines: &[EngineView],
+    cpu: &CpuView,
+) -> f64 {
+    let (price, stretch) = (cpu.price(request.computing), cpu.stretch(request.computing));
+    let cost = |engine: &EngineView| cost(engine, price, stretch, settings.objective);
+    let spent = cost(&engines[chosen]);
+    let known = engines.iter().filter(|engine| engine.usable && engine.known);
+    spent - known.map(cost).fold(spent, f64::min)
+}
+
 /// What a request costs on an engine, in nanoseconds of everybody's time.
 fn cost(engine: &EngineView, price: f64, stretch: f64, objective: Objective) -> f64 {
     let finish = engine.finish_beside(stretch);
