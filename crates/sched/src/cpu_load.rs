@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
+use crate::pauses::Pauses;
 use crate::policy::CpuView;
 
 /// Time between two samples of the threads that wait.
@@ -46,6 +47,7 @@ pub struct CpuLoad {
     own: AtomicU32,
     /// Clock ticks at the last sample: all, idle, and this process's.
     ticks: [AtomicU64; 3],
+    pauses: Pauses,
     interest: Arc<Interest>,
     sampler: OnceLock<Thread>,
 }
@@ -95,14 +97,16 @@ impl CpuLoad {
             idle: AtomicU32::new(1.0f32.to_bits()),
             own: AtomicU32::new(1.0f32.to_bits()),
             ticks: Default::default(),
+            pauses: Pauses::default(),
             interest: Arc::default(),
             sampler: OnceLock::new(),
         }
     }
 
     /// Samples until the last owner is gone, as long as figures are asked for.
-    /// Without a thread they stay those of an idle machine.
-    pub(crate) fn watch(self: &Arc<CpuLoad>) {
+    /// Without a thread they stay those of an idle machine. `in_flight` counts
+    /// batches: while there are any, nothing pauses.
+    pub(crate) fn watch(self: &Arc<CpuLoad>, in_flight: Arc<AtomicU32>) {
         let weak: Weak<CpuLoad> = Arc::downgrade(self);
         let interest = Arc::clone(&self.interest);
         let sample = move || {
@@ -113,9 +117,10 @@ impl CpuLoad {
                 if samples.is_multiple_of(SHARES_EVERY) {
                     load.read_shares(&mut sources);
                 }
+                let is_wanted = load.sample_placing(in_flight.load(Relaxed) > 0);
                 drop(load);
                 samples = samples.wrapping_add(1);
-                idle_samples = if interest.is_wanted.swap(false, SeqCst) { 0 } else { idle_samples + 1 };
+                idle_samples = if is_wanted { 0 } else { idle_samples + 1 };
                 if idle_samples < IDLE_SAMPLES {
                     std::thread::sleep(PERIOD);
                 } else {
@@ -131,15 +136,16 @@ impl CpuLoad {
         }
     }
 
-    /// As [`CpuLoad::view`], by whoever places a batch: samples go on.
-    pub(crate) fn view_for_placing(&self) -> CpuView {
+    /// A batch is placed: samples go on. How many pauses there were before.
+    #[must_use]
+    pub fn places(&self) -> u32 {
         if !self.interest.is_wanted.load(Relaxed) {
             self.interest.is_wanted.store(true, SeqCst);
             if self.interest.sleeps.load(SeqCst) {
                 self.sampler.get().inspect(|sampler| sampler.unpark());
             }
         }
-        self.view()
+        self.pauses.count()
     }
 
     fn read_waiting(&self, sources: &mut Sources) {
@@ -154,6 +160,14 @@ impl CpuLoad {
         if let Some((all, idle)) = sources.read(STAT).and_then(all_ticks) {
             self.sample_shares(all, idle, own.unwrap_or(all.saturating_sub(idle)));
         }
+    }
+
+    /// Takes a sample of whether anything is placed or in flight; whether
+    /// anything was placed since the last one.
+    pub fn sample_placing(&self, is_in_flight: bool) -> bool {
+        let is_wanted = self.interest.is_wanted.swap(false, SeqCst);
+        self.pauses.sample(is_wanted || is_in_flight);
+        is_wanted
     }
 
     /// Takes a sample of the threads that run or are ready to.
@@ -272,7 +286,7 @@ mod tests {
     #[test]
     fn samples_are_taken_while_they_are_asked_for() {
         let load = CpuLoad::of_this_machine();
-        load.watch();
+        load.watch(Arc::default());
         let until = |is_so: &dyn Fn() -> bool| {
             let began = std::time::Instant::now();
             while !is_so() {
@@ -284,7 +298,7 @@ mod tests {
         until(&sleeps);
         let ticks = load.ticks[0].load(Relaxed);
         until(&|| {
-            let _ = load.view_for_placing();
+            let _ = load.places();
             let now = load.ticks[0].load(Relaxed);
             now != NO_SAMPLE && now > ticks
         });

@@ -30,6 +30,8 @@ pub struct Placer {
     pub standing: Standing,
     /// Of the settings under which the trials were made.
     version: AtomicU32,
+    /// How many pauses there were.
+    pauses: AtomicU32,
 }
 
 /// What a decision is made from besides records, settings and request.
@@ -60,6 +62,7 @@ impl Placer {
             records,
             standing: Standing::default(),
             version: AtomicU32::new(0),
+            pauses: AtomicU32::new(0),
         }
     }
 
@@ -67,6 +70,15 @@ impl Placer {
     #[must_use]
     pub fn records(&self) -> &[Record] {
         &self.records
+    }
+
+    /// A batch comes, after so many pauses in all. What spans one tells nothing
+    /// of the way of placing.
+    pub fn goes_on(&self, pauses: u32) {
+        if self.pauses.load(Relaxed) != pauses {
+            self.pauses.store(pauses, Relaxed);
+            self.trials.goes_on_after_pause();
+        }
     }
 
     /// Places a request. Keeps account of probes, and does as the trials say

@@ -155,6 +155,7 @@ impl Client {
         self.rest -= bytes;
         world.in_flight += 1;
         world.computing += 1;
+        world.placer.goes_on(world.load.places());
         match world.placer.standing.engine(operation(self.is_write), bytes, world.in_flight, 0) {
             Some((engine, reason)) => self.inline(engine, bytes, (reason, false), world),
             None => self.place_among((1 << world.placer.records().len()) - 1, None, bytes, world),

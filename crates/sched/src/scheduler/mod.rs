@@ -63,7 +63,8 @@ struct Core {
     settings: LiveSettings,
     deadline: Duration,
     load: Arc<CpuLoad>,
-    in_flight: AtomicU32,
+    /// Shared with the thread that samples.
+    in_flight: Arc<AtomicU32>,
     began: Instant,
     seeds: OnceLock<Vec<Seed>>,
 }
@@ -99,8 +100,9 @@ impl Scheduler {
             in_flight: AtomicU32::new(0),
         };
         let load = CpuLoad::of_this_machine();
+        let in_flight = Arc::new(AtomicU32::new(0));
         if engines.len() > 1 {
-            load.watch();
+            load.watch(Arc::clone(&in_flight));
         }
         let core = Core {
             engines: engines.into_iter().map(serve).collect(),
@@ -108,7 +110,7 @@ impl Scheduler {
             settings: LiveSettings::new(options.settings),
             deadline: options.deadline,
             load,
-            in_flight: AtomicU32::new(0),
+            in_flight,
             began: Instant::now(),
             seeds: OnceLock::new(),
         };
@@ -364,7 +366,7 @@ impl Core {
             computing: in_flight.saturating_sub(on_devices),
         };
         let version = self.settings.version();
-        let now = Circumstances { cpu: self.load.view_for_placing(), usable, version, is_first: !is_again };
+        let now = Circumstances { cpu: self.load.view(), usable, version, is_first: !is_again };
         let decision = session.placer.decide(&self.settings.load(), &request, &now)?;
         Some((decision.placement, if is_again { Reason::Spilled } else { decision.reason }))
     }
@@ -460,6 +462,7 @@ impl Engine for Scheduler {
         let core = &self.core;
         let in_flight = core.in_flight.fetch_add(1, Relaxed) + 1;
         let (operation, bytes, version) = (batch.operation, batch.bytes() as u64, core.settings.version());
+        state.placer.goes_on(core.load.places());
         let Some((at, reason)) = state.placer.standing.engine(operation, bytes, in_flight, version) else {
             let answer = core.place(state, batch);
             core.in_flight.fetch_sub(1, Relaxed);
@@ -485,6 +488,7 @@ impl Engine for Scheduler {
         let in_flight = core.in_flight.fetch_add(1, Relaxed) + 1;
         let version = core.settings.version();
         let alone = state.only_inline(operation);
+        state.placer.goes_on(core.load.places());
         let answer = if let Some(at) = alone {
             core.cross_on(state, (at, Reason::Only), crossing)
         } else if let Some(placed) = state.placer.standing.engine(operation, bytes, in_flight, version) {

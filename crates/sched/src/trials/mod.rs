@@ -85,6 +85,8 @@ pub struct Trials {
     waits: AtomicU32,
     /// Whether there was one in this window.
     rests: AtomicU32,
+    /// Whether nothing was placed for a while in this window.
+    paused: AtomicU32,
     /// Whether the model has divided a batch in this window.
     divides: AtomicU32,
     /// Batches, reads and nanoseconds of work, in 12, 12 and 40 bits.
@@ -138,6 +140,7 @@ impl Trials {
             look: AtomicU64::new(look_at(BATCHES[0] as u32, f64::INFINITY)),
             waits: AtomicU32::new(0),
             rests: AtomicU32::new(0),
+            paused: AtomicU32::new(0),
             divides: AtomicU32::new(0),
             counts: AtomicU64::new(0),
             depths: AtomicU64::new(0),
@@ -178,6 +181,13 @@ impl Trials {
     /// not known.
     pub(crate) fn batch_work_ns(&self) -> f64 {
         self.state.try_lock().map_or(f64::INFINITY, |state| state.race.batch_work_ns())
+    }
+
+    /// What is placed from now on comes after a pause: the window begins anew
+    /// with the first batch that is done.
+    pub fn goes_on_after_pause(&self) {
+        self.paused.store(1, Relaxed);
+        self.look.store(0, Relaxed);
     }
 
     /// A batch was divided.
@@ -227,6 +237,10 @@ impl Trials {
 
     /// Whether the window is over; if not, when that is asked next.
     fn look(&self, state: &mut State, batches: u32, is_rest: bool, now: u64) -> bool {
+        if self.paused.swap(0, Relaxed) == 1 {
+            self.begins_anew(state, now);
+            return true;
+        }
         let elapsed = now.saturating_sub(state.began_ns).max(1) as f64;
         let pace = elapsed / f64::from(batches);
         if state.settles {
@@ -294,6 +308,15 @@ impl Trials {
         self.waits.store(0, Relaxed);
     }
 
+    /// Forgets what there is of the window.
+    fn begins_anew(&self, state: &mut State, now: u64) {
+        [&self.counts, &self.depths].into_iter().for_each(|sums| sums.store(0, Relaxed));
+        [&self.rests, &self.divides, &self.waits].into_iter().for_each(|flag| flag.store(0, Relaxed));
+        state.began_ns = now;
+        let more = if state.settles { state.race.settling() } else { state.race.first_look() };
+        self.looks(state, 0, more as u32);
+    }
+
     /// The clock is looked at after so many more batches, or when they are
     /// work far beyond what so many were before.
     fn looks(&self, state: &State, batches: u32, more: u32) {
@@ -318,4 +341,38 @@ impl Trials {
 
 fn look_at(batches: u32, work_ns: f64) -> u64 {
     (work_ns as u64).min(WORK_EVER_NS) << 24 | u64::from(batches)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BATCH_NS: u64 = 10_000;
+
+    #[test]
+    fn a_window_that_a_pause_falls_into_begins_anew() {
+        let trials = Trials::new([]);
+        let mut now = 0;
+        let mut is_done = |after_ns: u64| {
+            now += after_ns;
+            trials.done(false, 1e4, 0, || now);
+            now
+        };
+        // A window of 400 batches and a part of the next.
+        for _ in 0..500 {
+            is_done(BATCH_NS);
+        }
+        let window = || {
+            let began_ns = trials.state.lock().expect("no thread panicked").began_ns;
+            (began_ns, trials.counts.load(Relaxed) & 0xfff)
+        };
+        let (began_ns, batches) = window();
+        is_done(1_000_000_000);
+        assert_eq!(window(), (began_ns, batches + 1), "it does not know yet");
+        trials.goes_on_after_pause();
+        let at = is_done(BATCH_NS);
+        assert_eq!(window(), (at, 0));
+        is_done(BATCH_NS);
+        assert_eq!(window(), (at, 1));
+    }
 }
