@@ -43,13 +43,13 @@ pub(crate) struct PlacementArgs {
     #[command(flatten)]
     common: Common,
     /// How often each side has its turn; fewer than 30 are not judged
-    #[arg(long, default_value_t = ROUNDS_MIN)]
+    #[arg(long, default_value_t = 36)]
     rounds: usize,
     /// Measured milliseconds of each turn
-    #[arg(long, default_value_t = 150)]
+    #[arg(long, default_value_t = 400)]
     milliseconds: u64,
     /// Milliseconds from `set` until a turn is measured
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 1000)]
     settle: u64,
     /// Only pieces of work whose name contains one of these
     #[arg(long, value_name = "WORK", value_delimiter = ',')]
