@@ -462,7 +462,9 @@ impl Engine for Scheduler {
         let core = &self.core;
         let in_flight = core.in_flight.fetch_add(1, Relaxed) + 1;
         let (operation, bytes, version) = (batch.operation, batch.bytes() as u64, core.settings.version());
-        state.placer.goes_on(core.load.places());
+        if state.has_choice {
+            state.placer.goes_on(core.load.places());
+        }
         let Some((at, reason)) = state.placer.standing.engine(operation, bytes, in_flight, version) else {
             let answer = core.place(state, batch);
             core.in_flight.fetch_sub(1, Relaxed);
@@ -488,7 +490,9 @@ impl Engine for Scheduler {
         let in_flight = core.in_flight.fetch_add(1, Relaxed) + 1;
         let version = core.settings.version();
         let alone = state.only_inline(operation);
-        state.placer.goes_on(core.load.places());
+        if alone.is_none() {
+            state.placer.goes_on(core.load.places());
+        }
         let answer = if let Some(at) = alone {
             core.cross_on(state, (at, Reason::Only), crossing)
         } else if let Some(placed) = state.placer.standing.engine(operation, bytes, in_flight, version) {

@@ -26,6 +26,8 @@ pub(super) struct SchedulerSession {
     pub(super) algorithm: Algorithm,
     pub(super) engines: Vec<EngineSession>,
     pub(super) fallback: Option<Session>,
+    /// Several engines have the algorithm. Else nobody samples the CPUs for it.
+    pub(super) has_choice: bool,
     pub(super) placer: Arc<Placer>,
     pub(super) left_over: LeftOver,
 }
@@ -101,7 +103,9 @@ impl SchedulerSession {
             }
         }
         let left_over = LeftOver::default();
-        Ok(SchedulerSession { owner, algorithm, engines, fallback, placer: Arc::new(placer), left_over })
+        let has_choice = engines.iter().filter(|engine| engine.session.is_some()).count() > 1;
+        let placer = Arc::new(placer);
+        Ok(SchedulerSession { owner, algorithm, engines, fallback, has_choice, placer, left_over })
     }
 
     pub(super) fn record(&self, at: usize) -> &Record {

@@ -35,12 +35,6 @@ impl<'a> Cell<'a> {
         self.by_repeat.values().all(|record| record.bytes > 0)
     }
 
-    /// Daemon seconds per GiB, where the row moves bytes.
-    pub(super) fn cpu_per_gib(&self) -> Option<f64> {
-        let per_byte: Vec<f64> = self.by_repeat.values().map(|record| cpu_per_byte(record)).collect();
-        self.moves_bytes().then(|| median(&per_byte) * (1u64 << 30) as f64)
-    }
-
     /// What passed, what all CPUs were busy, and what the daemon had of that, in seconds per GiB where the row
     /// moves bytes; and the idle share of the CPUs. Medians.
     pub(super) fn load(&self) -> Option<Load> {
@@ -276,7 +270,6 @@ impl<'a> Summary<'a> {
                 "variant": cell.variant,
                 "rates": cell.rates(),
                 "median_rate": median(&cell.rates()),
-                "daemon_cpu_seconds_per_gib": cell.cpu_per_gib(),
                 "load": cell.load().map(Load::json),
                 "ratio": judged.map(|judged| judged.json()),
             }))

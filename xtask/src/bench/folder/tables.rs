@@ -30,8 +30,8 @@ fn ratios(summary: &Summary<'_>) -> String {
     let row = |row: &Row| {
         let mut cells: Vec<_> =
             summary.peers().map(|peer| summary.judged(row, peer).as_ref().map(ratio_text)).collect();
-        let ours = summary.cell(&row.key, Kind::Strongroom).and_then(|cell| cell.cpu_per_gib());
-        cells.push(ours.map(|seconds| format!("{seconds:.2}")));
+        let ours = summary.cell(&row.key, Kind::Strongroom).and_then(|cell| cell.load());
+        cells.push(ours.map(|load| format!("{:.2}", load.daemon)));
         cells.push(summary.cpu(row).as_ref().map(ratio_text));
         (row.key.clone(), cells)
     };
