@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &KillArgs) -> Result<Tally> {
     let vault = Vault::create(&subject, scratch.path())?;
     let mut nothing = |_: &mut Random| Ok(());
     let rounds = Rounds::begin(vault, scratch.make("logs")?, arguments.seed, options, &mut nothing)?;
-    Ok(rounds.play(arguments.rounds))
+    Ok(rounds.play(arguments.rounds, Tally::default()))
 }
 
 /// How a vault is mounted for a round.

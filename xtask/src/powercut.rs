@@ -65,11 +65,13 @@ pub(crate) fn run(arguments: &PowercutArgs) -> Result<Tally> {
         None => workspace::build("strongroom-forgetful", "forgetful")?,
     };
     let scratch = arguments.subject.scratch("cut")?;
+    let seed = arguments.seed;
     println!("  without barriers:");
-    let planted = rounds(&subject, &scratch, "planted", &forgetful, arguments.seed, relaxed, PLANTED_ROUNDS)?;
+    let planted = Cuts { name: "planted", options: relaxed, rounds: PLANTED_ROUNDS };
+    let planted = planted.run(&subject, &scratch, &forgetful, seed, Tally::planted())?;
     println!("  with all barriers:");
-    let mut tally =
-        rounds(&subject, &scratch, "real", &forgetful, arguments.seed, kill::options, arguments.rounds)?;
+    let real = Cuts { name: "real", options: kill::options, rounds: arguments.rounds };
+    let mut tally = real.run(&subject, &scratch, &forgetful, seed, Tally::default())?;
     match planted.failures.first() {
         Some(_) => {
             println!("  without barriers a loss was noticed in round {}", planted.passed + 1);
@@ -84,28 +86,36 @@ fn relaxed(_: &mut Random) -> MountOptions {
     MountOptions::new(ROUND_LIMIT).with(RELAXED)
 }
 
-fn rounds(
-    subject: &Subject,
-    scratch: &Scratch,
-    name: &str,
-    forgetful: &Path,
-    seed: u64,
+/// Rounds on one fresh vault.
+struct Cuts {
+    name: &'static str,
     options: fn(&mut Random) -> MountOptions,
     rounds: u64,
-) -> Result<Tally> {
-    let base = scratch.make(name)?;
-    let below = base.join("below");
-    std::fs::create_dir(&below)?;
-    let mut store = Store::start(forgetful, &below)?;
-    let vault = Vault::create_over(subject, &base, &below)?;
-    // What a user does who has just made a directory for the vault, and wants to keep it.
-    std::fs::File::open(&below)?.sync_all()?;
-    let logs = base.join("logs");
-    std::fs::create_dir(&logs)?;
-    let mut cut = |random: &mut Random| store.cut(random.next());
-    let tally = Rounds::begin(vault, logs, seed, options, &mut cut)?.play(rounds);
-    store.end()?;
-    Ok(tally)
+}
+
+impl Cuts {
+    fn run(
+        &self,
+        subject: &Subject,
+        scratch: &Scratch,
+        forgetful: &Path,
+        seed: u64,
+        tally: Tally,
+    ) -> Result<Tally> {
+        let base = scratch.make(self.name)?;
+        let below = base.join("below");
+        std::fs::create_dir(&below)?;
+        let mut store = Store::start(forgetful, &below)?;
+        let vault = Vault::create_over(subject, &base, &below)?;
+        // What a user does who has just made a directory for the vault, and wants to keep it.
+        std::fs::File::open(&below)?.sync_all()?;
+        let logs = base.join("logs");
+        std::fs::create_dir(&logs)?;
+        let mut cut = |random: &mut Random| store.cut(random.next());
+        let tally = Rounds::begin(vault, logs, seed, self.options, &mut cut)?.play(self.rounds, tally);
+        store.end()?;
+        Ok(tally)
+    }
 }
 
 /// The store that forgets, mounted.

@@ -129,39 +129,54 @@ pub(crate) fn run(arguments: &TestArgs) -> Result {
         Switch::find().map_err(|failure| println!("all suites run as the kernel is: {failure}")).ok();
     let mut lines = Vec::new();
     let mut failed = Vec::new();
+    let mut failures = Vec::new();
     for suite in SUITES.iter().filter(|suite| chosen(suite)) {
         let over_io_uring = OVER_IO_URING.contains(&suite.name);
         let turned = switch.as_ref().map(|switch| switch.turn(over_io_uring)).transpose()?;
         let offered = if turned.is_some() && over_io_uring { ", with io_uring offered" } else { "" };
         println!("== {}{offered}", suite.name);
-        let (line, success) = one(suite, &subject, arguments.long);
+        let Judged { line, failures: of_suite, success } = one(suite, &subject, arguments.long);
         drop(turned);
         println!("{line}");
         lines.push(line);
         if !success {
             failed.push(suite.name);
         }
+        failures.extend(of_suite);
     }
     println!("\nsummary\n{}", lines.join("\n"));
+    for failure in &failures {
+        println!("  FAILED {failure}");
+    }
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
 }
 
-fn one(suite: &Suite, subject: &SubjectArgs, long: bool) -> (String, bool) {
+/// What became of a suite.
+struct Judged {
+    line: String,
+    /// The first line of each failure, for the end of the output.
+    failures: Vec<String>,
+    success: bool,
+}
+
+fn one(suite: &Suite, subject: &SubjectArgs, long: bool) -> Judged {
     let name = suite.name;
     if suite.needs_root && !packages::is_root() {
-        return (format!("{name}: not run (needs root)"), true);
+        return Judged { line: format!("{name}: not run (needs root)"), failures: vec![], success: true };
     }
     let began = Instant::now();
-    let (verdict, success) = match (suite.run)(subject, long) {
-        Ok(tally) => (tally.summary(), tally.is_success()),
-        Err(failure) => {
-            println!("{failure}");
-            let first = failure.to_string().lines().next().unwrap_or_default().to_owned();
-            (format!("0 passed, 1 failed ({first})"), false)
-        }
-    };
-    (format!("{name}: {verdict} ({} s)", began.elapsed().as_secs()), success)
+    let tally = (suite.run)(subject, long).unwrap_or_else(|failure| {
+        let mut tally = Tally::default();
+        tally.fail(failure.to_string());
+        tally
+    });
+    let first = |failure: &String| failure.lines().next().unwrap_or_default().to_owned();
+    Judged {
+        line: format!("{name}: {} ({} s)", tally.summary(), began.elapsed().as_secs()),
+        failures: tally.failures.iter().map(|failure| format!("{name}: {}", first(failure))).collect(),
+        success: tally.is_success(),
+    }
 }
 
 /// `cargo test` of the whole workspace.

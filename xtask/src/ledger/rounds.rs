@@ -69,15 +69,16 @@ impl<'a> Rounds<'a> {
         Ok(Self { vault, campaign, random, counts: Counts::default(), mount: None, options, aftermath })
     }
 
-    /// Plays so many rounds, or up to the first that fails.
-    pub(crate) fn play(mut self, rounds: u64) -> Tally {
-        let mut tally = Tally::default();
+    /// Plays so many rounds, or up to the first that fails, and counts them.
+    pub(crate) fn play(mut self, rounds: u64, mut tally: Tally) -> Tally {
         for round in 1..=rounds {
             let outcome = self.one();
             let failed = outcome.is_err();
             tally.count(&format!("round {round}"), outcome);
             if failed {
-                println!("{}", self.vault.log_tail());
+                if !tally.planted {
+                    println!("{}", self.vault.log_tail());
+                }
                 break;
             }
             if round % 50 == 0 {
