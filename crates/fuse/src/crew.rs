@@ -7,13 +7,14 @@
 //! of its own stands in, unless [`DEPTH`] threads of the queue are left. Who
 //! stood in once stays for the next time.
 
-use crate::around::{ReadAround, Relief, Watch, Way};
+use crate::around::{ReadAround, Relief, Way};
 use crate::errno::Errno;
 use crate::filesystem::Filesystem;
+use crate::forgets::Backlog;
 use crate::mount::MountPoint;
 use crate::statistics::Counters;
 use crate::transport::{Chosen, DEPTH, Device, ReceiveError, Ring};
-use crate::worker;
+use crate::worker::{self, Duty};
 use rustix::fd::OwnedFd;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -85,6 +86,7 @@ pub(crate) struct Service<'a, F: ?Sized> {
     filesystem: &'a F,
     point: &'a MountPoint,
     around: Option<&'a ReadAround>,
+    backlog: Backlog,
     /// One for each queue.
     rolls: Vec<Mutex<Roll>>,
     ends: Mutex<Vec<Result<ReceiveError, io::Error>>>,
@@ -104,7 +106,7 @@ impl<'a, F: Filesystem + ?Sized> Service<'a, F> {
             Chosen::Rings(rings) => rings.queues,
         };
         let rolls = (0..queues).map(|_| Mutex::new(Roll { threads: DEPTH, waiting: 0 })).collect();
-        Service { filesystem, point, around, rolls, ends: Mutex::default() }
+        Service { filesystem, point, around, backlog: Backlog::default(), rolls, ends: Mutex::default() }
     }
 
     /// Serves by a thread for each lane until all have ended, and says how each
@@ -119,6 +121,11 @@ impl<'a, F: Filesystem + ?Sized> Service<'a, F> {
             }
         });
         self.ends.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn duty<'b>(&'b self, counters: &'b Counters, way: Way<'b>) -> Duty<'b, F> {
+        let watch = self.around.map(|around| around.watch(way));
+        Duty { filesystem: self.filesystem, counters, backlog: &self.backlog, watch }
     }
 
     fn roll(&self, queue: u16) -> MutexGuard<'_, Roll> {
@@ -166,17 +173,15 @@ impl<'env, F: Filesystem + ?Sized> Crew<'_, 'env, F> {
     /// When a ring fails the connection is aborted: the kernel would go on to
     /// queue requests that nobody takes.
     fn serve(self, lane: Lane, counters: &'env Counters) -> ReceiveError {
-        let Service { filesystem, point, around, .. } = *self.service;
         match lane {
             Lane::Device(mut device) => {
                 let way = Way::Leave(Arc::clone(device.file()));
-                worker::serve(&mut *device, filesystem, counters, around.map(|around| around.watch(way)))
+                worker::serve(&mut *device, &self.service.duty(counters, way))
             }
             Lane::Ring(lane) => {
-                let post = Post { crew: self, lane, counters };
-                let ended = post.serve(filesystem, around);
+                let ended = Post { crew: self, lane, counters }.serve();
                 if matches!(ended, ReceiveError::Failed(_)) {
-                    let _ = point.abort();
+                    let _ = self.service.point.abort();
                 }
                 ended
             }
@@ -192,13 +197,10 @@ struct Post<'scope, 'env, F: ?Sized> {
 }
 
 impl<F: Filesystem + ?Sized> Post<'_, '_, F> {
-    fn serve(&self, filesystem: &F, around: Option<&ReadAround>) -> ReceiveError {
+    fn serve(&self) -> ReceiveError {
         let RingLane { file, queue, payload_len } = self.lane.clone();
         match Ring::new(file, queue, payload_len) {
-            Ok(mut ring) => {
-                let watch: Option<Watch<'_>> = around.map(|around| around.watch(Way::Wait(self)));
-                worker::serve(&mut ring, filesystem, self.counters, watch)
-            }
+            Ok(mut ring) => worker::serve(&mut ring, &self.crew.service.duty(self.counters, Way::Wait(self))),
             Err(errno) => ReceiveError::Failed(errno),
         }
     }

@@ -6,6 +6,7 @@ use crate::abi::request::{Operation, Request};
 use crate::around::Touch;
 use crate::errno::Errno;
 use crate::filesystem::{Context, CopyRange, Filesystem, Ioctl, NodeId, OpenFlags, Read, Release, Write};
+use crate::forgets::Backlog;
 use crate::node::{Entry, Opened};
 use crate::statistics::Counters;
 use strongroom_engine::Buffer;
@@ -32,6 +33,7 @@ pub(crate) struct Exchange<'a, F: ?Sized> {
     /// Empty at first.
     pub(crate) body: &'a mut Body,
     pub(crate) counters: &'a Counters,
+    pub(crate) backlog: &'a Backlog,
     /// Nothing at first.
     pub(crate) touch: Touch,
 }
@@ -67,7 +69,9 @@ impl<F: Filesystem + ?Sized> Exchange<'_, F> {
     fn unasked(&mut self, operation: &Operation<'_>) -> Answered {
         match operation {
             Operation::Forget { lookups } => self.filesystem.forget(self.node, *lookups),
-            Operation::BatchForget(forgets) => self.filesystem.batch_forget(*forgets),
+            Operation::BatchForget(forgets) => {
+                self.backlog.forget(*forgets, |node, lookups| self.filesystem.forget(node, lookups));
+            }
             Operation::Interrupt { unique } => match self.filesystem.interrupt(*unique) {
                 Err(errno @ (Errno::NOSYS | Errno::AGAIN)) => return Err(errno),
                 _ => return Ok(Answer::Silence),

@@ -17,7 +17,7 @@ use crate::negotiation::Negotiated;
 use crate::node::{Attributes, Entry, Opened, Space, TimedAttributes, Timestamp};
 use strongroom_engine::Buffer;
 
-pub use crate::abi::request::{Forgets, SetXattr};
+pub use crate::abi::request::SetXattr;
 
 /// Names a node to the kernel, from the entry that introduced it until its
 /// lookups are forgotten.
@@ -247,13 +247,6 @@ pub trait Filesystem: Send + Sync {
 
     /// The kernel gives back `lookups` of the entries it was given for `node`.
     fn forget(&self, node: NodeId, lookups: u64) {}
-
-    /// Many of [`forget`](Self::forget).
-    fn batch_forget(&self, forgets: Forgets<'_>) {
-        for (node, lookups) in forgets {
-            self.forget(node, lookups);
-        }
-    }
 
     /// Reads attributes, through an open file if there is one.
     ///

@@ -24,6 +24,7 @@ mod crew;
 mod dispatch;
 mod errno;
 mod filesystem;
+mod forgets;
 pub mod mount;
 mod negotiation;
 mod node;
@@ -40,8 +41,8 @@ pub use abi::directory::{DirectoryEntries, DirectoryEntriesPlus, DirectoryEntry}
 pub use abi::statx::Statx;
 pub use errno::Errno;
 pub use filesystem::{
-    Allocate, Context, CopyRange, CreateMode, Filesystem, Forgets, Handle, Ioctl, NodeId, OpenFlags, Read,
-    Release, Rename, Seek, SetAttributes, SetTime, SetXattr, Write,
+    Allocate, Context, CopyRange, CreateMode, Filesystem, Handle, Ioctl, NodeId, OpenFlags, Read, Release,
+    Rename, Seek, SetAttributes, SetTime, SetXattr, Write,
 };
 pub use mount::{Mount, MountError, MountErrorKind, MountOptions, UnmountMode};
 pub use negotiation::{Negotiated, SessionOptions};

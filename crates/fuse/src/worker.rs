@@ -9,19 +9,28 @@ use crate::around::{Touch, Watch};
 use crate::dispatch::{Answer, Exchange};
 use crate::errno::Errno;
 use crate::filesystem::Filesystem;
+use crate::forgets::Backlog;
 use crate::statistics::Counters;
 use crate::transport::{ReceiveError, Received, Reply, Transport};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-/// Serves until the transport ends, and says how. With a watch, what programs
-/// read piece by piece is read around.
+/// What a worker answers with.
+pub(crate) struct Duty<'a, F: ?Sized> {
+    pub(crate) filesystem: &'a F,
+    pub(crate) counters: &'a Counters,
+    /// Of all workers.
+    pub(crate) backlog: &'a Backlog,
+    /// With it, what programs read piece by piece is read around.
+    pub(crate) watch: Option<Watch<'a>>,
+}
+
+/// Serves until the transport ends, and says how.
 pub(crate) fn serve<F: Filesystem + ?Sized>(
     transport: &mut dyn Transport,
-    filesystem: &F,
-    counters: &Counters,
-    watch: Option<Watch<'_>>,
+    duty: &Duty<'_, F>,
 ) -> ReceiveError {
+    let Duty { counters, watch, .. } = duty;
     let mut body = Body::new();
     loop {
         let received = match transport.receive() {
@@ -34,7 +43,7 @@ pub(crate) fn serve<F: Filesystem + ?Sized>(
             counters.malformed();
             continue;
         };
-        let (answer, touch) = answer(filesystem, received, &header, &mut body, counters);
+        let (answer, touch) = answer(duty, received, &header, &mut body);
         let unique = header.context.unique;
         let reply = match answer {
             Ok(Answer::Silence) => None,
@@ -55,16 +64,29 @@ pub(crate) fn serve<F: Filesystem + ?Sized>(
         if let Some(watch) = &watch {
             watch.answered(touch);
         }
+        if duty.backlog.is_long() {
+            forget_some(duty);
+        }
+    }
+}
+
+/// Does a part of what one thread alone does not keep up with.
+fn forget_some<F: Filesystem + ?Sized>(duty: &Duty<'_, F>) {
+    // As below: the file system's own state is behind its own locks.
+    let forget = |node, lookups| duty.filesystem.forget(node, lookups);
+    let forgotten = catch_unwind(AssertUnwindSafe(|| duty.backlog.forget_some(forget)));
+    if forgotten.is_err() {
+        duty.counters.panicked();
     }
 }
 
 fn answer<F: Filesystem + ?Sized>(
-    filesystem: &F,
+    duty: &Duty<'_, F>,
     received: Received<'_>,
     header: &Header,
     body: &mut Body,
-    counters: &Counters,
 ) -> (Result<Answer, Errno>, Touch) {
+    let Duty { filesystem, counters, backlog, .. } = *duty;
     body.clear();
     let Ok(request) = request::parse(received.message) else {
         counters.malformed();
@@ -78,6 +100,7 @@ fn answer<F: Filesystem + ?Sized>(
         payload: received.payload,
         body,
         counters,
+        backlog,
         touch: Touch::Nothing,
     };
     // What a panic may leave half done here is the body, which is not sent,
@@ -193,7 +216,9 @@ mod tests {
             payload: Buffer::empty(),
             replies: Vec::new(),
         };
-        assert_eq!(serve(&mut script, &Awkward, &counters, None), ReceiveError::Unmounted);
+        let backlog = Backlog::default();
+        let duty = Duty { filesystem: &Awkward, counters: &counters, backlog: &backlog, watch: None };
+        assert_eq!(serve(&mut script, &duty), ReceiveError::Unmounted);
         (script.replies, counters)
     }
 
