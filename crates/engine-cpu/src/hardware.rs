@@ -4,7 +4,7 @@ use strongroom_engine::{Aead, Algorithm, BlockCipher};
 
 use crate::by_block;
 use crate::chacha20_poly1305::ChaCha20Poly1305;
-use crate::gcm::GcmKey;
+use crate::gcm::{GcmKey, OnePass};
 use crate::kernel::{Code, Kernel};
 use crate::polyval::{self, Polyval};
 use crate::twofish;
@@ -111,6 +111,14 @@ impl Tier {
         Box::new(polyval::Portable::new(key))
     }
 
+    /// Sets a key of AES-256-GCM on the tier's code that does it in one pass.
+    pub(crate) fn gcm_in_one_pass(self, key: &[u8; 32]) -> Option<Box<dyn OnePass>> {
+        #[cfg(target_arch = "x86_64")]
+        return x86_64::gcm_in_one_pass(self, key);
+        #[cfg(not(target_arch = "x86_64"))]
+        return None;
+    }
+
     /// Sets a key of a block cipher on this tier's kernel.
     pub(crate) fn kernel(self, cipher: BlockCipher, key: &[u8]) -> Option<Box<dyn Kernel>> {
         #[cfg(target_arch = "x86_64")]
@@ -128,11 +136,12 @@ impl Tier {
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
-    use super::{BlockCipher, Kernel, Polyval, Tier};
+    use super::{BlockCipher, Kernel, OnePass, Polyval, Tier};
     use crate::low::aes::Aes;
     use crate::low::bitsliced::Bitsliced;
     use crate::low::camellia::Camellia;
     use crate::low::cpu::{AesAvx2, AesNi, Avx2, Avx512, Avx512Gfni, Vaes256, Vaes512};
+    use crate::low::gcm::Gcm512;
     use crate::low::polyval::Pclmul;
     use crate::low::serpent::Serpent;
     use crate::low::twofish::Twofish;
@@ -172,6 +181,13 @@ mod x86_64 {
             Tier::Aes | Tier::VectorAes => {
                 AesNi::detect().map(|token| Box::new(Pclmul::new(token, key)) as Box<dyn Polyval>)
             }
+        }
+    }
+
+    pub(super) fn gcm_in_one_pass(tier: Tier, key: &[u8; 32]) -> Option<Box<dyn OnePass>> {
+        match tier {
+            Tier::VectorAes => Vaes512::detect().map(|token| Gcm512::new(token, key) as Box<dyn OnePass>),
+            Tier::Aes | Tier::Portable => None,
         }
     }
 

@@ -1,10 +1,11 @@
 //! Engines that compute on the CPU.
 //!
 //! [`CpuEngine`] is the fast one, in three tiers that can stand side by side:
-//! own vector kernels for AES, Serpent, Twofish, Camellia and
-//! ChaCha20-Poly1305, AWS-LC for AES-GCM, libaegis for AEGIS. It is inline: a
-//! batch is complete when `submit` returns, in place, without an allocation. [`ReferenceEngine`] computes the
-//! same by the book from other code, slowly, for tests and cross-checks.
+//! own vector kernels for AES, Serpent, Twofish, Camellia, ChaCha20-Poly1305
+//! and (with AVX-512) AES-GCM, else AWS-LC, and libaegis for AEGIS. It is
+//! inline: a batch is complete when `submit` returns, in place, without an
+//! allocation. [`ReferenceEngine`] computes the same by the book from other
+//! code, slowly, for tests and cross-checks.
 //!
 //! Invariants: no algorithm is used before it has passed its known-answer
 //! test; a segment that fails authentication is zeroed; unsafe code is in

@@ -38,6 +38,11 @@ impl Polyval for Portable {
     }
 }
 
+/// The hash key of GHASH as one of POLYVAL (RFC 8452 appendix A).
+pub(crate) fn times_x(key: u128) -> u128 {
+    key << 1 ^ (key >> 127).wrapping_neg() & 0xc200_0000_0000_0000_0000_0000_0000_0001
+}
+
 /// The product of POLYVAL: `a b x^-128` in its field.
 pub(crate) fn dot(a: u128, b: u128) -> u128 {
     let (a_low, a_high) = (a as u64, (a >> 64) as u64);

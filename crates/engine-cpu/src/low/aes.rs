@@ -3,7 +3,7 @@
 //! instructions are.
 
 mod modes;
-mod vectors;
+pub(super) mod vectors;
 
 use std::arch::x86_64::*;
 
@@ -72,6 +72,12 @@ impl RoundKeys {
     #[inline(always)]
     fn encrypting(&self) -> &[Block] {
         &self.encrypting[..=self.rounds]
+    }
+
+    /// Those that encrypt, of a key of 32 bytes.
+    #[inline(always)]
+    pub(super) fn of_aes_256(&self) -> &[Block; 15] {
+        &self.encrypting
     }
 
     #[inline(always)]

@@ -18,6 +18,8 @@ pub(crate) mod chacha20;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod cpu;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod gcm;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod poly1305;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod polyval;

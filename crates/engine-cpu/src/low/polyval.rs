@@ -83,6 +83,12 @@ fn sum_of_products(token: AesNi, powers: &[u128], hash: __m128i, blocks: &[Block
         }
         onto = zero;
     }
+    reduced(token, low, middle, high)
+}
+
+/// `(high x^128 + middle x^64 + low) x^-128` in the field.
+#[inline(always)]
+pub(super) fn reduced(token: AesNi, low: __m128i, middle: __m128i, high: __m128i) -> __m128i {
     let polynomial = vector(token, 0xc200_0000_0000_0000_0000_0000_0000_0001);
     // SAFETY: the token proves the instructions.
     unsafe {

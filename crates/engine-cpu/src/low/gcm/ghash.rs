@@ -1,0 +1,258 @@
+//! GHASH as POLYVAL (RFC 8452 appendix A) on four blocks in a register. The
+//! products of a whole group of blocks are added before they are reduced.
+
+use std::arch::x86_64::*;
+
+use strongroom_engine::Tag;
+use zeroize::Zeroize;
+
+use super::{STRIDE, Stride, WIDTH};
+use crate::kernel::Block;
+use crate::low::aes::vectors::AesVector;
+use crate::low::cpu::Vaes512;
+use crate::low::polyval::reduced;
+use crate::low::vector::{V128, V512};
+use crate::polyval::times_x;
+
+/// Blocks whose products are added before they are reduced.
+const GROUP: usize = 128;
+/// The place of the first power.
+const FIRST_POWER: usize = GROUP;
+/// Powers and zeros.
+const POWERS: usize = FIRST_POWER + 1 + STRIDE;
+
+/// Powers of the hash key: one for each block of a group and for the lengths
+/// behind it, the highest first, and zeros, by which what a short stride does
+/// not have is multiplied. Numbers are little-endian, as the CPU is.
+pub(super) struct Powers {
+    whole: [Block; POWERS],
+    /// The sum of both halves in the lower one (Karatsuba's middle factor).
+    middle: [Block; POWERS],
+}
+
+impl Drop for Powers {
+    fn drop(&mut self) {
+        self.whole.as_flattened_mut().zeroize();
+        self.middle.as_flattened_mut().zeroize();
+    }
+}
+
+impl Powers {
+    /// Room for them.
+    pub(super) fn none() -> Powers {
+        Powers { whole: [[0; 16]; POWERS], middle: [[0; 16]; POWERS] }
+    }
+
+    /// Those of a hash key: in their place, so that no copy stays on the stack.
+    #[inline(always)]
+    pub(super) fn fill(&mut self, token: Vaes512, hash_key: &Block) {
+        let key = times_x(u128::from_be_bytes(*hash_key));
+        let factor = V128::splat_block(token.into(), &key.to_le_bytes());
+        let mut power = factor;
+        for place in (0..=FIRST_POWER).rev() {
+            power.store_blocks(&mut self.whole[place..]);
+            let value = u128::from_le_bytes(self.whole[place]);
+            self.middle[place][..8].copy_from_slice(&((value ^ value >> 64) as u64).to_le_bytes());
+            power = times(token, power, factor);
+        }
+    }
+}
+
+/// The product of POLYVAL.
+#[inline(always)]
+fn times(token: Vaes512, a: V128, b: V128) -> V128 {
+    // SAFETY: the token proves the instructions.
+    unsafe {
+        let low = _mm_clmulepi64_si128::<0x00>(a.0, b.0);
+        let high = _mm_clmulepi64_si128::<0x11>(a.0, b.0);
+        let crossed = [_mm_clmulepi64_si128::<0x01>(a.0, b.0), _mm_clmulepi64_si128::<0x10>(a.0, b.0)];
+        V128(reduced(token.into(), low, _mm_xor_si128(crossed[0], crossed[1]), high))
+    }
+}
+
+/// Products that are not reduced yet, of four blocks side by side.
+#[derive(Clone, Copy)]
+struct Products {
+    low: V512,
+    middle: V512,
+    high: V512,
+}
+
+impl Products {
+    #[inline(always)]
+    fn none(token: Vaes512) -> Products {
+        let zero = V512::splat_block(token, &[0; 16]);
+        Products { low: zero, middle: zero, high: zero }
+    }
+
+    /// Adds those of four blocks with their powers, `onto` being added to the
+    /// first block.
+    #[inline(always)]
+    fn add(&mut self, token: Vaes512, blocks: V512, [whole, middle]: [V512; 2], onto: V128) {
+        let blocks = blocks.reversed(token);
+        // SAFETY: the token proves the instructions.
+        unsafe {
+            let blocks = _mm512_xor_si512(blocks.0, _mm512_zextsi128_si512(onto.0));
+            let halves = _mm512_xor_si512(blocks, _mm512_shuffle_epi32::<0x4e>(blocks));
+            let low = _mm512_clmulepi64_epi128::<0x00>(blocks, whole.0);
+            let high = _mm512_clmulepi64_epi128::<0x11>(blocks, whole.0);
+            let middle = _mm512_clmulepi64_epi128::<0x00>(halves, middle.0);
+            self.low = self.low.xor_with(V512(low));
+            self.high = self.high.xor_with(V512(high));
+            self.middle = self.middle.xor_with(V512(middle));
+        }
+    }
+
+    /// The sum of all four, reduced.
+    #[inline(always)]
+    fn hash(&self, token: Vaes512) -> V128 {
+        // SAFETY: the token proves the instructions.
+        unsafe {
+            let low = lanes_added(token, self.low);
+            let high = lanes_added(token, self.high);
+            let middle = lanes_added(token, self.middle);
+            let middle = _mm_xor_si128(middle, _mm_xor_si128(low, high));
+            V128(reduced(token.into(), low, middle, high))
+        }
+    }
+}
+
+#[inline(always)]
+fn lanes_added(_token: Vaes512, lanes: V512) -> __m128i {
+    // SAFETY: the token proves the instructions.
+    unsafe {
+        let half = _mm256_xor_si256(_mm512_castsi512_si256(lanes.0), _mm512_extracti64x4_epi64::<1>(lanes.0));
+        _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256::<1>(half))
+    }
+}
+
+/// Four blocks, and their powers and middle factors.
+pub(super) type Register<'a> = (&'a [Block; WIDTH], &'a [Block; WIDTH], &'a [Block; WIDTH]);
+
+/// A stride to be hashed, with the powers of its blocks.
+pub(super) struct Pending<'a> {
+    blocks: &'a Stride,
+    whole: &'a Stride,
+    middle: &'a Stride,
+    /// What is added to its first block.
+    pub(super) onto: V128,
+}
+
+impl<'a> Pending<'a> {
+    #[inline(always)]
+    pub(super) fn registers(&self) -> impl Iterator<Item = Register<'a>> + use<'a> {
+        let [blocks, whole, middle] = [self.blocks, self.whole, self.middle].map(|part| part.as_chunks().0);
+        blocks.iter().zip(whole).zip(middle).map(|((blocks, whole), middle)| (blocks, whole, middle))
+    }
+}
+
+/// The hash of one message, a group of blocks at a time.
+pub(super) struct Hash<'k> {
+    token: Vaes512,
+    powers: &'k Powers,
+    /// Of the groups that are complete, and of the associated data.
+    state: V128,
+    /// Of the group that is not.
+    sum: Products,
+    /// Blocks of the message.
+    blocks: usize,
+    /// Those before the stride that comes next.
+    done: usize,
+}
+
+impl<'k> Hash<'k> {
+    /// Begins with the associated data, zeros behind its last block.
+    #[inline(always)]
+    pub(super) fn begin(token: Vaes512, powers: &'k Powers, ad: &[u8], data_len: usize) -> Hash<'k> {
+        let zero = V128::splat_block(token.into(), &[0; 16]);
+        let sum = Products::none(token);
+        let mut hash = Hash { token, powers, state: zero, sum, blocks: data_len.div_ceil(16), done: 0 };
+        // Four blocks at a time; those that are missing stand before the first.
+        let blocks = ad.len().div_ceil(16);
+        let mut missing = (blocks.next_multiple_of(WIDTH) - blocks) * 16;
+        let mut rest = ad;
+        while !rest.is_empty() {
+            let mut four = [[0; 16]; WIDTH];
+            let taken = rest.len().min(four.as_flattened().len() - missing);
+            four.as_flattened_mut()[missing..missing + taken].copy_from_slice(&rest[..taken]);
+            let mut sum = Products::none(token);
+            // Where blocks are missing nothing was hashed before.
+            sum.add(
+                token,
+                V512::load_blocks(token, &four),
+                hash.powers_from(FIRST_POWER + 1 - WIDTH),
+                hash.state,
+            );
+            hash.state = sum.hash(token);
+            (rest, missing) = (&rest[taken..], 0);
+        }
+        hash
+    }
+
+    #[inline(always)]
+    fn powers_from(&self, place: usize) -> [V512; 2] {
+        [&self.powers.whole, &self.powers.middle]
+            .map(|powers| V512::load_blocks(self.token, &powers[place..]))
+    }
+
+    /// The stride that comes next; zeros stand behind a short one.
+    #[inline(always)]
+    pub(super) fn next<'a>(&self, blocks: &'a Stride) -> Pending<'a>
+    where
+        'k: 'a,
+    {
+        let in_group = self.done % GROUP;
+        let left = self.blocks - (self.done - in_group);
+        // Behind the last group come the lengths.
+        let place = if left <= GROUP { FIRST_POWER - left } else { FIRST_POWER + 1 - GROUP } + in_group;
+        let whole = self.powers.whole[place..].first_chunk().expect("zeros stand behind");
+        let middle = self.powers.middle[place..].first_chunk().expect("zeros stand behind");
+        let zero = V128::splat_block(self.token.into(), &[0; 16]);
+        Pending { blocks, whole, middle, onto: if in_group == 0 { self.state } else { zero } }
+    }
+
+    /// Adds the products of one register of a stride. `onto` is zero after it.
+    #[inline(always)]
+    pub(super) fn add(&mut self, (blocks, whole, middle): Register<'_>, onto: &mut V128) {
+        let token = self.token;
+        let powers = [V512::load_blocks(token, whole), V512::load_blocks(token, middle)];
+        self.sum.add(token, V512::load_blocks(token, blocks), powers, *onto);
+        *onto = V128::splat_block(token.into(), &[0; 16]);
+    }
+
+    /// All products of a stride have been added.
+    #[inline(always)]
+    pub(super) fn added(&mut self) {
+        self.done += STRIDE;
+        if self.done.is_multiple_of(GROUP) && self.done < self.blocks {
+            self.state = self.sum.hash(self.token);
+            self.sum = Products::none(self.token);
+        }
+    }
+
+    /// Adds a stride with nothing beside it.
+    #[inline(always)]
+    pub(super) fn add_alone(&mut self, blocks: &Stride) {
+        let mut pending = self.next(blocks);
+        for register in pending.registers() {
+            self.add(register, &mut pending.onto);
+        }
+        self.added();
+    }
+
+    /// The tag, once everything has been added.
+    #[inline(always)]
+    pub(super) fn tag(mut self, mask: &Block, ad_len: usize, data_len: usize) -> Tag {
+        let lengths = ((ad_len as u128 * 8) << 64) | (data_len as u128 * 8);
+        let mut four = [[0; 16]; WIDTH];
+        four[0] = lengths.to_be_bytes();
+        let zero = V128::splat_block(self.token.into(), &[0; 16]);
+        let onto = if self.blocks == 0 { self.state } else { zero };
+        // Zeros stand behind the first power.
+        let powers = self.powers_from(FIRST_POWER);
+        self.sum.add(self.token, V512::load_blocks(self.token, &four), powers, onto);
+        let mut hash = [[0; 16]];
+        self.sum.hash(self.token).store_blocks(&mut hash);
+        (u128::from_le_bytes(hash[0]) ^ u128::from_be_bytes(*mask)).to_be_bytes()
+    }
+}
