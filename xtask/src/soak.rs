@@ -3,7 +3,8 @@
 //! Small files made and removed, large ones overwritten, appends with a sync, renames, extended attributes,
 //! sparse files: each worker knows what it wrote and compares what it reads. Meanwhile the daemon's resident
 //! memory, threads and descriptors are sampled. A straight line is fitted to the second half of the samples;
-//! were it to rise more than a bound over that half, something would not be given back.
+//! were it to rise more than a bound over that half, by more than the samples' own scatter could make it
+//! seem, something would not be given back.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -125,6 +126,10 @@ fn look_at(daemon: Pid, seconds: f64) -> Result<Sample> {
     })
 }
 
+/// By so many standard errors a rise has to be beyond its bound: files come and go by chance, and in a short
+/// run the line follows them.
+const ERRORS: f64 = 3.0;
+
 /// What a fitted line may rise over the second half: a sixth of the mean, and a little for what is small.
 fn bound(mean: f64) -> f64 {
     mean / 6.0 + 64.0
@@ -134,28 +139,43 @@ fn steady(what: &str, unit: &str, samples: &[Sample], value: impl Fn(&Sample) ->
     let half = &samples[samples.len() / 2..];
     ensure!(half.len() >= 5, "{what}: {} samples are too few to judge", half.len());
     let points: Vec<(f64, f64)> = half.iter().map(|sample| (sample.seconds, value(sample) as f64)).collect();
-    let (mean, slope) = line(&points);
+    let Line { mean, slope, error } = Line::fitted(&points);
     let span = points[points.len() - 1].0 - points[0].0;
-    let (rise, limit) = (slope * span, bound(mean));
+    let (rise, error, limit) = (slope * span, error * span, bound(mean));
     let highest = samples.iter().map(&value).max().unwrap_or(0);
     println!(
         "  {what}: mean {mean:.0} {unit} in the second half, highest {highest}, \
-         rising {rise:+.0} in {span:.0} s (at most {limit:.0})"
+         rising {rise:+.0} ± {error:.0} in {span:.0} s (at most {limit:.0})"
     );
-    if rise > limit {
+    if rise - ERRORS * error > limit {
         return Err(Failure::new(format!("{what} grew by {rise:.0} {unit} in {span:.0} s")));
     }
     Ok(())
 }
 
-/// Mean and slope of the line of least squares.
-fn line(points: &[(f64, f64)]) -> (f64, f64) {
-    let count = points.len() as f64;
-    let mean = |part: fn(&(f64, f64)) -> f64| points.iter().map(part).sum::<f64>() / count;
-    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
-    let above: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
-    let below: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
-    (y, if below > 0.0 { above / below } else { 0.0 })
+/// The line of least squares.
+struct Line {
+    mean: f64,
+    slope: f64,
+    /// The slope's standard error, from what the points scatter about the line.
+    error: f64,
+}
+
+impl Line {
+    /// Through at least three points.
+    fn fitted(points: &[(f64, f64)]) -> Self {
+        let count = points.len() as f64;
+        let mean = |part: fn(&(f64, f64)) -> f64| points.iter().map(part).sum::<f64>() / count;
+        let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+        let above: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
+        let below: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
+        if below <= 0.0 {
+            return Self { mean: y, slope: 0.0, error: 0.0 };
+        }
+        let slope = above / below;
+        let left: f64 = points.iter().map(|point| (point.1 - y - slope * (point.0 - x)).powi(2)).sum();
+        Self { mean: y, slope, error: (left / (count - 2.0) / below).sqrt() }
+    }
 }
 
 fn threads(samples: &[Sample]) -> Result {
@@ -360,8 +380,35 @@ mod tests {
     }
 
     #[test]
+    fn what_scatter_makes_of_few_samples_is_no_growth_and_growth_with_scatter_is() {
+        let scatter = [0, 90, -60, 120, -90, 30, 150, -30, 60, 180];
+        let samples = |per_sample: i64| -> Vec<Sample> {
+            let resident_kib = |at: usize| (400 + scatter[at % 10] + per_sample * at as i64) as u64;
+            let sample = |at| Sample {
+                seconds: at as f64,
+                resident_kib: resident_kib(at),
+                threads: 8,
+                descriptors: 1,
+            };
+            (0..20).map(sample).collect()
+        };
+        let resident = |sample: &Sample| sample.resident_kib;
+        let Line { slope, mean, .. } = Line::fitted(
+            &samples(10)[10..]
+                .iter()
+                .map(|sample| (sample.seconds, resident(sample) as f64))
+                .collect::<Vec<_>>(),
+        );
+        assert!(slope * 9.0 > bound(mean), "by the line alone it would be one");
+        assert!(steady("scattering", "KiB", &samples(10), resident).is_ok());
+        assert!(steady("growing", "KiB", &samples(100), resident).is_err());
+    }
+
+    #[test]
     fn the_line_is_that_of_least_squares() {
-        let (mean, slope) = line(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]);
-        assert!((mean - 3.0).abs() < 1e-9 && (slope - 2.0).abs() < 1e-9);
+        let Line { mean, slope, error } = Line::fitted(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]);
+        assert!((mean - 3.0).abs() < 1e-9 && (slope - 2.0).abs() < 1e-9 && error < 1e-9);
+        let Line { slope, error, .. } = Line::fitted(&[(0.0, 0.0), (1.0, 3.0), (2.0, 0.0)]);
+        assert!(slope.abs() < 1e-9 && (error - 3.0_f64.sqrt()).abs() < 1e-9);
     }
 }
