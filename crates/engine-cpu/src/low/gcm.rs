@@ -84,11 +84,8 @@ vaes512! {
 
     fn seal(token: Vaes512, key: &Gcm512, nonce: &[u8; 12], ad: &[u8], data: &mut [u8]) -> Tag {
         let (data_len, keys) = (data.len(), key.keys.of_aes_256());
-        let mask = encrypted(token, keys, &counter_block(nonce, 1));
-        let mut hash = Hash::begin(token, &key.powers, ad, data_len);
-        let mut counters = first_counters(token, nonce);
-        let (blocks, part) = data.as_chunks_mut::<16>();
-        let (strides, rest) = blocks.as_chunks_mut::<STRIDE>();
+        let (mask, mut hash, mut counters) = begin(token, key, nonce, ad, data_len);
+        let (strides, rest, part) = divided(data);
         if let Some((first, others)) = strides.split_first_mut() {
             let stream = key_stream(token, keys, &mut counters, &mut hash, None);
             xor_onto(token, first, stream);
@@ -113,11 +110,8 @@ vaes512! {
 
     fn open(token: Vaes512, key: &Gcm512, nonce: &[u8; 12], ad: &[u8], data: &mut [u8]) -> Tag {
         let (data_len, keys) = (data.len(), key.keys.of_aes_256());
-        let mask = encrypted(token, keys, &counter_block(nonce, 1));
-        let mut hash = Hash::begin(token, &key.powers, ad, data_len);
-        let mut counters = first_counters(token, nonce);
-        let (blocks, part) = data.as_chunks_mut::<16>();
-        let (strides, rest) = blocks.as_chunks_mut::<STRIDE>();
+        let (mask, mut hash, mut counters) = begin(token, key, nonce, ad, data_len);
+        let (strides, rest, part) = divided(data);
         for stride in strides {
             let beside = Some(hash.next(stride));
             let stream = key_stream(token, keys, &mut counters, &mut hash, beside);
@@ -154,6 +148,28 @@ fn counter_block(nonce: &[u8; 12], counter: u32) -> Block {
     block[..12].copy_from_slice(nonce);
     block[12..].copy_from_slice(&counter.to_be_bytes());
     block
+}
+
+/// What masks the tag, the hash of the associated data, and the counters of the
+/// first blocks.
+#[inline(always)]
+fn begin<'k>(
+    token: Vaes512,
+    key: &'k Gcm512,
+    nonce: &[u8; 12],
+    ad: &[u8],
+    data_len: usize,
+) -> (Block, Hash<'k>, V512) {
+    let mask = encrypted(token, key.keys.of_aes_256(), &counter_block(nonce, 1));
+    (mask, Hash::begin(token, &key.powers, ad, data_len), first_counters(token, nonce))
+}
+
+/// Whole strides, whole blocks behind them, and a part of a block.
+#[inline(always)]
+fn divided(data: &mut [u8]) -> (&mut [Stride], &mut [Block], &mut [u8]) {
+    let (blocks, part) = data.as_chunks_mut();
+    let (strides, rest) = blocks.as_chunks_mut();
+    (strides, rest, part)
 }
 
 /// The counters of the first four blocks of data, as little-endian numbers. A
