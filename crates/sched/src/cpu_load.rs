@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
-use crate::pauses::Pauses;
+use crate::marks::{Clock, Marks};
 use crate::policy::CpuView;
 
 /// Time between two samples of the threads that wait.
@@ -47,7 +47,7 @@ pub struct CpuLoad {
     own: AtomicU32,
     /// Clock ticks at the last sample: all, idle, and this process's.
     ticks: [AtomicU64; 3],
-    pauses: Pauses,
+    clock: Clock,
     interest: Arc<Interest>,
     sampler: OnceLock<Thread>,
 }
@@ -97,7 +97,7 @@ impl CpuLoad {
             idle: AtomicU32::new(1.0f32.to_bits()),
             own: AtomicU32::new(1.0f32.to_bits()),
             ticks: Default::default(),
-            pauses: Pauses::default(),
+            clock: Clock::default(),
             interest: Arc::default(),
             sampler: OnceLock::new(),
         }
@@ -136,16 +136,17 @@ impl CpuLoad {
         }
     }
 
-    /// A batch is placed: samples go on. How many pauses there were before.
+    /// A batch is placed: samples go on. What pauses there were before, and how
+    /// time has passed.
     #[must_use]
-    pub fn places(&self) -> u32 {
+    pub fn places(&self) -> Marks {
         if !self.interest.is_wanted.load(Relaxed) {
             self.interest.is_wanted.store(true, SeqCst);
             if self.interest.sleeps.load(SeqCst) {
                 self.sampler.get().inspect(|sampler| sampler.unpark());
             }
         }
-        self.pauses.count()
+        self.clock.marks()
     }
 
     fn read_waiting(&self, sources: &mut Sources) {
@@ -166,7 +167,7 @@ impl CpuLoad {
     /// anything was placed since the last one.
     pub fn sample_placing(&self, is_in_flight: bool) -> bool {
         let is_wanted = self.interest.is_wanted.swap(false, SeqCst);
-        self.pauses.sample(is_wanted || is_in_flight);
+        self.clock.sample(is_wanted || is_in_flight);
         is_wanted
     }
 

@@ -12,7 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cpu_load;
-mod pauses;
+pub mod marks;
 pub mod placing;
 pub mod policy;
 mod profile;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use strongroom_engine::Operation;
 
+use crate::marks::Marks;
 use crate::policy::{self, CpuView, Decision, EngineView, Placement, Reason, Request};
 use crate::record::{Expectation, Record};
 use crate::settings::{Objective, Policy, Settings};
@@ -30,8 +31,8 @@ pub struct Placer {
     pub standing: Standing,
     /// Of the settings under which the trials were made.
     version: AtomicU32,
-    /// How many pauses there were.
-    pauses: AtomicU32,
+    /// The last that were told.
+    marks: AtomicU32,
 }
 
 /// What a decision is made from besides records, settings and request.
@@ -62,7 +63,7 @@ impl Placer {
             records,
             standing: Standing::default(),
             version: AtomicU32::new(0),
-            pauses: AtomicU32::new(0),
+            marks: AtomicU32::new(0),
         }
     }
 
@@ -72,12 +73,17 @@ impl Placer {
         &self.records
     }
 
-    /// A batch comes, after so many pauses in all. What spans one tells nothing
-    /// of the way of placing.
-    pub fn goes_on(&self, pauses: u32) {
-        if self.pauses.load(Relaxed) != pauses {
-            self.pauses.store(pauses, Relaxed);
-            self.trials.goes_on_after_pause();
+    /// A batch comes, at these marks of time. What spans a pause tells nothing of
+    /// the way of placing; and while few batches come, the time is looked at
+    /// all the same.
+    pub fn goes_on(&self, marks: Marks) {
+        let before = Marks::from_bits(self.marks.load(Relaxed));
+        if before != marks {
+            self.marks.store(marks.bits(), Relaxed);
+            match marks.is_other_side_of_pause(before) {
+                true => self.trials.goes_on_after_pause(),
+                false => self.trials.time_passes(),
+            }
         }
     }
 
@@ -103,6 +109,7 @@ impl Placer {
         let views = &mut views[..self.records.len()];
         self.look(views, settings, request, now);
         let way = self.way(settings, request, now);
+        self.trials.wait(now.cpu.own * now.cpu.waiting);
         // What a device's queue has no room for goes where it goes with `fixed`.
         let stays = way == Way::Inline || matches!(way, Way::Device(_)) && !now.is_first;
         if stays && views.iter().any(|view| view.usable && view.inline) {

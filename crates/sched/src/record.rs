@@ -34,6 +34,10 @@ const WAITED: f64 = 1.25;
 const WAKE_NS: f64 = 4_000.0;
 /// Share of the time that may be lost with probes of one engine.
 const PROBE_SHARE: f64 = 0.005;
+/// A probe that costs more than this has to be worth so many times its cost as it
+/// costs more: one that takes most of a second from others should come once in an
+/// hour and not once in some minutes.
+const PROBE_DEAR_NS: f64 = 5e6;
 /// Most that a probe may have saved up, in nanoseconds.
 const CREDIT_MAX: f64 = 1e9;
 /// Age in placements from which a figure is stale.
@@ -175,6 +179,11 @@ pub(crate) fn size_class(bytes: u64) -> usize {
     exponent.saturating_sub(9).min(SIZE_CLASSES - 1)
 }
 
+/// What has to be saved up for a probe that costs so much, in nanoseconds.
+pub(crate) fn price_of_probe(extra_ns: f64) -> f64 {
+    extra_ns * (extra_ns / PROBE_DEAR_NS).max(1.0)
+}
+
 impl Record {
     /// Nothing is known but what is expected.
     #[must_use]
@@ -288,13 +297,17 @@ impl Record {
     }
 
     /// So many requests were placed at `service_ns` each; here or elsewhere.
-    /// `extra_ns` is what trying this engine out with the last of them cost.
+    /// `extra_ns` is what trying this engine out with the last of them cost, which
+    /// is paid for at its price.
     pub fn placed(&self, requests: u32, service_ns: f64, extra_ns: f64) {
         // What two threads count at once may count once: it is for ages alone.
         self.placements.store(self.placements.load(Relaxed).wrapping_add(requests), Relaxed);
         let gained = service_ns * f64::from(requests) * PROBE_SHARE;
-        let credit = self.credit_ns.load() + gained - extra_ns.max(0.0);
-        self.credit_ns.store(credit.clamp(-CREDIT_MAX, CREDIT_MAX));
+        let credit = self.credit_ns.load() + gained;
+        // What is left after a probe was saved up for a dearer one: it would pay
+        // for hundreds of these.
+        let left = if extra_ns > 0.0 { (credit - price_of_probe(extra_ns)).min(0.0) } else { credit };
+        self.credit_ns.store(left.clamp(-CREDIT_MAX, CREDIT_MAX));
     }
 
     /// The engine takes a batch.
@@ -450,6 +463,20 @@ mod tests {
         // Other sizes follow in proportion to what was expected.
         assert!(record.view(&request(65536), true).service_ns > 500_000.0);
         assert_eq!((view.in_flight, view.backlog_ns), (0, 0.0));
+    }
+
+    #[test]
+    fn dear_probes_are_worth_more_and_what_is_saved_up_pays_for_one() {
+        assert_eq!(price_of_probe(1e6), 1e6);
+        assert_eq!(price_of_probe(50e6), 500e6);
+        let record = device();
+        let credit = || record.view(&request(4096), true).credit_ns;
+        record.placed(1000, 1e6, 0.0);
+        assert_eq!(credit(), 1000.0 * 1e6 * PROBE_SHARE);
+        record.placed(1, 1e6, 1e3);
+        assert_eq!(credit(), 0.0, "not enough for thousands of these");
+        record.placed(1, 1e6, 50e6);
+        assert!(credit() < -490e6, "{}", credit());
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! bound to an *epoch*, which ends after 16 batches of the session
 //! and when trials change the way of placing; to the version of the settings;
 //! and to the number of batches in flight at which it was decided. A look
-//! costs four loads and two compares, those for pauses included.
+//! costs four loads and two compares, those for marks of time included.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 

@@ -15,6 +15,8 @@ pub(crate) type Task = usize;
 
 /// See the module.
 pub(crate) struct Cpus {
+    /// The first tasks are threads, the others interrupts.
+    threads: usize,
     /// What each CPU runs: the task, and how long this time.
     running: Vec<Option<(Task, u64)>>,
     idle: Vec<usize>,
@@ -31,6 +33,7 @@ pub(crate) struct Cpus {
 impl Cpus {
     pub(crate) fn new(cpus: u32, tasks: usize) -> Cpus {
         Cpus {
+            threads: tasks,
             running: vec![None; cpus as usize],
             idle: (0..cpus as usize).collect(),
             ready: BinaryHeap::new(),
@@ -54,7 +57,8 @@ impl Cpus {
     pub(crate) fn wake(&mut self, task: Task) -> Option<usize> {
         // Whoever slept does not catch up, nor with those who never waited.
         if self.ready.is_empty() {
-            let running = self.running.iter().flatten().map(|(task, _)| self.had[*task]);
+            let threads = self.running.iter().flatten().filter(|(task, _)| *task < self.threads);
+            let running = threads.map(|(task, _)| self.had[*task]);
             self.least = running.min().map_or(self.least, |had| self.least.max(had));
         }
         self.had[task] = self.had[task].max(self.least);
@@ -159,6 +163,25 @@ mod tests {
         }
         assert_eq!((cpu, ran), (Some(0), [100; 3]));
         assert_eq!(cpus.busy_ns(), 300 * SLICE_NS);
+    }
+
+    #[test]
+    fn a_thread_that_wakes_beside_an_interrupt_has_no_more_credit_than_others() {
+        let mut cpus = Cpus::new(2, 2);
+        cpus.set_wants(0, u64::MAX);
+        let first = cpus.wake(0).expect("an idle CPU");
+        let task = cpus.next(first).expect("ready");
+        for _ in 0..100 {
+            cpus.run(first, task);
+            cpus.ran(first);
+        }
+        cpus.run(first, task);
+        let interrupt = cpus.add_task();
+        let cpu = cpus.interrupt(interrupt, 500).expect("an idle CPU");
+        assert_eq!(cpus.next(cpu), Some(interrupt));
+        cpus.run(cpu, interrupt);
+        cpus.wake(1);
+        assert_eq!(cpus.had[1], cpus.had[0]);
     }
 
     #[test]

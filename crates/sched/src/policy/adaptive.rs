@@ -9,6 +9,7 @@
 //! least CPU time of those that keep up.
 
 use super::{CpuView, Decision, EngineView, Placement, Reason, Request, whole};
+use crate::record::price_of_probe;
 use crate::settings::{Objective, Settings};
 
 /// A split has to end this much sooner than the best engine alone.
@@ -40,7 +41,8 @@ pub fn place(
     let (best, least) =
         known().map(|(at, engine)| (at, cost(engine))).min_by(|(_, one), (_, other)| one.total_cmp(other))?;
     let due = |(at, engine): &(usize, &EngineView)| {
-        *at != best && engine.stale && engine.in_flight == 0 && engine.credit_ns >= cost(engine) - least
+        let is_paid = || engine.credit_ns >= price_of_probe(cost(engine) - least);
+        *at != best && engine.stale && engine.in_flight == 0 && is_paid()
     };
     if let Some((probed, _)) = known().find(due) {
         return Some(whole(probed, Reason::Probe));

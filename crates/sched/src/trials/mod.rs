@@ -12,14 +12,17 @@
 //! Does not know clocks: the time is asked for when a window may end.
 
 mod evidence;
+mod long;
 mod noise;
 mod race;
+mod rests;
 mod seen;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use self::race::Race;
+use self::rests::{End, Moment, Rests};
 use crate::placing::ENGINES_MAX;
 use crate::standing;
 
@@ -68,8 +71,6 @@ const WORK_EVER_NS: u64 = (1 << 40) - 1;
 const LARGER: f64 = 4.0;
 /// A window waits for a moment of rest until it is this many times as long.
 const SLACK: f64 = 2.0;
-/// So many windows without a moment of rest, and none is waited for.
-const RESTLESS: u32 = 8;
 
 /// See the module.
 pub struct Trials {
@@ -81,18 +82,20 @@ pub struct Trials {
     /// Batches and work in this window at which the clock is looked at, as
     /// they stand in `counts`.
     look: AtomicU64,
-    /// Whether a moment of rest is waited for.
+    /// Whether a moment of rest is waited for: every batch is looked at.
     waits: AtomicU32,
-    /// Whether there was one in this window.
+    /// Whether nothing was in flight for a moment in this window.
     rests: AtomicU32,
     /// Whether nothing was placed for a while in this window.
     paused: AtomicU32,
     /// Whether the model has divided a batch in this window.
     divides: AtomicU32,
+    /// Threads of this process that are ready and have no CPU: bits of an `f32`.
+    waiting: AtomicU32,
     /// Batches, reads and nanoseconds of work, in 12, 12 and 40 bits.
     counts: AtomicU64,
     /// Batches in flight, added up over looks, and how many looks: in 32 bits
-    /// each.
+    /// each. Whoever ends a window subtracts what was counted in it.
     depths: AtomicU64,
     state: Mutex<State>,
 }
@@ -103,6 +106,8 @@ struct Load {
     reads: f64,
     work_ns: f64,
     in_flight: f64,
+    /// Threads that had no CPU to ask for more.
+    waiting: f64,
 }
 
 /// A window that is over.
@@ -120,8 +125,7 @@ struct State {
     began_ns: u64,
     /// The window takes in what was placed before: it does not count.
     settles: bool,
-    /// Windows since the last in which nothing was in flight for a moment.
-    rests_ago: u32,
+    rests: Rests,
 }
 
 impl Trials {
@@ -142,13 +146,14 @@ impl Trials {
             rests: AtomicU32::new(0),
             paused: AtomicU32::new(0),
             divides: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
             counts: AtomicU64::new(0),
             depths: AtomicU64::new(0),
             state: Mutex::new(State {
                 race: Race::new(ways.len()),
                 began_ns: 0,
                 settles: true,
-                rests_ago: RESTLESS,
+                rests: Rests::default(),
             }),
             ways: ways.into(),
         }
@@ -190,6 +195,16 @@ impl Trials {
         self.look.store(0, Relaxed);
     }
 
+    /// Time has passed: it is looked at with the next batch that is done.
+    pub(crate) fn time_passes(&self) {
+        self.look.store(0, Relaxed);
+    }
+
+    /// So many threads of this process are ready and have no CPU.
+    pub fn wait(&self, threads: f64) {
+        self.waiting.store((threads as f32).to_bits(), Relaxed);
+    }
+
     /// A batch was divided.
     pub fn divided(&self) {
         if self.divides.load(Relaxed) == 0 {
@@ -228,73 +243,89 @@ impl Trials {
         if look & 0xfff < LOOKED_AT || batches.is_multiple_of(DEPTH_EVERY) {
             self.depths.fetch_add(u64::from(in_flight) << 32 | 1, Relaxed);
         }
-        if is_early && (in_flight > 0 || self.waits.load(Relaxed) == 0) {
+        if is_early && self.waits.load(Relaxed) == 0 {
             return is_epoch;
         }
         let Ok(mut state) = self.state.try_lock() else { return is_epoch };
-        self.look(&mut state, batches, in_flight == 0, now()) || is_epoch
+        // Whoever had the lock before may have ended the window.
+        let (counts, depths) = (self.counts.load(Relaxed), self.depths.load(Relaxed));
+        let moment = Moment { ns: now(), counts, depths };
+        self.look(&mut state, &moment, in_flight == 0) || is_epoch
     }
 
     /// Whether the window is over; if not, when that is asked next.
-    fn look(&self, state: &mut State, batches: u32, is_rest: bool, now: u64) -> bool {
+    fn look(&self, state: &mut State, now: &Moment, is_quiet: bool) -> bool {
         if self.paused.swap(0, Relaxed) == 1 {
-            self.begins_anew(state, now);
+            self.begins_anew(state, now.ns);
             return true;
         }
-        let elapsed = now.saturating_sub(state.began_ns).max(1) as f64;
-        let pace = elapsed / f64::from(batches);
+        // A window that begins at rest and ends at rest has whole bursts and
+        // whole pauses.
+        let rest = state.rests.before(now, is_quiet, state.began_ns);
         if state.settles {
-            // What was before is done. A window that begins at rest and ends at
-            // rest has whole bursts and whole pauses.
-            let waits = !is_rest && state.rests_ago < 2 && elapsed < state.race.settling_ns();
-            if waits {
-                self.looks(state, batches, 1 + batches / 4);
-                self.waits.store(1, Relaxed);
-                return false;
-            }
-            self.ends(state, now, elapsed);
+            self.look_while_settling(state, now, rest)
+        } else {
+            self.look_at_window(state, now, rest)
+        }
+    }
+
+    /// Whether what was before is done.
+    fn look_while_settling(&self, state: &mut State, now: &Moment, rest: Option<Moment>) -> bool {
+        let elapsed = now.elapsed_ns(state.began_ns);
+        let waits = rest.is_none() && state.rests.are_usual() && elapsed < state.race.settling_ns();
+        if waits {
+            self.waits.store(1, Relaxed);
+        } else {
+            self.ends(state, &rest.unwrap_or(*now), if rest.is_some() { End::Rest } else { End::Other });
+        }
+        !waits
+    }
+
+    fn look_at_window(&self, state: &mut State, now: &Moment, rest: Option<Moment>) -> bool {
+        let end = rest.unwrap_or(*now);
+        let (batches, elapsed) = (end.batches(), end.elapsed_ns(state.began_ns));
+        let pace = elapsed / batches;
+        let (length, fewest) = (state.race.window_ns(), state.race.fewest(pace));
+        let is_long = elapsed >= length && batches >= fewest;
+        let longest = SLACK * length.max(fewest * pace);
+        let may_rest = self.ways.len() > 1 && self.rests.load(Relaxed) == 1;
+        let may_wait = is_long && rest.is_none() && may_rest && state.rests.are_worth_waiting();
+        let waits = may_wait && elapsed < longest;
+        let (speed, pauses) = (end.work_ns() / elapsed, state.rests.are_usual());
+        let is_lost = state.race.is_lost(elapsed, batches, speed, rest.is_some(), pauses);
+        if now.batches() >= f64::from(BATCHES_EVER) || is_long && !waits || is_lost {
+            let how = match rest {
+                Some(_) => End::Rest,
+                None if may_wait && self.waits.load(Relaxed) == 1 => End::InVain,
+                None => End::Other,
+            };
+            self.ends(state, &end, how);
             return true;
         }
-        let length = state.race.window_ns();
-        let fewest = state.race.fewest();
-        let is_long = elapsed >= length && f64::from(batches) >= fewest;
-        let waits =
-            is_long && !is_rest && state.rests_ago < RESTLESS && elapsed < SLACK * length.max(fewest * pace);
-        if batches >= BATCHES_EVER
-            || is_long && !waits
-            || state.race.is_lost(
-                elapsed,
-                f64::from(batches),
-                self.work() / elapsed,
-                is_rest,
-                state.rests_ago < 2,
-            )
-        {
-            self.ends(state, now, elapsed);
-            return true;
-        }
-        let until = if waits { SLACK * length.max(fewest * pace) } else { length };
-        let more = ((until - elapsed) / pace).max(fewest - f64::from(batches));
-        let more = more.clamp(1.0, state.race.look_max());
-        self.looks(state, batches, more as u32);
-        self.waits.store(u32::from(waits), Relaxed);
+        let until = if waits { longest } else { length };
+        let more = ((until - elapsed) / pace).max(fewest - batches);
+        self.looks(state, now.batches() as u32, more.clamp(1.0, state.race.look_max()) as u32);
+        self.waits.store(u32::from(waits || pauses && state.race.is_challenged()), Relaxed);
         false
     }
 
-    fn ends(&self, state: &mut State, now: u64, elapsed_ns: f64) {
-        let (counts, depths) = (self.counts.swap(0, Relaxed), self.depths.swap(0, Relaxed));
-        let batches = ((counts & 0xfff) as f64).max(1.0);
-        let work = (counts >> 24) as f64;
-        let looks = (depths as u32 as f64).max(1.0);
+    /// The window was over at a moment. What was done since is of the next.
+    fn ends(&self, state: &mut State, end: &Moment, how: End) {
+        self.counts.fetch_sub(end.counts, Relaxed);
+        self.depths.fetch_sub(end.depths, Relaxed);
+        let (now, elapsed_ns) = (end.ns, end.elapsed_ns(state.began_ns));
+        let (batches, work_ns) = (end.batches(), end.work_ns());
+        let waiting = f64::from(f32::from_bits(self.waiting.load(Relaxed)));
         let load = Load {
-            reads: (counts >> 12 & 0xfff) as f64 / batches,
-            work_ns: work / batches,
-            in_flight: (depths >> 32) as f64 / looks,
+            reads: end.reads() / batches,
+            work_ns: work_ns / batches,
+            in_flight: end.in_flight(),
+            waiting,
         };
-        let window = Window { load, speed: work / elapsed_ns, elapsed_ns, batches };
+        let window = Window { load, speed: work_ns / elapsed_ns, elapsed_ns, batches };
         state.began_ns = now;
-        state.rests_ago =
-            if self.rests.swap(0, Relaxed) == 1 { 0 } else { (state.rests_ago + 1).min(RESTLESS) };
+        state.rests.window(how);
+        self.rests.store(0, Relaxed);
         let divides = self.divides.swap(0, Relaxed) == 1;
         let (next, asked) = state.race.window(&window, divides, state.settles, now);
         state.settles = false;
@@ -305,11 +336,13 @@ impl Trials {
             Some(next) => self.takes(state, next),
             None => self.looks(state, 0, state.race.first_look() as u32),
         }
-        self.waits.store(0, Relaxed);
+        let pauses = state.rests.are_usual();
+        self.waits.store(u32::from(pauses && (state.settles || state.race.is_challenged())), Relaxed);
     }
 
     /// Forgets what there is of the window.
     fn begins_anew(&self, state: &mut State, now: u64) {
+        state.rests.forgets();
         [&self.counts, &self.depths].into_iter().for_each(|sums| sums.store(0, Relaxed));
         [&self.rests, &self.divides, &self.waits].into_iter().for_each(|flag| flag.store(0, Relaxed));
         state.began_ns = now;
@@ -350,12 +383,50 @@ mod tests {
     const BATCH_NS: u64 = 10_000;
 
     #[test]
+    fn windows_of_bursts_begin_and_end_at_rest() {
+        // 64 batches 5 us apart, among which there are moments with nothing in
+        // flight, and half a millisecond of rest.
+        let trials = Trials::new([1]);
+        let (mut now, mut rests) = (0, vec![0]);
+        for burst in 0..400 {
+            for batch in 0..64 {
+                now += 5_000;
+                trials.done(false, 1e4, if batch == 63 { 0 } else { batch % 3 }, || now);
+                let began_ns = trials.state.lock().expect("no thread panicked").began_ns;
+                assert!(burst < 40 || rests.contains(&began_ns), "{began_ns} in burst {burst}");
+            }
+            rests.push(now);
+            now += 500_000;
+        }
+    }
+
+    #[test]
+    fn batches_that_have_become_few_are_looked_at_when_time_passes() {
+        let trials = Trials::new([1]);
+        let mut now = 0;
+        let mut is_done = |after_ns: u64| {
+            now += after_ns;
+            trials.done(false, 1e4, 1, || now);
+            now - trials.state.lock().expect("no thread panicked").began_ns
+        };
+        (0..2000).for_each(|_| assert!(is_done(BATCH_NS) < 10_000_000));
+        // Until a window has just begun.
+        while is_done(BATCH_NS) > 0 {}
+        for batch in 0..200 {
+            if batch % 4 == 0 {
+                trials.time_passes();
+            }
+            assert!(is_done(10_000_000) < 300_000_000, "{batch}");
+        }
+    }
+
+    #[test]
     fn a_window_that_a_pause_falls_into_begins_anew() {
         let trials = Trials::new([]);
         let mut now = 0;
         let mut is_done = |after_ns: u64| {
             now += after_ns;
-            trials.done(false, 1e4, 0, || now);
+            trials.done(false, 1e4, 1, || now);
             now
         };
         // A window of 400 batches and a part of the next.

@@ -1,6 +1,8 @@
 //! By how much windows of one way differ among themselves, and how long they
 //! have to be for that.
 
+use super::long::Long;
+
 /// Least and most of what a pair is expected to deviate by.
 const NOISE: [f64; 2] = [0.01, 0.5];
 /// What two windows are taken to differ by before any is seen.
@@ -10,12 +12,17 @@ const FIRST: f64 = 0.04;
 /// that comes or goes makes some windows differ by much, which says nothing of
 /// those that lie beside each other while it stays.
 const DIFFERENCES: usize = 16;
-const SMALLER: usize = 11;
-const DEVIATIONS: f64 = 1.04;
+const SMALLER: usize = 9;
+const DEVIATIONS: f64 = 0.84;
 /// Below such a variance sizes are all alike.
 const VARIANCE_LEAST: f64 = 1e-4;
 /// Windows' mean sizes that differ by more than this factor do so for a reason.
 const CHANCE_MAX: f64 = 1.4;
+/// One pair of windows tells of no more spread than this.
+const SPREAD_MAX: f64 = 16.0;
+/// Where the mean size of batches is another by so much, a logarithm, it is
+/// another load, and says nothing of how sizes spread.
+const LARGER: f64 = 1.4;
 /// How much a new pair of windows counts.
 const WEIGHT: f64 = 0.125;
 /// Noise from which on windows become longer, and below which shorter, by
@@ -34,6 +41,8 @@ pub(super) struct Noise {
     /// mean square of the latter.
     covariance: f64,
     variance: f64,
+    /// Variance of the batches' work, over the square of its mean.
+    spread: f64,
     /// What each window differed by from the one before: logarithms.
     differences: [f64; DIFFERENCES],
     /// Where the next is put.
@@ -41,6 +50,7 @@ pub(super) struct Noise {
     /// What two windows differ by, as a rule.
     difference: f64,
     length: f64,
+    long: Long,
 }
 
 impl Default for Noise {
@@ -49,10 +59,12 @@ impl Default for Noise {
             latest: (0.0, 0.0),
             covariance: 0.0,
             variance: 0.0,
+            spread: 0.0,
             differences: [FIRST * DEVIATIONS; DIFFERENCES],
             next: 0,
             difference: FIRST,
             length: 1.0,
+            long: Long::default(),
         }
     }
 }
@@ -88,20 +100,42 @@ impl Noise {
         speed * chance.powf(self.slope())
     }
 
-    /// A window of the way in use: its speed, and the work of its batches in
-    /// the mean.
-    pub(super) fn measures(&mut self, speed: f64, work: f64) {
+    /// How many batches say as much as one does where all are alike. What the
+    /// mean sizes of two windows differ by tells of how those of batches do.
+    pub(super) fn batches_for_one(&self) -> f64 {
+        1.0 + self.spread
+    }
+
+    /// A window of the way in use: its speed, the work of its batches in the
+    /// mean, and how many they were.
+    pub(super) fn measures(&mut self, speed: f64, work: f64, batches: f64) {
         let before = std::mem::replace(&mut self.latest, (speed, work));
         if before.0 > 0.0 && speed > 0.0 && before.1 > 0.0 && work > 0.0 {
             let (faster, larger) = ((speed / before.0).ln(), (work / before.1).ln());
             self.covariance += (faster * larger - self.covariance) * WEIGHT;
             self.variance += (larger * larger - self.variance) * WEIGHT;
+            let spread = if larger.abs() < LARGER { batches * larger * larger / 2.0 } else { 0.0 };
+            self.spread += (spread.min(SPREAD_MAX) - self.spread) * WEIGHT;
             self.differs((faster - self.slope() * larger).abs());
         }
-        if self.of_pair() > LENGTHENS.0 {
+        self.lengthens(speed);
+    }
+
+    /// Finds how long windows have to be, after one with this speed.
+    fn lengthens(&mut self, speed: f64) {
+        if self.length == 1.0 {
+            self.long.sees_short(speed);
+        }
+        let may_be_longer = self.length > 1.0 || self.long.would_differ_by_less(self.difference);
+        if self.of_pair() > LENGTHENS.0 && may_be_longer {
             self.length = (self.length * LENGTHENS.1).min(LENGTH_MAX);
         } else if self.of_pair() < SHORTENS.0 {
             self.length = (self.length / SHORTENS.1).max(1.0);
+        }
+        if self.length > 1.0 && self.long.sees_long(self.length == LENGTH_MAX, self.of_pair()) {
+            // What was learned of sizes holds.
+            let Noise { latest, covariance, variance, spread, .. } = *self;
+            *self = Noise { latest, covariance, variance, spread, ..Noise::default() };
         }
     }
 

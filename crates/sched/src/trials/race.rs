@@ -22,6 +22,8 @@ const STRANGE_NOISE: f64 = 3.0;
 const NEAR: f64 = 0.5;
 /// A way is tried again when the one in use comes so near to its speed.
 const OVERTAKEN: f64 = 0.05;
+/// But no more often than once in this time, where it lost all the same.
+const OVERTAKES_MAX_NS: u64 = 2_000_000_000;
 /// One that has lost so much time in a window has lost when it is slower than
 /// this, or longer where windows are long; and when it has done as much as was
 /// in flight, but where it is far too slow under a load without pauses.
@@ -69,6 +71,8 @@ const WEIGHT: f64 = 0.25;
 const DIFFERS: f64 = 1.3;
 /// Windows in a row, all alike, after which the load is another.
 const STRIKES: u32 = 3;
+/// But one is enough where sizes, which were alike, are others by this factor.
+const SUDDEN: f64 = 8.0;
 /// So many more strange windows than others, however they differ among
 /// themselves, and it is another, too.
 const STRANGE_MOST: u32 = 6;
@@ -112,6 +116,10 @@ struct Challenger {
     against: f64,
     next_ns: u64,
     interval_ns: u64,
+    /// When it may be tried again because the way in use became slower, and how
+    /// long after that again.
+    overtakes_ns: u64,
+    overtakes_again_ns: u64,
     evidence: Evidence,
 }
 
@@ -175,7 +183,8 @@ pub(super) struct Race {
     free_ns: u64,
     /// Of the way in use lately.
     speed: f64,
-    seen: Seen,
+    /// Of each way, under this load.
+    seen: [Seen; WAYS_MAX],
     noise: Noise,
     load: Load,
     /// Batches in flight in the last window, of whatever way.
@@ -201,7 +210,7 @@ impl Race {
             over_again_ns: OVER_AGAIN_NS[0],
             free_ns: 0,
             speed: 0.0,
-            seen: Seen::default(),
+            seen: Default::default(),
             noise: Noise::default(),
             load: Load::default(),
             left: 0.0,
@@ -224,10 +233,11 @@ impl Race {
         WINDOW_NS * self.noise.length().max(pairs / PAIRS_LONGER)
     }
 
-    /// How many batches it should have at least: fewer where they take long.
-    pub(super) fn fewest(&self) -> f64 {
-        let usual = BATCHES[0].max(self.load.in_flight);
-        usual.min((FEWEST_NS / self.pace_ns.max(1.0)).max(FEWEST))
+    /// How many batches it should have at least, where each takes so long now:
+    /// fewer where they take long.
+    pub(super) fn fewest(&self, pace_ns: f64) -> f64 {
+        let usual = BATCHES[0].max(self.load.in_flight) * self.noise.batches_for_one();
+        usual.min((FEWEST_NS / pace_ns.max(self.pace_ns).max(1.0)).max(FEWEST))
     }
 
     /// Batches until what was placed before is done.
@@ -243,7 +253,7 @@ impl Race {
 
     /// How long a moment of rest is waited for after that.
     pub(super) fn settling_ns(&self) -> f64 {
-        (RESTS_WITHIN * self.settling() * self.pace_ns).min(SETTLING_MAX_NS)
+        (RESTS_WITHIN * self.settling() * self.pace_ns).clamp(WINDOW_NS, SETTLING_MAX_NS)
     }
 
     /// Batches of a window before the clock is looked at first.
@@ -255,11 +265,11 @@ impl Race {
     /// Most batches from one look at the clock to the next: one that may be far
     /// slower is looked at more often.
     pub(super) fn look_max(&self) -> f64 {
-        if self.is_challenged() { (self.fewest() / 8.0).max(1.0) } else { BATCHES[1] }
+        if self.is_challenged() { (self.fewest(self.pace_ns) / 8.0).max(1.0) } else { BATCHES[1] }
     }
 
     /// Whether a challenger's window goes on.
-    fn is_challenged(&self) -> bool {
+    pub(super) fn is_challenged(&self) -> bool {
         self.trial.is_some_and(|trial| trial.speed.is_none())
     }
 
@@ -289,7 +299,7 @@ impl Race {
 
     /// How long a challenger's window is at most, if the load does not pause.
     fn longest_ns(&self) -> f64 {
-        OVERDUE * (self.fewest() * self.pace_ns).max(self.window_ns())
+        OVERDUE * (self.fewest(self.pace_ns) * self.pace_ns).max(self.window_ns())
     }
 
     /// The model's answer to a way that was asked for. Whether it is tried.
@@ -346,7 +356,7 @@ impl Race {
         let window = &Window { speed, ..*window };
         if !self.is_challenged() {
             self.pace_ns = pace;
-            self.noise.measures(raw, window.load.work_ns);
+            self.noise.measures(raw, window.load.work_ns, window.batches);
             if self.incumbent == 0 {
                 self.divides = divides;
             }
@@ -360,7 +370,7 @@ impl Race {
     fn incumbent_goes_on(&mut self, window: &Window, now: u64) -> (Option<usize>, Option<usize>) {
         self.windows += 1;
         if self.speed == 0.0 {
-            (self.speed, self.load, self.seen) = (window.speed, window.load, Seen::default());
+            (self.speed, self.load, self.seen) = (window.speed, window.load, Default::default());
             self.sees(window);
         } else if self.windows == 1 {
             // How many are in flight is the way's doing too.
@@ -373,7 +383,7 @@ impl Race {
         self.strange = self.strange.saturating_sub(1);
         self.speed += (window.speed - self.speed) * WEIGHT;
         self.load.follows(&window.load);
-        if self.seen.takes_in_depth(window.load.in_flight, self.is_model()) {
+        if self.sees_depth(&window.load) {
             self.tries_all_again(now);
         }
         self.drifts(now);
@@ -413,7 +423,9 @@ impl Race {
             && !window.load.differs(&load_before, self.is_model());
         self.strikes = if is_alike { self.strikes + 1 } else { 1 };
         self.strange += 1;
-        if self.strikes < STRIKES && self.strange < STRANGE_MOST {
+        let is_sudden =
+            differs(window.load.work_ns, self.load.work_ns, SUDDEN * self.noise.batches_for_one());
+        if self.strikes < STRIKES && self.strange < STRANGE_MOST && !is_sudden {
             return None;
         }
         let (is_other, is_new) = (window.load.is_of_others(&self.load), self.sees(window));
@@ -439,8 +451,15 @@ impl Race {
 
     /// Takes in a window of the way in use; whether it was unlike all before.
     fn sees(&mut self, window: &Window) -> bool {
-        let is_deep = self.seen.takes_in_depth(window.load.in_flight, self.is_model());
-        self.seen.takes_in_speed(window.speed) || is_deep
+        let is_deep = self.sees_depth(&window.load);
+        self.seen[self.incumbent].takes_in_speed(window.speed) || is_deep
+    }
+
+    /// Takes in how many asked; whether they were far fewer or more than ever.
+    fn sees_depth(&mut self, load: &Load) -> bool {
+        let is_model = self.is_model();
+        let seen = &mut self.seen[self.incumbent];
+        seen.takes_in_depth(load.in_flight, is_model) | seen.takes_in_all(load.in_flight + load.waiting)
     }
 
     /// Whatever was found out before, it was not about this.
@@ -520,7 +539,6 @@ impl Race {
         self.windows = 0;
         let factor = faster.mean().exp();
         self.speed *= factor;
-        self.seen.scales(factor);
     }
 
     /// Loads that come and go start over ever less often.
@@ -556,7 +574,15 @@ impl Race {
             }
             let slower = (challenger.against / self.speed).ln();
             let gain = challenger.evidence.mean() + slower;
-            if slower > 2.0 * OVERTAKEN && gain > -OVERTAKEN || slower > noise && gain > noise {
+            let overtakes = slower > 2.0 * OVERTAKEN && gain > -OVERTAKEN || slower > noise && gain > noise;
+            // What has made this one faster may have done so to others by more.
+            let faster = -slower > OVERTAKEN.max(STRANGE_NOISE * noise);
+            let overtakes = overtakes || faster && challenger.evidence.mean() > -NEAR;
+            if overtakes && now >= challenger.overtakes_ns {
+                // What makes this one slower may make all slower, and come back.
+                let again_ns = (3 * challenger.overtakes_again_ns).clamp(INTERVAL_NS[0], OVERTAKES_MAX_NS);
+                challenger.overtakes_again_ns = again_ns;
+                challenger.overtakes_ns = now + again_ns;
                 challenger.evidence = Evidence::default();
                 challenger.against = 0.0;
                 (challenger.next_ns, challenger.interval_ns) = (now, INTERVAL_NS[0]);
@@ -598,7 +624,7 @@ mod tests {
     /// Windows of a load under which each way has its speed, for so long; the
     /// way in use at the end, and the share of the time of each.
     fn run(race: &mut Race, speeds: &[f64], reads: f64, from_ns: u64, for_ns: u64) -> (usize, Vec<f64>) {
-        let load = Load { reads, work_ns: 1e4, in_flight: 4.0 };
+        let load = Load { reads, work_ns: 1e4, in_flight: 4.0, waiting: 0.0 };
         windows(race, load, (from_ns, for_ns), |way, _| speeds[way])
     }
 
@@ -657,7 +683,7 @@ mod tests {
     #[test]
     fn a_steady_way_is_taken_from_one_that_swings() {
         let mut race = Race::new(3);
-        let load = Load { reads: 0.0, work_ns: 1e4, in_flight: 4.0 };
+        let load = Load { reads: 0.0, work_ns: 1e4, in_flight: 4.0, waiting: 0.0 };
         let swings =
             |way, now: u64| if way == 2 { 1.75 } else { [1.74, 0.6, 1.2, 0.7][now as usize / 5_000_000 % 4] };
         assert_eq!(windows(&mut race, load, (0, 240_000_000), swings).0, 2);
@@ -666,7 +692,7 @@ mod tests {
     #[test]
     fn with_many_more_in_flight_all_is_tried_again() {
         let mut race = Race::new(4);
-        let few = Load { reads: 0.0, work_ns: 1e4, in_flight: 0.0 };
+        let few = Load { reads: 0.0, work_ns: 1e4, in_flight: 0.0, waiting: 0.0 };
         let second = 1_000_000_000;
         assert_eq!(windows(&mut race, few, (0, second), |way, _| [1.0, 1.0, 0.9, 0.02][way]).0, 0);
         let many = Load { in_flight: 40.0, ..few };

@@ -28,6 +28,7 @@ impl Range {
 pub(super) struct Seen {
     speed: Range,
     in_flight: Range,
+    all: Range,
 }
 
 impl Seen {
@@ -44,11 +45,11 @@ impl Seen {
         self.in_flight.takes_in(others + 1.0, factor)
     }
 
-    /// Another way is in use, so many times as fast: how many are in flight
-    /// was the doing of the one before.
-    pub(super) fn scales(&mut self, factor: f64) {
-        self.speed = Range(self.speed.0.map(|(least, most)| (least * factor, most * factor)));
-        self.in_flight = Range::default();
+    /// Takes in how many others are in flight or wait for a CPU to be so: whoever
+    /// waits for a CPU that computes is not in flight. Whether that was unlike all
+    /// before.
+    pub(super) fn takes_in_all(&mut self, others: f64) -> bool {
+        self.all.takes_in(others + 1.0, BEYOND_MODEL)
     }
 }
 
@@ -67,8 +68,7 @@ mod tests {
         assert!(!seen.takes_in_depth(2.0, false) && !seen.takes_in_depth(3.0, true));
         assert!(!seen.takes_in_depth(10.0, true), "the model may have put them there");
         assert!(seen.takes_in_depth(40.0, false) && !seen.takes_in_depth(39.0, false));
-        // Twice as fast everywhere, with any number in flight.
-        seen.scales(2.0);
-        assert!(!seen.takes_in_speed(2.4) && !seen.takes_in_depth(90.0, false) && seen.takes_in_speed(0.2));
+        // Whoever waits for a CPU is not in flight.
+        assert!(!seen.takes_in_all(0.0) && !seen.takes_in_all(2.0) && seen.takes_in_all(47.0));
     }
 }
