@@ -11,7 +11,7 @@ use strongroom_sim::{Host, Workload, aca_sds};
 /// Length of the runs in which parameters of `aca` are compared.
 const SEARCH_NS: u64 = 120_000_000;
 
-/// What `adaptive` shall reach of the best engine alone, in the last quarter and
+/// What `adaptive` shall reach of the best engine alone, in the steady state and
 /// over all of a run.
 const STEADY: f64 = 0.98;
 const WHOLE: f64 = 0.95;
@@ -88,7 +88,7 @@ fn find(host: &Host, workloads: &[Workload], arguments: &Arguments) -> Found {
     let mut over_aca = Vec::new();
     if arguments.aca {
         let (settings, speeds) = Grid::full().best_aca(host, workloads, SEARCH_NS, duration, 42);
-        over_aca = cases.iter().zip(&speeds).map(|(case, aca)| case.adaptive.whole / aca.whole).collect();
+        over_aca = cases.iter().zip(&speeds).map(|(case, aca)| case.adaptive.whole / aca).collect();
         told += &format!(
             "; {:.3} times aca with alpha {}, beta {}, M {} per mille",
             geometric_mean(over_aca.iter().copied()),

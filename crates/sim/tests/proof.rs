@@ -57,7 +57,7 @@ fn adaptive_beats_aca_with_its_best_parameters() {
         println!("{}: {best:?}", host.name);
         for (workload, aca) in workloads.iter().zip(speeds) {
             let case = Case::new(&host, workload, SECONDS / 4, SEED);
-            ratios.push(case.adaptive.whole / aca.whole);
+            ratios.push(case.adaptive.whole / aca);
         }
     }
     let ratio = geometric_mean(ratios.iter().copied());
