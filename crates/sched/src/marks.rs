@@ -43,9 +43,9 @@ impl Clock {
         let quiet = if is_at_work { 0 } else { self.quiet_samples.load(Relaxed).saturating_add(1) };
         self.samples.store(samples, Relaxed);
         self.quiet_samples.store(quiet, Relaxed);
-        let (pauses, ticks) = (self.marks.load(Relaxed) >> 16, self.marks.load(Relaxed) as u16);
-        let pauses = pauses.wrapping_add(u32::from(quiet == PAUSE));
-        let ticks = ticks.wrapping_add(u16::from(samples.is_multiple_of(TICK)));
+        let marks = self.marks.load(Relaxed);
+        let pauses = (marks >> 16).wrapping_add(u32::from(quiet == PAUSE));
+        let ticks = (marks as u16).wrapping_add(u16::from(samples.is_multiple_of(TICK)));
         self.marks.store(pauses << 16 | u32::from(ticks), Relaxed);
     }
 

@@ -109,7 +109,7 @@ impl Placer {
         let views = &mut views[..self.records.len()];
         self.look(views, settings, request, now);
         let way = self.way(settings, request, now);
-        self.trials.wait(now.cpu.own * now.cpu.waiting);
+        self.trials.sees_waiting(now.cpu.own * now.cpu.waiting);
         // What a device's queue has no room for goes where it goes with `fixed`.
         let stays = way == Way::Inline || matches!(way, Way::Device(_)) && !now.is_first;
         if stays && views.iter().any(|view| view.usable && view.inline) {

@@ -14,7 +14,7 @@ const CHECK_EXPONENT: u8 = 10;
 
 /// What comes of the steady state is seen in runs so many times as long. Half a
 /// second of large requests is too short for it: of some loads the best engine
-/// alone does 3 % more or less in it, by the seed.
+/// alone does 4 % more or less in it, by the seed.
 const STEADY_TIMES: u64 = 4;
 
 /// Bytes a second.

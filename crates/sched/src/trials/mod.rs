@@ -201,7 +201,7 @@ impl Trials {
     }
 
     /// So many threads of this process are ready and have no CPU.
-    pub fn wait(&self, threads: f64) {
+    pub(crate) fn sees_waiting(&self, threads: f64) {
         self.waiting.store((threads as f32).to_bits(), Relaxed);
     }
 

@@ -116,8 +116,8 @@ struct Challenger {
     against: f64,
     next_ns: u64,
     interval_ns: u64,
-    /// When it may be tried again because the way in use became slower, and how
-    /// long after that again.
+    /// When it may be tried again because the way in use has another speed, and
+    /// how long after that again.
     overtakes_ns: u64,
     overtakes_again_ns: u64,
     evidence: Evidence,
@@ -697,6 +697,41 @@ mod tests {
         assert_eq!(windows(&mut race, few, (0, second), |way, _| [1.0, 1.0, 0.9, 0.02][way]).0, 0);
         let many = Load { in_flight: 40.0, ..few };
         assert_eq!(windows(&mut race, many, (second, second / 4), |way, _| [1.0, 1.0, 0.9, 1.3][way]).0, 3);
+    }
+
+    #[test]
+    fn sizes_that_were_alike_and_are_others_start_over_at_once() {
+        let mut race = Race::new(4);
+        assert_eq!(run(&mut race, &[1.0, 1.0, 0.2, 1.5], 0.0, 0, 500_000_000).0, 3);
+        let load = Load { work_ns: 1e6, in_flight: 4.0, ..Load::default() };
+        let window = Window { load, speed: 1.5, elapsed_ns: 4e6, batches: 16.0 };
+        assert_eq!(race.window(&window, true, false, 600_000_000).0, Some(0));
+    }
+
+    #[test]
+    fn where_sizes_spread_a_window_has_more_batches() {
+        let mut race = Race::new(1);
+        assert_eq!(race.fewest(0.0), BATCHES[0]);
+        for at in 1..40 {
+            let work_ns = [1e4, 2.5e4][at % 2];
+            let load = Load { work_ns, in_flight: 4.0, ..Load::default() };
+            let window = Window { load, speed: 1.0, elapsed_ns: 4e6, batches: 20.0 };
+            race.window(&window, false, false, at as u64 * 4_000_000);
+        }
+        assert!(race.fewest(0.0) > 5.0 * BATCHES[0], "{}", race.fewest(0.0));
+        assert_eq!(race.fewest(FEWEST_NS / 10.0), 10.0, "but for no longer than that");
+    }
+
+    #[test]
+    fn other_work_that_comes_and_goes_has_a_loser_tried_ever_less_often() {
+        let mut race = Race::new(2);
+        let load = Load { in_flight: 4.0, work_ns: 1e4, ..Load::default() };
+        // Both are slower by a fifth in each second tenth of a second.
+        let speed_of = |way, now: u64| [1.0, 0.85][way] * [1.0, 0.8][(now / 100_000_000 % 2) as usize];
+        let second = 1_000_000_000;
+        let (_, early) = windows(&mut race, load, (0, second), speed_of);
+        let (found, late) = windows(&mut race, load, (5 * second, second), speed_of);
+        assert!(found == 0 && late[1] < 0.01, "{early:?} {late:?}");
     }
 
     #[test]
