@@ -180,6 +180,7 @@ impl Engine for CpuEngine {
             inline: true,
             batch_bytes_max: BATCH_BYTES_MAX,
             segments_max: SEGMENTS_MAX,
+            queue_max: usize::MAX,
             alignment: 1,
             latency_ns: 300,
             bytes_per_second: rates::expected(self.tier, algorithm),

@@ -172,6 +172,7 @@ impl Engine for SimEngine {
         Some(Capability {
             inline: false,
             batch_bytes_max: inner.batch_bytes_max.min(model.batch_bytes_max),
+            queue_max: model.queue_max,
             latency_ns: model.fixed.as_nanos() as u64,
             bytes_per_second: model.bytes_per_second,
             ..inner

@@ -52,6 +52,9 @@ pub struct Capability {
     pub batch_bytes_max: usize,
     /// Most segments of one batch.
     pub segments_max: usize,
+    /// Most batches that are in flight at once; `usize::MAX` where no limit is
+    /// known. What is beyond is refused as busy.
+    pub queue_max: usize,
     /// Alignment in bytes that segment starts need; 1 when any will do.
     pub alignment: usize,
     /// Expected time of a small batch, in nanoseconds.

@@ -126,6 +126,7 @@ impl Engine for AddOne {
             inline: true,
             batch_bytes_max: 1 << 20,
             segments_max: 8,
+            queue_max: usize::MAX,
             alignment: 1,
             latency_ns: 0,
             bytes_per_second: 1,

@@ -22,6 +22,9 @@ const SLOW: f64 = 0.4;
 /// share, for it is seldom wrong by much, but never less than the second.
 const TRIES_NS: [f64; 2] = [40e6, 1e6];
 const TRIES_POWER: f64 = 2.5;
+/// A division helps nothing where the device's part takes so many times as long as
+/// all of it on the CPU.
+const IN_VAIN: f64 = 1.5;
 
 /// What is known of engines for one session, and where its batches go.
 pub struct Placer {
@@ -116,8 +119,12 @@ impl Placer {
             views.iter_mut().for_each(|view| view.usable &= view.inline);
         }
         let decision = place(way, settings, request, views, &now.cpu)?;
-        let (Placement::Whole(chosen) | Placement::Split { inline: chosen, .. }) = decision.placement;
         let stretch = now.cpu.stretch(request.computing);
+        let decision = match self.is_in_vain(&decision, request, views, stretch) {
+            true => place(way, settings, &Request { segments: 1, ..*request }, views, &now.cpu)?,
+            false => decision,
+        };
+        let (Placement::Whole(chosen) | Placement::Split { inline: chosen, .. }) = decision.placement;
         let spent = views[chosen].finish_beside(stretch);
         if matches!(decision.placement, Placement::Split { .. }) {
             self.trials.divided();
@@ -142,6 +149,15 @@ impl Placer {
             }
         }
         Some(decision)
+    }
+
+    /// Whether a division helps nothing after all: the device's part is of
+    /// another size than the request, of which more may be known.
+    fn is_in_vain(&self, decision: &Decision, request: &Request, views: &[EngineView], stretch: f64) -> bool {
+        let Placement::Split { inline, device, device_segments } = decision.placement else { return false };
+        let bytes = request.bytes / u64::from(request.segments) * u64::from(device_segments);
+        let part = self.records[device].view(&Request { bytes, segments: 1, ..*request }, true);
+        part.finish_ns() > IN_VAIN * views[inline].finish_beside(stretch)
     }
 
     /// What is known of each engine for a request. The CPU computes once more
@@ -400,6 +416,47 @@ mod tests {
             assert_eq!(tried, if share < SLOW { Outlook::Slow } else { Outlook::Open }, "{share}");
             assert_eq!(outlook_of_device(share, 1.05 * most_ns * share), Outlook::Hopeless, "{share}");
         }
+    }
+
+    #[test]
+    fn a_device_with_little_room_is_tried_for_what_it_has_room_for() {
+        let view = EngineView { usable: true, known: true, ..EngineView::UNUSABLE };
+        let cpu = CpuView { cpus: 16.0, waiting: 0.0, idle: 0.0, own: 1.0 };
+        let request =
+            Request { operation: Operation::Seal, bytes: BYTES, segments: 1, in_flight: 32, computing: 1 };
+        let outlook = |room| {
+            let views = [
+                EngineView { inline: true, service_ns: 1e5, cpu_ns: 1e5, ..view },
+                EngineView { service_ns: 4e5, parallelism: 2.0, room, ..view },
+            ];
+            outlook(Way::Device(1), &request, &views, &cpu)
+        };
+        assert_eq!(outlook(u32::MAX), Outlook::Hopeless);
+        assert_eq!(outlook(8), Outlook::Open);
+    }
+
+    #[test]
+    fn a_batch_is_not_divided_where_the_part_is_known_to_be_slow() {
+        let said = |inline| Expectation { inline, per_byte_ns: 1.0, ..Expectation::of_nothing() };
+        let placer = Placer::new([said(true), said(false)]);
+        let believe = |engine: usize, bytes, service_ns| {
+            let measured = Measurement { service_ns, cpu_ns: if engine == 0 { service_ns } else { 5e3 } };
+            placer.records()[engine].believe(Operation::Seal, bytes, measured);
+        };
+        for (bytes, on_cpu_ns) in [(1 << 18, 0.25e6), (1 << 19, 0.5e6), (1 << 20, 1e6)] {
+            believe(0, bytes, on_cpu_ns);
+            believe(1, bytes, 3.0 * on_cpu_ns);
+        }
+        let request =
+            Request { operation: Operation::Seal, bytes: 1 << 20, segments: 256, in_flight: 1, computing: 1 };
+        let settings = Settings { policy: Policy::Adaptive, check_exponent: 10, ..Settings::default() };
+        let cpu = CpuView { cpus: 4.0, waiting: 0.0, idle: 0.9, own: 1.0 };
+        let now = Circumstances { cpu, usable: 0b11, version: 0, is_first: true };
+        let placed = || placer.decide(&settings, &request, &now).expect("two engines").placement;
+        let Placement::Split { device_segments, .. } = placed() else { panic!("{:?}", placed()) };
+        assert!((40..80).contains(&device_segments), "{device_segments}");
+        believe(1, u64::from(device_segments) * 4096, 2e6);
+        assert_eq!(placed(), Placement::Whole(0));
     }
 
     #[test]

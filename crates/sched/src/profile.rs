@@ -50,8 +50,14 @@ mod tests {
 
     #[test]
     fn a_seed_is_believed_and_others_are_passed_over() {
-        let expectation =
-            Expectation { inline: true, fixed_ns: 1.0, per_byte_ns: 1.0, cpu_ns: 1.0, cpu_per_byte_ns: 0.0 };
+        let expectation = Expectation {
+            inline: true,
+            room: u32::MAX,
+            fixed_ns: 1.0,
+            per_byte_ns: 1.0,
+            cpu_ns: 1.0,
+            cpu_per_byte_ns: 0.0,
+        };
         let algorithm = Algorithm::Aead(Aead::XAes256Gcm);
         let seed = |engine: &str, service_ns| Seed {
             engine: engine.to_owned(),

@@ -89,6 +89,8 @@ struct Cell {
 pub struct Expectation {
     /// It computes on the caller's thread.
     pub inline: bool,
+    /// Batches for which it has room.
+    pub room: u32,
     /// Time of a small batch.
     pub fixed_ns: f64,
     /// Time of each further byte.
@@ -110,6 +112,7 @@ impl Expectation {
     pub fn of(capability: &Capability) -> Expectation {
         Expectation {
             inline: capability.inline,
+            room: capability.queue_max.try_into().unwrap_or(u32::MAX),
             fixed_ns: capability.latency_ns as f64,
             per_byte_ns: 1e9 / capability.bytes_per_second.max(1) as f64,
             ..Expectation::of_nothing()
@@ -120,6 +123,7 @@ impl Expectation {
     pub(crate) fn of_nothing() -> Expectation {
         Expectation {
             inline: false,
+            room: u32::MAX,
             fixed_ns: 1e3,
             per_byte_ns: 1.0,
             cpu_ns: DEVICE_CPU_NS,
@@ -194,7 +198,7 @@ impl Record {
             answered: Default::default(),
             backlog_ns: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
-            room: AtomicU32::new(u32::MAX),
+            room: AtomicU32::new(expectation.room),
             parallelism: Number::new(PARALLELISM_FIRST),
             credit_ns: Number::default(),
             placements: AtomicU32::new(0),
@@ -436,6 +440,7 @@ mod tests {
     fn device() -> Record {
         Record::new(Expectation {
             inline: false,
+            room: u32::MAX,
             fixed_ns: 1000.0,
             per_byte_ns: 1.0,
             cpu_ns: 500.0,

@@ -127,13 +127,14 @@ pub(crate) fn run_within(host: &Host, workload: &Workload, options: &Options) ->
 }
 
 /// What an engine of a host would say of itself.
-fn capability(inline: bool, cost: &Cost) -> Capability {
+fn capability(inline: bool, cost: &Cost, queue_max: usize) -> Capability {
     let (small, large) = (512, 1 << 20);
     let per_byte = ((cost.ns(large) - cost.ns(small)) / (large - small) as f64).max(1e-3);
     Capability {
         inline,
         batch_bytes_max: usize::MAX,
         segments_max: usize::MAX,
+        queue_max,
         alignment: 1,
         // CPU engines say the same on every machine.
         latency_ns: if inline { 1000 } else { cost.ns(small) as u64 },
@@ -146,8 +147,9 @@ impl<'h> World<'h> {
         let clients = workload.phases.iter().map(|phase| phase.clients).max().expect("a phase") as usize;
         let background = host.background.threads as usize;
         let owners = (0..clients).map(Owner::Client).chain((0..background).map(|_| Owner::Background));
-        let inline = host.inline.iter().map(|engine| capability(true, &engine.write));
-        let devices = host.devices.iter().map(|device| capability(false, &device.write));
+        let inline = host.inline.iter().map(|engine| capability(true, &engine.write, usize::MAX));
+        let devices =
+            host.devices.iter().map(|device| capability(false, &device.write, device.queue_max as usize));
         let engine = |name: &str| EngineReport { engine: name.to_owned(), ..EngineReport::default() };
         let interval = Interval { bytes: vec![0; host.engines().count()], busy_ns: 0 };
         World {

@@ -60,6 +60,7 @@ impl Engine for ReferenceEngine {
             inline: true,
             batch_bytes_max: BATCH_BYTES_MAX,
             segments_max: SEGMENTS_MAX,
+            queue_max: usize::MAX,
             alignment: 1,
             latency_ns: 100_000,
             bytes_per_second: 10_000_000,

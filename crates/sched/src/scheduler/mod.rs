@@ -441,6 +441,7 @@ impl Engine for Scheduler {
             inline: first.inline && next.inline,
             batch_bytes_max: first.batch_bytes_max.max(next.batch_bytes_max),
             segments_max: first.segments_max.max(next.segments_max),
+            queue_max: first.queue_max.max(next.queue_max),
             alignment: first.alignment.min(next.alignment),
             ..first
         })

@@ -15,6 +15,12 @@ const ANOTHER: f64 = 0.15;
 const FEW: f64 = 2.0;
 /// And the others count for so many pairs then.
 const OTHERS: f64 = 0.25;
+/// After so many pairs windows begin to become longer. By how much they do when
+/// pairs contradict each other, when a trial did not tell, and in all.
+const PAIRS_LONGER: f64 = 3.0;
+const CONTRADICTED: f64 = 2.0;
+const UNDECIDED: f64 = 1.0;
+const LONGER_MAX: f64 = 16.0;
 /// A pair says no more than this: a logarithm.
 const RATIO_MAX: f64 = 0.5;
 
@@ -26,6 +32,9 @@ pub(super) struct Evidence {
     squares: f64,
     /// The last pair was far from all others.
     is_doubted: bool,
+    /// How many more of the shortest windows one should be as long as, for what
+    /// pairs did not tell.
+    longer: f64,
 }
 
 impl Evidence {
@@ -39,6 +48,7 @@ impl Evidence {
                 return;
             }
             self.fades(OTHERS);
+            self.longer = (self.longer + CONTRADICTED).min(LONGER_MAX);
         } else {
             self.is_doubted = false;
         }
@@ -46,6 +56,23 @@ impl Evidence {
         let away = seen - self.mean;
         self.mean += away / self.pairs;
         self.squares += away * (seen - self.mean);
+    }
+
+    /// All but how long windows should be.
+    pub(super) fn forgets(&mut self) {
+        *self = Evidence { longer: self.longer, ..Evidence::default() };
+    }
+
+    /// A trial has not told which way is better.
+    pub(super) fn undecided(&mut self) {
+        self.longer = (self.longer + UNDECIDED).min(LONGER_MAX);
+    }
+
+    /// How many times as long as the shortest windows should be: what was not
+    /// enough to tell, or said one thing and then another, tells more when one
+    /// way leaves less to the other, in queues and in shares of the CPU.
+    pub(super) fn length(&self) -> f64 {
+        self.pairs / PAIRS_LONGER + self.longer
     }
 
     fn deviation(&self) -> f64 {

@@ -12,10 +12,10 @@
 //! Does not know clocks: the time is asked for when a window may end.
 
 mod evidence;
-mod long;
 mod noise;
 mod race;
 mod rests;
+mod scales;
 mod seen;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -118,6 +118,32 @@ struct Window {
     speed: f64,
     elapsed_ns: f64,
     batches: f64,
+    /// Whether the model has divided a batch in it.
+    divides: bool,
+    /// Whether a challenger has lost in it.
+    is_lost: bool,
+}
+
+impl Window {
+    /// Both as one.
+    fn with(&self, next: &Window) -> Window {
+        let (elapsed_ns, batches) = (self.elapsed_ns + next.elapsed_ns, self.batches + next.batches);
+        let share = next.batches / batches;
+        let mean = |one: f64, other: f64| one + (other - one) * share;
+        Window {
+            load: Load {
+                reads: mean(self.load.reads, next.load.reads),
+                work_ns: mean(self.load.work_ns, next.load.work_ns),
+                in_flight: mean(self.load.in_flight, next.load.in_flight),
+                waiting: mean(self.load.waiting, next.load.waiting),
+            },
+            speed: (self.speed * self.elapsed_ns + next.speed * next.elapsed_ns) / elapsed_ns,
+            elapsed_ns,
+            batches,
+            divides: self.divides || next.divides,
+            is_lost: next.is_lost,
+        }
+    }
 }
 
 struct State {
@@ -276,7 +302,8 @@ impl Trials {
         if waits {
             self.waits.store(1, Relaxed);
         } else {
-            self.ends(state, &rest.unwrap_or(*now), if rest.is_some() { End::Rest } else { End::Other });
+            let how = if rest.is_some() { End::Rest } else { End::Other };
+            self.ends(state, &rest.unwrap_or(*now), how, false);
         }
         !waits
     }
@@ -285,7 +312,7 @@ impl Trials {
         let end = rest.unwrap_or(*now);
         let (batches, elapsed) = (end.batches(), end.elapsed_ns(state.began_ns));
         let pace = elapsed / batches;
-        let (length, fewest) = (state.race.window_ns(), state.race.fewest(pace));
+        let (length, fewest) = (WINDOW_NS, state.race.fewest(pace));
         let is_long = elapsed >= length && batches >= fewest;
         let longest = SLACK * length.max(fewest * pace);
         let may_rest = self.ways.len() > 1 && self.rests.load(Relaxed) == 1;
@@ -299,7 +326,7 @@ impl Trials {
                 None if may_wait && self.waits.load(Relaxed) == 1 => End::InVain,
                 None => End::Other,
             };
-            self.ends(state, &end, how);
+            self.ends(state, &end, how, is_lost);
             return true;
         }
         let until = if waits { longest } else { length };
@@ -310,7 +337,7 @@ impl Trials {
     }
 
     /// The window was over at a moment. What was done since is of the next.
-    fn ends(&self, state: &mut State, end: &Moment, how: End) {
+    fn ends(&self, state: &mut State, end: &Moment, how: End, is_lost: bool) {
         self.counts.fetch_sub(end.counts, Relaxed);
         self.depths.fetch_sub(end.depths, Relaxed);
         let (now, elapsed_ns) = (end.ns, end.elapsed_ns(state.began_ns));
@@ -322,12 +349,12 @@ impl Trials {
             in_flight: end.in_flight(),
             waiting,
         };
-        let window = Window { load, speed: work_ns / elapsed_ns, elapsed_ns, batches };
+        let divides = self.divides.swap(0, Relaxed) == 1;
+        let window = Window { load, speed: work_ns / elapsed_ns, elapsed_ns, batches, divides, is_lost };
         state.began_ns = now;
         state.rests.window(how);
         self.rests.store(0, Relaxed);
-        let divides = self.divides.swap(0, Relaxed) == 1;
-        let (next, asked) = state.race.window(&window, divides, state.settles, now);
+        let (next, asked) = state.race.window(&window, state.settles, now);
         state.settles = false;
         if let Some(asked) = asked {
             self.asked.store(asked as u32 + 1, Relaxed);

@@ -1,7 +1,8 @@
 //! By how much windows of one way differ among themselves, and how long they
 //! have to be for that.
 
-use super::long::Long;
+use super::Window;
+use super::scales::Scales;
 
 /// Least and most of what a pair is expected to deviate by.
 const NOISE: [f64; 2] = [0.01, 0.5];
@@ -14,6 +15,8 @@ const FIRST: f64 = 0.04;
 const DIFFERENCES: usize = 16;
 const SMALLER: usize = 9;
 const DEVIATIONS: f64 = 0.84;
+/// What a window deviates by from the mean of two, over what two differ by.
+const OF_PAIR: f64 = 0.866;
 /// Below such a variance sizes are all alike.
 const VARIANCE_LEAST: f64 = 1e-4;
 /// Windows' mean sizes that differ by more than this factor do so for a reason.
@@ -25,18 +28,13 @@ const SPREAD_MAX: f64 = 16.0;
 const LARGER: f64 = 1.4;
 /// How much a new pair of windows counts.
 const WEIGHT: f64 = 0.125;
-/// Noise from which on windows become longer, and below which shorter, by
-/// which factors.
-const LENGTHENS: (f64, f64) = (0.06, 1.25);
-const SHORTENS: (f64, f64) = (0.02, 1.5);
-/// Longest window over the shortest.
-const LENGTH_MAX: f64 = 4.0;
-
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noise {
-    /// Speed of the last window, and work of its batches in the mean.
+    /// Speed of the last window, and work of its batches in the mean; and of the
+    /// last short one.
     latest: (f64, f64),
+    latest_short: (f64, f64),
     /// Of what two windows differ by in both, as logarithms: mean product, and
     /// mean square of the latter.
     covariance: f64,
@@ -49,22 +47,21 @@ pub(super) struct Noise {
     next: usize,
     /// What two windows differ by, as a rule.
     difference: f64,
-    length: f64,
-    long: Long,
+    scales: Scales,
 }
 
 impl Default for Noise {
     fn default() -> Noise {
         Noise {
             latest: (0.0, 0.0),
+            latest_short: (0.0, 0.0),
             covariance: 0.0,
             variance: 0.0,
             spread: 0.0,
             differences: [FIRST * DEVIATIONS; DIFFERENCES],
             next: 0,
             difference: FIRST,
-            length: 1.0,
-            long: Long::default(),
+            scales: Scales::default(),
         }
     }
 }
@@ -73,17 +70,33 @@ impl Noise {
     /// What a pair deviates by, as a rule: one window against the mean of
     /// two, where two windows were measured against each other.
     pub(super) fn of_pair(&self) -> f64 {
-        (0.75f64.sqrt() * self.difference).clamp(NOISE[0], NOISE[1])
+        (OF_PAIR * self.difference).clamp(NOISE[0], NOISE[1])
     }
 
-    /// A window's length over the shortest.
+    /// What windows differ by that are as long as this one is now, as far as is
+    /// known.
+    pub(super) fn of_length(&self, elapsed_ns: f64) -> f64 {
+        self.scales.deviation(elapsed_ns)
+    }
+
+    /// How long a window should be; 0 where a short one does.
+    pub(super) fn length_ns(&self) -> f64 {
+        self.scales.length_ns()
+    }
+
+    /// The same over the shortest.
     pub(super) fn length(&self) -> f64 {
-        self.length
+        self.scales.length()
     }
 
     /// The next window should be short.
     pub(super) fn hurries(&mut self) {
-        self.length = 1.0;
+        self.scales.hurries();
+    }
+
+    /// Another way is in use.
+    pub(super) fn another_way(&mut self) {
+        self.scales.another_way();
     }
 
     /// The power of the batches' mean work to which the speed of windows goes,
@@ -106,36 +119,35 @@ impl Noise {
         1.0 + self.spread
     }
 
-    /// A window of the way in use: its speed, the work of its batches in the
-    /// mean, and how many they were.
-    pub(super) fn measures(&mut self, speed: f64, work: f64, batches: f64) {
-        let before = std::mem::replace(&mut self.latest, (speed, work));
-        if before.0 > 0.0 && speed > 0.0 && before.1 > 0.0 && work > 0.0 {
-            let (faster, larger) = ((speed / before.0).ln(), (work / before.1).ln());
+    /// A short window of the way in use: its speed, the work of its batches in
+    /// the mean and as a rule, how many they were, and how long it was. Whether
+    /// others come right after it.
+    pub(super) fn measures_short(&mut self, window: &Window, usual: f64, is_in_row: bool) {
+        let (speed, work, batches) = (window.speed, window.load.work_ns, window.batches);
+        let before = std::mem::replace(&mut self.latest_short, (speed, work));
+        if let Some((faster, larger)) = changed(before, (speed, work)) {
             self.covariance += (faster * larger - self.covariance) * WEIGHT;
             self.variance += (larger * larger - self.variance) * WEIGHT;
             let spread = if larger.abs() < LARGER { batches * larger * larger / 2.0 } else { 0.0 };
             self.spread += (spread.min(SPREAD_MAX) - self.spread) * WEIGHT;
-            self.differs((faster - self.slope() * larger).abs());
         }
-        self.lengthens(speed);
+        let evened = self.evened(speed, work, usual);
+        if !is_in_row {
+            self.scales.breaks();
+        } else if self.scales.sees(evened, window.elapsed_ns)
+            && let Some(deviation) = self.scales.deviation_of_length()
+        {
+            self.difference = deviation / OF_PAIR;
+            self.differences = [self.difference * DEVIATIONS; DIFFERENCES];
+        }
     }
 
-    /// Finds how long windows have to be, after one with this speed.
-    fn lengthens(&mut self, speed: f64) {
-        if self.length == 1.0 {
-            self.long.sees_short(speed);
-        }
-        let may_be_longer = self.length > 1.0 || self.long.would_differ_by_less(self.difference);
-        if self.of_pair() > LENGTHENS.0 && may_be_longer {
-            self.length = (self.length * LENGTHENS.1).min(LENGTH_MAX);
-        } else if self.of_pair() < SHORTENS.0 {
-            self.length = (self.length / SHORTENS.1).max(1.0);
-        }
-        if self.length > 1.0 && self.long.sees_long(self.length == LENGTH_MAX, self.of_pair()) {
-            // What was learned of sizes holds.
-            let Noise { latest, covariance, variance, spread, .. } = *self;
-            *self = Noise { latest, covariance, variance, spread, ..Noise::default() };
+    /// A window of the way in use: its speed, and the work of its batches in the
+    /// mean.
+    pub(super) fn measures(&mut self, speed: f64, work: f64) {
+        let before = std::mem::replace(&mut self.latest, (speed, work));
+        if let Some((faster, larger)) = changed(before, (speed, work)) {
+            self.differs((faster - self.slope() * larger).abs());
         }
     }
 
@@ -147,4 +159,11 @@ impl Noise {
         let (_, rule, _) = sorted.select_nth_unstable_by(SMALLER, f64::total_cmp);
         self.difference = *rule / DEVIATIONS;
     }
+}
+
+/// By how much the speed and the work of a batch changed, as logarithms, if both
+/// are known.
+fn changed(before: (f64, f64), now: (f64, f64)) -> Option<(f64, f64)> {
+    let all = [before.0, before.1, now.0, now.1];
+    all.iter().all(|number| *number > 0.0).then(|| ((now.0 / before.0).ln(), (now.1 / before.1).ln()))
 }

@@ -15,6 +15,8 @@ use super::{BATCHES, Load, Outlook, WAYS_MAX, WINDOW_NS, Window};
 
 /// A challenger's window ends early when it is slower than this.
 const LOSES: f64 = 0.8;
+/// And by so many times what windows of the same length deviate by.
+const CHANCE: f64 = 2.0;
 /// So many times the noise is more than chance.
 const STRANGE_NOISE: f64 = 3.0;
 /// A way that is slower by less may be faster when the machine has other work:
@@ -45,8 +47,6 @@ const AHEAD: [f64; 2] = [-0.05, 0.1];
 const PAIRS_ENOUGH: f64 = 12.0;
 /// A pair around which the way in use was not steady says no more than this.
 const UNSTEADY: f64 = 1.1;
-/// After so many pairs windows begin to become longer.
-const PAIRS_LONGER: f64 = 3.0;
 /// Pairs for which the evidence of earlier trials counts at most.
 const PAIRS_KEPT: f64 = 8.0;
 /// A trial ends early after this many times the time it should have taken.
@@ -54,7 +54,7 @@ const OVERDUE: f64 = 2.0;
 /// Most that trials of one way may cost, as a share of the time.
 const COST_SHARE: f64 = 0.001;
 /// And those of all ways that have lost before.
-const COSTS_SHARE: f64 = 0.008;
+const COSTS_SHARE: f64 = 0.005;
 /// A window is not made longer than this for the sake of its batches, but has so
 /// many in any case.
 const FEWEST_NS: f64 = 60e6;
@@ -65,6 +65,10 @@ const INTERVAL_NS: [u64; 2] = [60_000_000, 10_000_000_000];
 /// flight is done, half of a burst as a rule, and no longer than this.
 const RESTS_WITHIN: f64 = 4.0;
 const SETTLING_MAX_NS: f64 = 16e6;
+/// While so many fewer are in flight than in the short window before, and so many
+/// at least, a device works on what the way before has left to it.
+const DRAINS: f64 = 0.8;
+const DRAINS_LEAST: f64 = 2.0;
 /// How much a new window counts.
 const WEIGHT: f64 = 0.25;
 /// A speed or a load that differs by this factor is another.
@@ -100,6 +104,11 @@ impl Load {
         (self.reads - other.reads).abs() > 0.25
             || differs(self.work_ns.max(1.0), other.work_ns.max(1.0), DIFFERS * DIFFERS)
     }
+}
+
+/// Whether so many fewer are in flight that what was there is being worked off.
+fn fewer(now: f64, before: f64) -> bool {
+    now + 1.0 < DRAINS * (before + 1.0) && now + DRAINS_LEAST < before
 }
 
 fn follows(number: &mut f64, new: f64) {
@@ -187,8 +196,12 @@ pub(super) struct Race {
     seen: [Seen; WAYS_MAX],
     noise: Noise,
     load: Load,
-    /// Batches in flight in the last window, of whatever way.
+    /// Short windows that the next one is put together with.
+    joined: Option<Window>,
+    /// Batches in flight in the last short window, of whatever way; and whether
+    /// there may still be some of the way before.
     left: f64,
+    drains: bool,
     /// Nanoseconds that a batch takes.
     pace_ns: f64,
     divides: bool,
@@ -213,7 +226,9 @@ impl Race {
             seen: Default::default(),
             noise: Noise::default(),
             load: Load::default(),
+            joined: None,
             left: 0.0,
+            drains: false,
             pace_ns: 0.0,
             divides: false,
             trial: None,
@@ -225,12 +240,36 @@ impl Race {
         self.incumbent
     }
 
-    /// How long the next window should be.
-    pub(super) fn window_ns(&self) -> f64 {
+    /// How long a window should be: a short one, or several that are put together.
+    fn window_ns(&self) -> f64 {
         // The less two ways differ, the less it costs to look for longer, and
         // the more it matters what one has left to the other.
-        let pairs = self.trial.map_or(0.0, |trial| self.challengers[trial.way].evidence.pairs());
-        WINDOW_NS * self.noise.length().max(pairs / PAIRS_LONGER)
+        let longer = self.trial.map_or(0.0, |trial| self.challengers[trial.way].evidence.length());
+        let longer = (longer / self.noise.length()).round().max(1.0);
+        let length_ns = self.noise.length_ns();
+        if length_ns > 0.0 { longer * length_ns } else { longer * WINDOW_NS }
+    }
+
+    /// Whether what there is of a window is all of it.
+    fn is_whole(&self, window: &Window, short_ns: f64) -> bool {
+        window.elapsed_ns + short_ns / 2.0 >= self.window_ns() || window.is_lost
+    }
+
+    /// A short window is over. The window that it is the end of, with the short
+    /// ones before it, if it is.
+    fn joins(&mut self, short: &Window) -> Option<Window> {
+        let usual = self.load.work_ns;
+        let is_sudden = differs(short.load.work_ns, usual, SUDDEN * self.noise.batches_for_one());
+        if is_sudden && self.windows > 0 {
+            self.joined = None;
+            return Some(*short);
+        }
+        let window = self.joined.take().map_or(*short, |before| before.with(short));
+        if self.is_whole(&window, short.elapsed_ns) {
+            return Some(window);
+        }
+        self.joined = Some(window);
+        None
     }
 
     /// How many batches it should have at least, where each takes so long now:
@@ -258,7 +297,7 @@ impl Race {
 
     /// Batches of a window before the clock is looked at first.
     pub(super) fn first_look(&self) -> f64 {
-        let expected = if self.pace_ns > 0.0 { self.window_ns() / self.pace_ns } else { BATCHES[0] };
+        let expected = if self.pace_ns > 0.0 { WINDOW_NS / self.pace_ns } else { BATCHES[0] };
         expected.clamp(1.0, self.look_max())
     }
 
@@ -284,6 +323,9 @@ impl Race {
         pauses: bool,
     ) -> bool {
         let Some(trial) = self.trial.filter(|trial| trial.speed.is_none()) else { return false };
+        let short = Window { speed, elapsed_ns, batches, ..Window::default() };
+        let Window { speed, elapsed_ns, batches, .. } =
+            self.joined.map_or(short, |before| before.with(&short));
         let ratio = speed / trial.before;
         let lost_ns = elapsed_ns * (1.0 - ratio);
         // Where some are large, the first that are done are small.
@@ -292,7 +334,10 @@ impl Race {
         let has_begun = batches >= self.settling() && (is_whole || lost_ns > LOST_MAX * LOST_NS);
         let is_hopeless = match ratio < HOPELESS {
             true => lost_ns > LOST_NS && (has_begun || !pauses),
-            false => ratio < LOSES && lost_ns > LOST_NS * self.noise.length().sqrt() && has_begun,
+            false => {
+                let loses = LOSES.min((-CHANCE * self.noise.of_length(elapsed_ns)).exp());
+                ratio < loses && lost_ns > LOST_NS * self.noise.length().sqrt() && has_begun
+            }
         };
         is_hopeless || elapsed_ns > self.longest_ns()
     }
@@ -316,7 +361,7 @@ impl Race {
         let evidence = &mut self.challengers[way].evidence;
         if evidence.mean() < LOSES.ln() {
             // If that is so still, it will be seen at once.
-            *evidence = Evidence::default();
+            evidence.forgets();
         }
         evidence.fades(PAIRS_KEPT);
         self.trial = Some(Trial {
@@ -336,13 +381,12 @@ impl Race {
     pub(super) fn window(
         &mut self,
         window: &Window,
-        divides: bool,
         settles: bool,
         now: u64,
     ) -> (Option<usize>, Option<usize>) {
         let pace = window.elapsed_ns / window.batches;
-        let raw = window.speed;
         if settles {
+            (self.joined, self.drains) = (None, true);
             if self.pace_ns == 0.0 {
                 self.pace_ns = pace;
             }
@@ -350,17 +394,29 @@ impl Race {
             self.trial.iter_mut().for_each(|trial| trial.loses(window, most_ns));
             return (None, None);
         }
-        self.left = window.load.in_flight;
+        let left = std::mem::replace(&mut self.left, window.load.in_flight);
+        if self.drains && !window.is_lost && fewer(window.load.in_flight, left) {
+            if self.is_challenged() {
+                let most_ns = self.longest_ns();
+                self.trial.iter_mut().for_each(|trial| trial.loses(window, most_ns));
+            }
+            return (None, None);
+        }
+        self.drains = false;
         let usual = if self.windows > 0 { self.load.work_ns } else { window.load.work_ns };
-        let speed = self.noise.evened(window.speed, window.load.work_ns, usual);
-        let window = &Window { speed, ..*window };
         if !self.is_challenged() {
             self.pace_ns = pace;
-            self.noise.measures(raw, window.load.work_ns, window.batches);
+            self.noise.measures_short(window, usual, self.trial.is_none());
+        }
+        let Some(window) = self.joins(window) else { return (None, None) };
+        if !self.is_challenged() {
+            self.noise.measures(window.speed, window.load.work_ns);
             if self.incumbent == 0 {
-                self.divides = divides;
+                self.divides = window.divides;
             }
         }
+        let speed = self.noise.evened(window.speed, window.load.work_ns, usual);
+        let window = &Window { speed, ..window };
         match self.trial.take() {
             Some(trial) => (self.trial_goes_on(trial, window, now), None),
             None => self.incumbent_goes_on(window, now),
@@ -491,11 +547,13 @@ impl Race {
             self.challengers[trial.way].next_ns = now + pause.clamp(INTERVAL_NS[0] / 4, INTERVAL_NS[1]);
             return self.incumbent_goes_on(window, now).0;
         }
-        self.speed += (window.speed - self.speed) * WEIGHT;
         let noise = self.noise.of_pair();
-        self.challengers[trial.way].against = self.speed;
-        let evidence = &mut self.challengers[trial.way].evidence;
         let factor = (STRANGE_NOISE * noise).exp().max(DIFFERS);
+        self.speed += (window.speed - self.speed) * WEIGHT;
+        // What is far slower may be what the challenger has left to it.
+        let is_left = trial.before > factor * window.speed;
+        self.challengers[trial.way].against = if is_left { trial.before } else { self.speed };
+        let evidence = &mut self.challengers[trial.way].evidence;
         evidence.add(compared(challenger, (trial.before, window.speed), factor));
         trial.pairs_up(challenger, window.speed);
         let evidence = *evidence;
@@ -511,6 +569,7 @@ impl Race {
             }
             self.put_off(trial.way, now, trial.lost_ns);
         } else if trial.pairs >= PAIRS_OF_TRIAL {
+            self.challengers[trial.way].evidence.undecided();
             self.challengers[trial.way].next_ns = now + (trial.lost_ns.max(0.0) / COST_SHARE) as u64;
         } else {
             (trial.before, trial.speed) = (window.speed, None);
@@ -537,6 +596,7 @@ impl Race {
         self.challengers[before].next_ns = now + INTERVAL_NS[0];
         self.incumbent = way;
         self.windows = 0;
+        self.noise.another_way();
         let factor = faster.mean().exp();
         self.speed *= factor;
     }
@@ -560,6 +620,7 @@ impl Race {
         self.strikes = 0;
         self.speed = 0.0;
         self.trial = None;
+        self.joined = None;
         let challenger = Challenger { next_ns: now, interval_ns: INTERVAL_NS[0], ..Challenger::default() };
         self.challengers = [challenger; WAYS_MAX];
     }
@@ -583,9 +644,10 @@ impl Race {
                 let again_ns = (3 * challenger.overtakes_again_ns).clamp(INTERVAL_NS[0], OVERTAKES_MAX_NS);
                 challenger.overtakes_again_ns = again_ns;
                 challenger.overtakes_ns = now + again_ns;
-                challenger.evidence = Evidence::default();
+                challenger.evidence.forgets();
                 challenger.against = 0.0;
-                (challenger.next_ns, challenger.interval_ns) = (now, INTERVAL_NS[0]);
+                // Not now: this window was slow or fast by chance, too.
+                (challenger.next_ns, challenger.interval_ns) = (now + 1, INTERVAL_NS[0]);
             }
         }
     }
@@ -637,13 +699,14 @@ mod tests {
         let (mut now, mut way, mut settles) = (from_ns, race.incumbent(), true);
         let mut shares = vec![0.0; race.ways];
         while now < from_ns + for_ns {
-            let elapsed_ns = if settles { 1e5 } else { race.window_ns() };
+            let elapsed_ns = if settles { 1e5 } else { WINDOW_NS };
             now += elapsed_ns as u64;
             shares[way] += elapsed_ns / for_ns as f64;
             // Some noise, without chance.
             let speed = speed_of(way, now) * (1.0 + 0.02 * (now as f64 / 1e6).sin());
-            let window = Window { load, speed, elapsed_ns, batches: elapsed_ns * speed / 1e4 };
-            let (next, asked) = race.window(&window, true, settles, now);
+            let batches = elapsed_ns * speed / 1e4;
+            let window = Window { load, speed, elapsed_ns, batches, divides: true, is_lost: false };
+            let (next, asked) = race.window(&window, settles, now);
             settles = next.is_some();
             way = next.unwrap_or(way);
             if let Some(asked) = asked.filter(|asked| race.answer(*asked, Outlook::Open, now)) {
@@ -704,8 +767,52 @@ mod tests {
         let mut race = Race::new(4);
         assert_eq!(run(&mut race, &[1.0, 1.0, 0.2, 1.5], 0.0, 0, 500_000_000).0, 3);
         let load = Load { work_ns: 1e6, in_flight: 4.0, ..Load::default() };
-        let window = Window { load, speed: 1.5, elapsed_ns: 4e6, batches: 16.0 };
-        assert_eq!(race.window(&window, true, false, 600_000_000).0, Some(0));
+        let window = Window { load, speed: 1.5, elapsed_ns: 4e6, batches: 16.0, ..Window::default() };
+        assert_eq!(race.window(&window, false, 600_000_000).0, Some(0));
+    }
+
+    #[test]
+    fn a_window_is_as_long_as_other_work_takes_to_come_back() {
+        let mut race = Race::new(1);
+        let load = Load { in_flight: 4.0, work_ns: 1e4, ..Load::default() };
+        let mut compared = 0;
+        for at in 0..400u64 {
+            // 16 of each 36 ms have other work.
+            let speed = if at % 9 < 4 { 0.4 } else { 1.0 };
+            let window = Window { load, speed, elapsed_ns: WINDOW_NS, batches: 400.0, ..Window::default() };
+            race.window(&window, false, at * 4_000_000);
+            compared += u32::from(at >= 300 && race.joined.is_none());
+        }
+        assert!((8.0..=10.0).contains(&(race.window_ns() / WINDOW_NS)), "{}", race.window_ns());
+        assert!((10..=13).contains(&compared), "{compared} of 100");
+        // And what lasts is seen.
+        assert!((race.speed - 0.73).abs() < 0.05, "{}", race.speed);
+    }
+
+    #[test]
+    fn what_a_device_has_still_to_do_is_not_counted_for_the_way_that_follows() {
+        let mut race = Race::new(3);
+        // In flight, and speed, of the short windows of the CPU after a device.
+        let leaves = [(12.0, 1.1), (5.0, 1.1), (0.3, 1.0)];
+        let (mut now, mut way, mut settles, mut since) = (0, 0, true, leaves.len());
+        while now < 1_000_000_000 {
+            let elapsed_ns = if settles { 1e5 } else { WINDOW_NS };
+            now += elapsed_ns as u64;
+            let (in_flight, speed) =
+                if way == 2 { (16.0, 1.04) } else { leaves[since.min(leaves.len() - 1)] };
+            since += usize::from(!settles);
+            let load = Load { work_ns: 1e4, in_flight, ..Load::default() };
+            let window = Window { load, speed, elapsed_ns, batches: 400.0, ..Window::default() };
+            let (next, asked) = race.window(&window, settles, now);
+            let outlook = |way| if way == 2 { Outlook::Open } else { Outlook::Hopeless };
+            let asked = asked.filter(|asked| race.answer(*asked, outlook(*asked), now));
+            settles = next.or(asked).is_some();
+            if let Some(next) = next.or(asked) {
+                since = if way == 2 { 0 } else { leaves.len() };
+                way = next;
+            }
+        }
+        assert_eq!(race.incumbent(), 2);
     }
 
     #[test]
@@ -715,8 +822,8 @@ mod tests {
         for at in 1..40 {
             let work_ns = [1e4, 2.5e4][at % 2];
             let load = Load { work_ns, in_flight: 4.0, ..Load::default() };
-            let window = Window { load, speed: 1.0, elapsed_ns: 4e6, batches: 20.0 };
-            race.window(&window, false, false, at as u64 * 4_000_000);
+            let window = Window { load, speed: 1.0, elapsed_ns: 4e6, batches: 20.0, ..Window::default() };
+            race.window(&window, false, at as u64 * 4_000_000);
         }
         assert!(race.fewest(0.0) > 5.0 * BATCHES[0], "{}", race.fewest(0.0));
         assert_eq!(race.fewest(FEWEST_NS / 10.0), 10.0, "but for no longer than that");
