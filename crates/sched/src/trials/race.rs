@@ -119,7 +119,7 @@ fn differs(one: f64, other: f64, factor: f64) -> bool {
     one > other * factor || other > one * factor
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Challenger {
     /// Speed of the way in use when the last evidence came.
     against: f64,
@@ -129,6 +129,8 @@ struct Challenger {
     /// how long after that again.
     overtakes_ns: u64,
     overtakes_again_ns: u64,
+    /// The least speed of the way in use at which it was so tried.
+    least: f64,
     evidence: Evidence,
 }
 
@@ -148,6 +150,19 @@ struct Trial {
 }
 
 impl Challenger {
+    /// Nothing is known of it, and it is tried from a time on.
+    fn due(next_ns: u64) -> Challenger {
+        Challenger {
+            against: 0.0,
+            next_ns,
+            interval_ns: INTERVAL_NS[0],
+            overtakes_ns: 0,
+            overtakes_again_ns: 0,
+            least: f64::INFINITY,
+            evidence: Evidence::default(),
+        }
+    }
+
     fn has_lost(&self) -> bool {
         self.evidence.mean() < 0.0
     }
@@ -211,7 +226,6 @@ pub(super) struct Race {
 
 impl Race {
     pub(super) fn new(ways: usize) -> Race {
-        let challenger = Challenger { interval_ns: INTERVAL_NS[0], ..Challenger::default() };
         Race {
             ways,
             incumbent: 0,
@@ -232,7 +246,7 @@ impl Race {
             pace_ns: 0.0,
             divides: false,
             trial: None,
-            challengers: [challenger; WAYS_MAX],
+            challengers: [Challenger::due(0); WAYS_MAX],
         }
     }
 
@@ -520,8 +534,7 @@ impl Race {
 
     /// Whatever was found out before, it was not about this.
     fn tries_all_again(&mut self, now: u64) {
-        let challenger = Challenger { next_ns: now, interval_ns: INTERVAL_NS[0], ..Challenger::default() };
-        self.challengers = [challenger; WAYS_MAX];
+        self.challengers = [Challenger::due(now); WAYS_MAX];
         self.free_ns = now;
     }
 
@@ -621,8 +634,7 @@ impl Race {
         self.speed = 0.0;
         self.trial = None;
         self.joined = None;
-        let challenger = Challenger { next_ns: now, interval_ns: INTERVAL_NS[0], ..Challenger::default() };
-        self.challengers = [challenger; WAYS_MAX];
+        self.challengers = [Challenger::due(now); WAYS_MAX];
     }
 
     /// The way in use may have become slower than others were.
@@ -639,7 +651,11 @@ impl Race {
             // What has made this one faster may have done so to others by more.
             let faster = -slower > OVERTAKEN.max(STRANGE_NOISE * noise);
             let overtakes = overtakes || faster && challenger.evidence.mean() > -NEAR;
-            if overtakes && now >= challenger.overtakes_ns {
+            // Other work that comes back makes it as slow as before, and no slower.
+            let is_slower_than_ever = gain > 0.0 && self.speed * (1.0 + OVERTAKEN) < challenger.least;
+            let is_paid = self.free_ns <= now || !challenger.has_lost() || is_slower_than_ever;
+            if overtakes && is_paid && now >= challenger.overtakes_ns {
+                challenger.least = challenger.least.min(self.speed);
                 // What makes this one slower may make all slower, and come back.
                 let again_ns = (3 * challenger.overtakes_again_ns).clamp(INTERVAL_NS[0], OVERTAKES_MAX_NS);
                 challenger.overtakes_again_ns = again_ns;
