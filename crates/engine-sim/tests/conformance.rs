@@ -51,12 +51,13 @@ fn it_takes_the_modelled_time_and_serves_units_at_once() {
 }
 
 #[test]
-fn a_full_queue_is_busy() {
+fn a_queue_that_has_as_many_as_it_says_is_busy() {
     let model = Model { fixed: Duration::from_millis(50), units: 1, queue_max: 2, ..fast() };
     let device = device(model, Faults::default());
     let session = device.session(XAES, &[1; 32]).unwrap();
-    let tickets = [0, 1].map(|_| device.submit(&session, batch()).unwrap());
-    assert_eq!(device.submit(&session, batch()).err().unwrap().refusal, Refusal::Busy);
+    let room = device.capability(XAES, Operation::Seal).unwrap().queue_max;
+    let tickets: Vec<_> = (0..room).map(|_| device.submit(&session, batch()).unwrap()).collect();
+    assert_eq!((tickets.len(), device.submit(&session, batch()).err().unwrap().refusal), (2, Refusal::Busy));
     drop(tickets);
 }
 

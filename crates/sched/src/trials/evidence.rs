@@ -149,4 +149,23 @@ mod tests {
         evidence.add(1.4);
         assert!(evidence.pairs() < 2.5 && evidence.mean() > 0.1, "{evidence:?}");
     }
+
+    #[test]
+    fn what_does_not_tell_makes_windows_longer_until_the_ways_are_new() {
+        let mut evidence = Evidence::default();
+        assert!(evidence.length() < 1.0);
+        for _ in 0..3 {
+            evidence.add(1.0);
+        }
+        assert_eq!(evidence.length(), 1.0);
+        evidence.undecided();
+        assert_eq!(evidence.length(), 1.0 + UNDECIDED);
+        evidence.add(1.5);
+        evidence.add(1.5);
+        assert!(evidence.length() > UNDECIDED + CONTRADICTED, "{evidence:?}");
+        evidence.forgets();
+        assert_eq!((evidence.pairs(), evidence.length()), (0.0, UNDECIDED + CONTRADICTED));
+        (0..99).for_each(|_| evidence.undecided());
+        assert_eq!(evidence.length(), LONGER_MAX);
+    }
 }
