@@ -11,18 +11,21 @@
 //!
 //! Does not know clocks: the time is asked for when a window may end.
 
+mod challenger;
 mod evidence;
 mod noise;
 mod race;
 mod rests;
 mod scales;
 mod seen;
+mod window;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use self::race::Race;
 use self::rests::{End, Moment, Rests};
+use self::window::{Load, Window};
 use crate::placing::ENGINES_MAX;
 use crate::standing;
 
@@ -98,52 +101,6 @@ pub struct Trials {
     /// each. Whoever ends a window subtracts what was counted in it.
     depths: AtomicU64,
     state: Mutex<State>,
-}
-
-/// What asked for the batches of a window.
-#[derive(Clone, Copy, Debug, Default)]
-struct Load {
-    reads: f64,
-    work_ns: f64,
-    in_flight: f64,
-    /// Threads that had no CPU to ask for more.
-    waiting: f64,
-}
-
-/// A window that is over.
-#[derive(Clone, Copy, Debug, Default)]
-struct Window {
-    load: Load,
-    /// Work for time.
-    speed: f64,
-    elapsed_ns: f64,
-    batches: f64,
-    /// Whether the model has divided a batch in it.
-    divides: bool,
-    /// Whether a challenger has lost in it.
-    is_lost: bool,
-}
-
-impl Window {
-    /// Both as one.
-    fn with(&self, next: &Window) -> Window {
-        let (elapsed_ns, batches) = (self.elapsed_ns + next.elapsed_ns, self.batches + next.batches);
-        let share = next.batches / batches;
-        let mean = |one: f64, other: f64| one + (other - one) * share;
-        Window {
-            load: Load {
-                reads: mean(self.load.reads, next.load.reads),
-                work_ns: mean(self.load.work_ns, next.load.work_ns),
-                in_flight: mean(self.load.in_flight, next.load.in_flight),
-                waiting: mean(self.load.waiting, next.load.waiting),
-            },
-            speed: (self.speed * self.elapsed_ns + next.speed * next.elapsed_ns) / elapsed_ns,
-            elapsed_ns,
-            batches,
-            divides: self.divides || next.divides,
-            is_lost: next.is_lost,
-        }
-    }
 }
 
 struct State {

@@ -1,8 +1,8 @@
 //! By how much windows of one way differ among themselves, and how long they
 //! have to be for that.
 
-use super::Window;
 use super::scales::Scales;
+use super::window::Window;
 
 /// Least and most of what a pair is expected to deviate by.
 const NOISE: [f64; 2] = [0.01, 0.5];
@@ -79,8 +79,8 @@ impl Noise {
         self.scales.deviation(elapsed_ns)
     }
 
-    /// How long a window should be; 0 where a short one does.
-    pub(super) fn length_ns(&self) -> f64 {
+    /// How long a window should be, if a short one does not do.
+    pub(super) fn length_ns(&self) -> Option<f64> {
         self.scales.length_ns()
     }
 

@@ -8,10 +8,12 @@
 //!
 //! Pure: no clock, no atomics, the same windows give the same choices.
 
+use super::challenger::{Challenger, INTERVAL_NS, PAIRS_OF_TRIAL, Trial};
 use super::evidence::Evidence;
 use super::noise::Noise;
 use super::seen::Seen;
-use super::{BATCHES, Load, Outlook, WAYS_MAX, WINDOW_NS, Window};
+use super::window::{DIFFERS, Load, WEIGHT, Window, differs, fewer};
+use super::{BATCHES, Outlook, WAYS_MAX, WINDOW_NS};
 
 /// A challenger's window ends early when it is slower than this.
 const LOSES: f64 = 0.8;
@@ -37,12 +39,6 @@ const LIKE: f64 = 0.5;
 const LOST_MAX: f64 = 4.0;
 /// Better by so much is better: a logarithm.
 const WINS: f64 = 0.002;
-/// Pairs of one trial, after which others have their turn.
-const PAIRS_OF_TRIAL: u32 = 3;
-/// A way that was slower in none of them than the faster of its neighbours, by
-/// more than the first, and in the mean faster by the second, is better however
-/// the way in use differs from window to window: logarithms.
-const AHEAD: [f64; 2] = [-0.05, 0.1];
 /// Pairs after which a way that is neither better nor worse is put off.
 const PAIRS_ENOUGH: f64 = 12.0;
 /// A pair around which the way in use was not steady says no more than this.
@@ -59,20 +55,10 @@ const COSTS_SHARE: f64 = 0.005;
 /// many in any case.
 const FEWEST_NS: f64 = 60e6;
 const FEWEST: f64 = 4.0;
-/// First and longest time from a trial that was lost to the next one.
-const INTERVAL_NS: [u64; 2] = [60_000_000, 10_000_000_000];
 /// A load that pauses is waited for to rest while so many times as much as is in
 /// flight is done, half of a burst as a rule, and no longer than this.
 const RESTS_WITHIN: f64 = 4.0;
 const SETTLING_MAX_NS: f64 = 16e6;
-/// While so many fewer are in flight than in the short window before, and so many
-/// at least, a device works on what the way before has left to it.
-const DRAINS: f64 = 0.8;
-const DRAINS_LEAST: f64 = 2.0;
-/// How much a new window counts.
-const WEIGHT: f64 = 0.25;
-/// A speed or a load that differs by this factor is another.
-const DIFFERS: f64 = 1.3;
 /// Windows in a row, all alike, after which the load is another.
 const STRIKES: u32 = 3;
 /// But one is enough where sizes, which were alike, are others by this factor.
@@ -82,113 +68,6 @@ const SUDDEN: f64 = 8.0;
 const STRANGE_MOST: u32 = 6;
 /// Least and most time from one change of load to the next that counts.
 const OVER_AGAIN_NS: [u64; 2] = [50_000_000, 5_000_000_000];
-
-impl Load {
-    /// Changes slowly into another.
-    fn follows(&mut self, new: &Load) {
-        follows(&mut self.reads, new.reads);
-        follows(&mut self.work_ns, new.work_ns);
-        follows(&mut self.in_flight, new.in_flight);
-    }
-
-    /// How many are in flight is the model's doing too: the CPU takes one
-    /// after the other what waits for a device together.
-    fn differs(&self, other: &Load, is_model: bool) -> bool {
-        // The batch that was just done is in flight beside the others.
-        self.is_of_others(other)
-            || !is_model && differs(self.in_flight + 1.0, other.in_flight + 1.0, DIFFERS * DIFFERS)
-    }
-
-    /// Whether other things are asked for.
-    fn is_of_others(&self, other: &Load) -> bool {
-        (self.reads - other.reads).abs() > 0.25
-            || differs(self.work_ns.max(1.0), other.work_ns.max(1.0), DIFFERS * DIFFERS)
-    }
-}
-
-/// Whether so many fewer are in flight that what was there is being worked off.
-fn fewer(now: f64, before: f64) -> bool {
-    now + 1.0 < DRAINS * (before + 1.0) && now + DRAINS_LEAST < before
-}
-
-fn follows(number: &mut f64, new: f64) {
-    *number += (new - *number) * WEIGHT;
-}
-
-fn differs(one: f64, other: f64, factor: f64) -> bool {
-    one > other * factor || other > one * factor
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Challenger {
-    /// Speed of the way in use when the last evidence came.
-    against: f64,
-    next_ns: u64,
-    interval_ns: u64,
-    /// When it may be tried again because the way in use has another speed, and
-    /// how long after that again.
-    overtakes_ns: u64,
-    overtakes_again_ns: u64,
-    /// The least speed of the way in use at which it was so tried.
-    least: f64,
-    evidence: Evidence,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Trial {
-    way: usize,
-    /// Speed of the way in use in the window before.
-    before: f64,
-    /// The challenger's, once its window is over.
-    speed: Option<f64>,
-    pairs: u32,
-    /// Pairs in which the challenger was ahead of both neighbours, and by how
-    /// much of their mean in all: logarithms.
-    ahead: u32,
-    gained: f64,
-    lost_ns: f64,
-}
-
-impl Challenger {
-    /// Nothing is known of it, and it is tried from a time on.
-    fn due(next_ns: u64) -> Challenger {
-        Challenger {
-            against: 0.0,
-            next_ns,
-            interval_ns: INTERVAL_NS[0],
-            overtakes_ns: 0,
-            overtakes_again_ns: 0,
-            least: f64::INFINITY,
-            evidence: Evidence::default(),
-        }
-    }
-
-    fn has_lost(&self) -> bool {
-        self.evidence.mean() < 0.0
-    }
-}
-
-impl Trial {
-    /// What this window has lost or gained against the way in use, in no more
-    /// time than that: the load may have paused.
-    fn loses(&mut self, window: &Window, most_ns: f64) {
-        self.lost_ns += window.elapsed_ns.min(most_ns) * (1.0 - window.speed / self.before);
-    }
-
-    /// A pair is whole: the challenger's window, and the one after it.
-    fn pairs_up(&mut self, challenger: f64, after: f64) {
-        self.pairs += 1;
-        self.ahead += u32::from((challenger / after.max(self.before)).ln() > AHEAD[0]);
-        self.gained += (2.0 * challenger / (after + self.before)).ln();
-    }
-
-    /// Whether every pair says that the challenger is better.
-    fn is_ahead(&self) -> bool {
-        self.pairs >= PAIRS_OF_TRIAL
-            && self.ahead == self.pairs
-            && self.gained > AHEAD[1] * f64::from(self.pairs)
-    }
-}
 
 /// See the module.
 pub(super) struct Race {
@@ -260,8 +139,7 @@ impl Race {
         // the more it matters what one has left to the other.
         let longer = self.trial.map_or(0.0, |trial| self.challengers[trial.way].evidence.length());
         let longer = (longer / self.noise.length()).round().max(1.0);
-        let length_ns = self.noise.length_ns();
-        if length_ns > 0.0 { longer * length_ns } else { longer * WINDOW_NS }
+        longer * self.noise.length_ns().unwrap_or(WINDOW_NS)
     }
 
     /// Whether what there is of a window is all of it.
@@ -378,15 +256,7 @@ impl Race {
             evidence.forgets();
         }
         evidence.fades(PAIRS_KEPT);
-        self.trial = Some(Trial {
-            way,
-            before: self.speed,
-            speed: None,
-            pairs: 0,
-            ahead: 0,
-            gained: 0.0,
-            lost_ns: 0.0,
-        });
+        self.trial = Some(Trial::of(way, self.speed));
         true
     }
 

@@ -63,9 +63,9 @@ impl Default for Scales {
 }
 
 impl Scales {
-    /// How long a window should be; 0 where a short one does.
-    pub(super) fn length_ns(&self) -> f64 {
-        if self.length == 0 { 0.0 } else { self.short_ns * SCALES[self.length] as f64 }
+    /// How long a window should be, if a short one does not do.
+    pub(super) fn length_ns(&self) -> Option<f64> {
+        (self.length > 0).then(|| self.short_ns * self.length())
     }
 
     /// The same over a short window.
