@@ -370,8 +370,10 @@ impl Record {
         let blend = |number: fn(&Cell) -> &Number, seen| self.blend(flight.operation, class, number, seen);
         // What has waited says little of the service alone.
         if self.expectation.inline || ahead <= parallelism * flight.service_ns || first {
-            let waited = (ahead / parallelism / flight.service_ns).max(1.0);
-            let service = measured.service_ns / if first { waited } else { 1.0 };
+            // CPU time does not wait.
+            let has_waited = first && !self.expectation.inline;
+            let waited = if has_waited { (ahead / parallelism / flight.service_ns).max(1.0) } else { 1.0 };
+            let service = measured.service_ns / waited;
             let seen = service / self.expected_service_ns(flight.bytes).max(1.0);
             blend(|cell| &cell.service_ratio, seen);
         }

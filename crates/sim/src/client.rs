@@ -3,7 +3,7 @@
 
 use strongroom_sched::placing::Circumstances;
 use strongroom_sched::policy::{Placement, Reason, Request};
-use strongroom_sched::record::{Flight, Measurement};
+use strongroom_sched::record::{Flight, Measurement, Record};
 
 use crate::world::{World, operation};
 
@@ -71,7 +71,8 @@ impl Client {
     }
 
     /// The device has answered; whether the thread has to be woken.
-    pub(crate) fn answered(&mut self, now: u64) -> bool {
+    pub(crate) fn answered(&mut self, now: u64, record: &Record) -> bool {
+        record.left(&self.on_device.flight.expect("a batch on a device is in flight"));
         self.on_device.answered = Some(now);
         std::mem::take(&mut self.on_device.is_awaited)
     }
@@ -245,9 +246,7 @@ impl Client {
     /// Takes the device's answer; the CPU time of that, and of checking it
     /// when its turn has come.
     fn conclude(&mut self, world: &mut World<'_>) -> u64 {
-        let OnDevice { device, bytes, flight, .. } = self.on_device;
-        let engine = world.host.inline.len() + device;
-        world.placer.records()[engine].left(&flight.expect("a batch on a device is in flight"));
+        let OnDevice { device, bytes, .. } = self.on_device;
         let is_due = world.results[device].is_multiple_of(1 << world.settings.check_exponent);
         world.results[device] += 1;
         let check_ns = if is_due { self.compute_ns(bytes, world) } else { 0 };

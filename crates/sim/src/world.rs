@@ -386,7 +386,8 @@ impl<'h> World<'h> {
                 self.fill(cpu);
             }
         }
-        if self.clients[client].answered(now) {
+        let record = &self.placer.records()[self.host.inline.len() + device];
+        if self.clients[client].answered(now, record) {
             self.wake(client);
         }
     }

@@ -117,9 +117,12 @@ impl Evidence {
         }
     }
 
-    /// The same against a way that is this much faster: a logarithm.
+    /// The same against a way that is this much faster: a logarithm. Where there is
+    /// nothing there is nothing still.
     pub(super) fn against(&mut self, faster: f64) {
-        self.mean -= faster;
+        if self.pairs > 0.0 {
+            self.mean -= faster;
+        }
     }
 }
 

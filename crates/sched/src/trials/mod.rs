@@ -18,6 +18,7 @@ mod race;
 mod rests;
 mod scales;
 mod seen;
+mod seldom;
 mod window;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};

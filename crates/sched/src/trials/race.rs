@@ -12,6 +12,7 @@ use super::challenger::{Challenger, INTERVAL_NS, PAIRS_OF_TRIAL, Trial};
 use super::evidence::Evidence;
 use super::noise::Noise;
 use super::seen::Seen;
+use super::seldom::Seldom;
 use super::window::{DIFFERS, Load, WEIGHT, Window, differs, fewer};
 use super::{BATCHES, Outlook, WAYS_MAX, WINDOW_NS};
 
@@ -66,8 +67,6 @@ const SUDDEN: f64 = 8.0;
 /// So many more strange windows than others, however they differ among
 /// themselves, and it is another, too.
 const STRANGE_MOST: u32 = 6;
-/// Least and most time from one change of load to the next that counts.
-const OVER_AGAIN_NS: [u64; 2] = [50_000_000, 5_000_000_000];
 
 /// See the module.
 pub(super) struct Race {
@@ -79,9 +78,10 @@ pub(super) struct Race {
     last: (f64, Load),
     /// How many more of the last windows were strange than not.
     strange: u32,
-    /// When placing may start over, and how long after that again.
-    over_ns: u64,
-    over_again_ns: u64,
+    /// Loads that are others, and speeds: other work that makes the latter swing
+    /// says nothing of the former.
+    loads: Seldom,
+    speeds: Seldom,
     /// Until then nothing is tried that has lost before.
     free_ns: u64,
     /// Of the way in use lately.
@@ -112,8 +112,8 @@ impl Race {
             strikes: 0,
             last: (0.0, Load::default()),
             strange: 0,
-            over_ns: 0,
-            over_again_ns: OVER_AGAIN_NS[0],
+            loads: Seldom::default(),
+            speeds: Seldom::default(),
             free_ns: 0,
             speed: 0.0,
             seen: Default::default(),
@@ -373,11 +373,11 @@ impl Race {
         (self.strikes, self.strange) = (0, 0);
         if is_other {
             self.noise = Noise::default();
-            return self.may_start_over(now).then(|| self.starts_over_after(now));
+            return self.loads.may(now).then(|| self.starts_over_after(now));
         }
         if is_new {
             self.tries_all_again(now);
-        } else if self.may_start_over(now) {
+        } else if self.speeds.may(now) {
             // What was near may be faster now.
             for challenger in &mut self.challengers[..self.ways] {
                 if challenger.evidence.mean() > -NEAR {
@@ -482,18 +482,6 @@ impl Race {
         self.noise.another_way();
         let factor = faster.mean().exp();
         self.speed *= factor;
-    }
-
-    /// Loads that come and go start over ever less often.
-    fn may_start_over(&mut self, now: u64) -> bool {
-        if now < self.over_ns {
-            return false;
-        }
-        let is_rare = now > self.over_ns + 4 * self.over_again_ns;
-        let [least, most] = OVER_AGAIN_NS;
-        self.over_again_ns = if is_rare { least } else { (self.over_again_ns * 2).min(most) };
-        self.over_ns = now + self.over_again_ns;
-        true
     }
 
     /// Everything that was found out is about something else.
