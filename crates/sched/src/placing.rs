@@ -10,7 +10,7 @@ use crate::policy::{self, CpuView, Decision, EngineView, Placement, Reason, Requ
 use crate::record::{Expectation, Record};
 use crate::settings::{Objective, Policy, Settings};
 use crate::standing::Standing;
-use crate::trials::{Outlook, Trials, Way};
+use crate::trials::{Outlook, Trials, Turn, Way};
 
 /// Most engines of one scheduler.
 pub const ENGINES_MAX: usize = 8;
@@ -183,7 +183,8 @@ impl Placer {
             self.standing.ends();
         }
         if let Some(asked) = self.trials.asked() {
-            self.trials.answer(self.outlook(asked, settings, request, now));
+            let outlook = self.outlook(asked, settings, request, now);
+            self.trials.answer(outlook, request.in_flight.saturating_sub(1));
             self.standing.ends();
         }
         self.trials.way()
@@ -198,11 +199,24 @@ impl Placer {
         outlook(way, &mean, &views, &now.cpu)
     }
 
-    /// A batch was computed, and `in_flight` others are left. The time, in
-    /// nanoseconds from any moment on, is asked for now and then.
-    pub fn done(&self, operation: Operation, bytes: u64, in_flight: u32, now: impl FnOnce() -> u64) {
+    /// What a batch keeps that was placed just now, until it is done.
+    #[must_use]
+    pub fn turn(&self) -> Turn {
+        self.trials.turn()
+    }
+
+    /// A batch was computed that was placed in this turn, and `in_flight` others
+    /// are left. The time, in nanoseconds from any moment on, is asked for now and
+    /// then.
+    pub fn done(
+        &self,
+        (operation, bytes): (Operation, u64),
+        turn: Turn,
+        in_flight: u32,
+        now: impl FnOnce() -> u64,
+    ) {
         let is_read = matches!(operation, Operation::Open | Operation::DecryptSectors);
-        if self.trials.done(is_read, self.records[0].work_ns(bytes), in_flight, now) {
+        if self.trials.done(is_read, self.records[0].work_ns(bytes), turn, in_flight, now) {
             self.standing.ends();
         }
     }
@@ -341,7 +355,7 @@ mod tests {
             // for long, a tier makes little difference.
             let rest_ns = 15_000.0 * (1.0 + 0.2 * f64::from(batch / 170 * 7919 % 13) / 13.0);
             clock += service_ns + rest_ns;
-            placer.done(request.operation, BYTES, 0, || clock as u64);
+            placer.done((request.operation, BYTES), placer.turn(), 0, || clock as u64);
         }
         placed
     }

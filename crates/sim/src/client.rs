@@ -4,6 +4,7 @@
 use strongroom_sched::placing::Circumstances;
 use strongroom_sched::policy::{Placement, Reason, Request};
 use strongroom_sched::record::{Flight, Measurement, Record};
+use strongroom_sched::trials::Turn;
 
 use crate::world::{World, operation};
 
@@ -55,6 +56,8 @@ pub(crate) struct Client {
     /// The CPU time that it takes, if it is timed.
     timed: Option<(Flight, u64)>,
     on_device: OnDevice,
+    /// The turn of the way in which it was placed.
+    turn_placed: Turn,
 }
 
 impl Client {
@@ -157,10 +160,12 @@ impl Client {
         world.in_flight += 1;
         world.computing += 1;
         world.placer.goes_on(world.load.places());
-        match world.placer.standing.engine(operation(self.is_write), bytes, world.in_flight, 0) {
+        let takes = match world.placer.standing.engine(operation(self.is_write), bytes, world.in_flight, 0) {
             Some((engine, reason)) => self.inline(engine, bytes, (reason, false), world),
             None => self.place_among((1 << world.placer.records().len()) - 1, None, bytes, world),
-        }
+        };
+        self.turn_placed = world.placer.turn();
+        takes
     }
 
     /// Places it on one of these engines, a bit for each.
@@ -282,7 +287,7 @@ impl Client {
         }
         let bytes = self.head + self.on_device.bytes;
         let (operation, now) = (operation(self.is_write), world.now);
-        world.placer.done(operation, bytes, world.in_flight, || now);
+        world.placer.done((operation, bytes), self.turn_placed, world.in_flight, || now);
         (self.head, self.timed, self.on_device) = (0, None, OnDevice::default());
         self.step = Step::Place;
         if self.rest == 0 {

@@ -103,6 +103,7 @@ pub(super) fn guarded(
     let submitted = Instant::now();
     let spent = submitted - began;
     let trusted = Trusted::of(session, operation);
+    let turn = session.placer.turn();
     Ok(ticket.guarded(submitted + core.deadline, move |answer| {
         let (core, flight) = (Arc::clone(&in_flight.core), in_flight.flight);
         let placer = Arc::clone(&in_flight.placer);
@@ -116,7 +117,7 @@ pub(super) fn guarded(
                 Measurement { service_ns: service.as_nanos() as f64, cpu_ns: spent.as_nanos() as f64 };
             placer.records()[at].learn(&flight, measured);
             let in_flight = core.in_flight.load(Relaxed);
-            placer.done(operation, whole_bytes, in_flight, || core.now_ns());
+            placer.done((operation, whole_bytes), turn, in_flight, || core.now_ns());
         }
         Ok(completed)
     }))

@@ -215,11 +215,12 @@ impl Core {
         };
         if session.is_inline(at, batch.operation) {
             let (operation, bytes) = (batch.operation, batch.bytes() as u64);
+            let turn = session.placer.turn();
             let answer = self.submit_inline(at, own, session.record(at), batch, reason);
             // Of a divided batch the device's part tells, when both are done.
             if !matches!(reason, Reason::Only | Reason::Split) && answer.is_ok() {
                 let in_flight = self.in_flight.load(Relaxed).saturating_sub(1);
-                session.placer.done(operation, bytes, in_flight, || self.now_ns());
+                session.placer.done((operation, bytes), turn, in_flight, || self.now_ns());
             }
             answer
         } else {
@@ -471,10 +472,11 @@ impl Engine for Scheduler {
             core.in_flight.fetch_sub(1, Relaxed);
             return answer;
         };
+        let turn = state.placer.turn();
         let answer = core.submit_standing(state, at, batch, reason);
         let left = core.in_flight.fetch_sub(1, Relaxed) - 1;
         if answer.is_ok() {
-            state.placer.done(operation, bytes, left, || core.now_ns());
+            state.placer.done((operation, bytes), turn, left, || core.now_ns());
         }
         answer
     }
@@ -494,6 +496,7 @@ impl Engine for Scheduler {
         if alone.is_none() {
             state.placer.goes_on(core.load.places());
         }
+        let turn = state.placer.turn();
         let answer = if let Some(at) = alone {
             core.cross_on(state, (at, Reason::Only), crossing)
         } else if let Some(placed) = state.placer.standing.engine(operation, bytes, in_flight, version) {
@@ -503,7 +506,7 @@ impl Engine for Scheduler {
         };
         let left = core.in_flight.fetch_sub(1, Relaxed) - 1;
         if answer.is_ok() && alone.is_none() {
-            state.placer.done(operation, bytes, left, || core.now_ns());
+            state.placer.done((operation, bytes), turn, left, || core.now_ns());
         }
         answer
     }

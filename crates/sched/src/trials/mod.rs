@@ -21,7 +21,7 @@ mod seen;
 mod seldom;
 mod window;
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use self::race::Race;
@@ -42,6 +42,10 @@ pub enum Way {
     /// All on one device.
     Device(usize),
 }
+
+/// The turn of a way, of which each has many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn(u32);
 
 /// What the model says of a way that shall be tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +77,8 @@ const LOOKED_AT: u64 = 64;
 const WORK_EVER_NS: u64 = (1 << 40) - 1;
 /// Batches that are so many times the work of those before are others.
 const LARGER: f64 = 4.0;
+/// What was placed another way is waited for no longer than this, in nanoseconds.
+const SETTLES_NS: f64 = 30e6;
 /// A window waits for a moment of rest until it is this many times as long.
 const SLACK: f64 = 2.0;
 
@@ -81,6 +87,11 @@ pub struct Trials {
     /// What is tried, by number: the model's first.
     ways: Box<[Way]>,
     way: AtomicU32,
+    /// Goes up whenever another way is taken.
+    turn: AtomicU32,
+    /// Batches of turns before that are still in flight: about, and less than
+    /// none where more were than was thought.
+    left: AtomicI32,
     /// The way that shall be tried when the model does not object, and 1.
     asked: AtomicU32,
     /// Batches and work in this window at which the clock is looked at, as
@@ -124,6 +135,8 @@ impl Trials {
         }
         Trials {
             way: AtomicU32::new(0),
+            turn: AtomicU32::new(0),
+            left: AtomicI32::new(0),
             asked: AtomicU32::new(0),
             look: AtomicU64::new(look_at(BATCHES[0] as u32, f64::INFINITY)),
             waits: AtomicU32::new(0),
@@ -155,14 +168,14 @@ impl Trials {
         (self.asked.load(Relaxed) as usize).checked_sub(1).map(|asked| self.ways[asked])
     }
 
-    /// The model's answer to [`Trials::asked`].
-    pub fn answer(&self, outlook: Outlook) {
+    /// The model's answer to [`Trials::asked`], with so many batches in flight.
+    pub fn answer(&self, outlook: Outlook, in_flight: u32) {
         let asked = self.asked.swap(0, Relaxed) as usize;
         let Ok(mut state) = self.state.try_lock() else { return };
         let Some(asked) = asked.checked_sub(1) else { return };
         let now = state.began_ns;
         if state.race.answer(asked, outlook, now) {
-            self.takes(&mut state, asked);
+            self.takes(&mut state, asked, in_flight);
         }
     }
 
@@ -201,7 +214,7 @@ impl Trials {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = state.began_ns;
         state.race.starts_over(now);
-        self.takes(&mut state, 0);
+        self.takes(&mut state, 0, 0);
     }
 
     /// The way in use, trials aside.
@@ -210,11 +223,27 @@ impl Trials {
         self.ways[self.state.lock().unwrap_or_else(PoisonError::into_inner).race.incumbent()]
     }
 
+    /// Which way's turn it is: what a batch that is placed now keeps.
+    #[must_use]
+    pub fn turn(&self) -> Turn {
+        Turn(self.turn.load(Relaxed))
+    }
+
     /// A batch was computed: the work that it was, in nanoseconds of an
-    /// engine that never changes, and how many others are in flight. Whether
-    /// decisions stand no longer: after an epoch, and whenever the way may
-    /// have changed.
-    pub fn done(&self, is_read: bool, work_ns: f64, in_flight: u32, now: impl FnOnce() -> u64) -> bool {
+    /// engine that never changes, the turn in which it was placed, and how many
+    /// others are in flight. Whether decisions stand no longer: after an epoch,
+    /// and whenever the way may have changed.
+    pub fn done(
+        &self,
+        is_read: bool,
+        work_ns: f64,
+        turn: Turn,
+        in_flight: u32,
+        now: impl FnOnce() -> u64,
+    ) -> bool {
+        if turn != self.turn() {
+            self.left.fetch_sub(1, Relaxed);
+        }
         let load = u64::from(is_read) << 12 | (work_ns as u64).min(WORK_MAX_NS) << 24;
         let counts = self.counts.fetch_add(load + 1, Relaxed) + load + 1;
         let batches = (counts & 0xfff) as u32;
@@ -234,39 +263,47 @@ impl Trials {
         // Whoever had the lock before may have ended the window.
         let (counts, depths) = (self.counts.load(Relaxed), self.depths.load(Relaxed));
         let moment = Moment { ns: now(), counts, depths };
-        self.look(&mut state, &moment, in_flight == 0) || is_epoch
+        self.look(&mut state, &moment, in_flight) || is_epoch
     }
 
     /// Whether the window is over; if not, when that is asked next.
-    fn look(&self, state: &mut State, now: &Moment, is_quiet: bool) -> bool {
+    fn look(&self, state: &mut State, now: &Moment, in_flight: u32) -> bool {
         if self.paused.swap(0, Relaxed) == 1 {
             self.begins_anew(state, now.ns);
             return true;
         }
         // A window that begins at rest and ends at rest has whole bursts and
         // whole pauses.
-        let rest = state.rests.before(now, is_quiet, state.began_ns);
+        let rest = state.rests.before(now, in_flight == 0, state.began_ns);
         if state.settles {
-            self.look_while_settling(state, now, rest)
+            self.look_while_settling(state, now, rest, in_flight)
         } else {
-            self.look_at_window(state, now, rest)
+            self.look_at_window(state, now, rest, in_flight)
         }
     }
 
     /// Whether what was before is done.
-    fn look_while_settling(&self, state: &mut State, now: &Moment, rest: Option<Moment>) -> bool {
+    fn look_while_settling(
+        &self,
+        state: &mut State,
+        now: &Moment,
+        rest: Option<Moment>,
+        in_flight: u32,
+    ) -> bool {
         let elapsed = now.elapsed_ns(state.began_ns);
-        let waits = rest.is_none() && state.rests.are_usual() && elapsed < state.race.settling_ns();
+        let is_left = self.left.load(Relaxed) > 0 && elapsed < SETTLES_NS;
+        let waits_for_rest = rest.is_none() && state.rests.are_usual() && elapsed < state.race.settling_ns();
+        let waits = is_left || waits_for_rest;
         if waits {
             self.waits.store(1, Relaxed);
         } else {
             let how = if rest.is_some() { End::Rest } else { End::Other };
-            self.ends(state, &rest.unwrap_or(*now), how, false);
+            self.ends(state, &rest.unwrap_or(*now), how, (false, in_flight));
         }
         !waits
     }
 
-    fn look_at_window(&self, state: &mut State, now: &Moment, rest: Option<Moment>) -> bool {
+    fn look_at_window(&self, state: &mut State, now: &Moment, rest: Option<Moment>, in_flight: u32) -> bool {
         let end = rest.unwrap_or(*now);
         let (batches, elapsed) = (end.batches(), end.elapsed_ns(state.began_ns));
         let pace = elapsed / batches;
@@ -284,7 +321,7 @@ impl Trials {
                 None if may_wait && self.waits.load(Relaxed) == 1 => End::InVain,
                 None => End::Other,
             };
-            self.ends(state, &end, how, is_lost);
+            self.ends(state, &end, how, (is_lost, in_flight));
             return true;
         }
         let until = if waits { longest } else { length };
@@ -295,7 +332,7 @@ impl Trials {
     }
 
     /// The window was over at a moment. What was done since is of the next.
-    fn ends(&self, state: &mut State, end: &Moment, how: End, is_lost: bool) {
+    fn ends(&self, state: &mut State, end: &Moment, how: End, (is_lost, in_flight): (bool, u32)) {
         self.counts.fetch_sub(end.counts, Relaxed);
         self.depths.fetch_sub(end.depths, Relaxed);
         let (now, elapsed_ns) = (end.ns, end.elapsed_ns(state.began_ns));
@@ -318,7 +355,7 @@ impl Trials {
             self.asked.store(asked as u32 + 1, Relaxed);
         }
         match next {
-            Some(next) => self.takes(state, next),
+            Some(next) => self.takes(state, next, in_flight),
             None => self.looks(state, 0, state.race.first_look() as u32),
         }
         let pauses = state.rests.are_usual();
@@ -347,9 +384,11 @@ impl Trials {
         (self.counts.load(Relaxed) >> 24) as f64
     }
 
-    /// Places another way from now on.
-    fn takes(&self, state: &mut State, way: usize) {
+    /// Places another way from now on, while so many batches are in flight.
+    fn takes(&self, state: &mut State, way: usize, in_flight: u32) {
         self.way.store(way as u32, Relaxed);
+        self.left.store(in_flight as i32, Relaxed);
+        self.turn.fetch_add(1, Relaxed);
         // Until what was placed before is done, of which some is counted.
         let batches = (self.counts.load(Relaxed) & 0xfff) as u32;
         self.looks(state, batches, state.race.settling() as u32);
@@ -376,7 +415,7 @@ mod tests {
         for burst in 0..400 {
             for batch in 0..64 {
                 now += 5_000;
-                trials.done(false, 1e4, if batch == 63 { 0 } else { batch % 3 }, || now);
+                trials.done(false, 1e4, trials.turn(), if batch == 63 { 0 } else { batch % 3 }, || now);
                 let began_ns = trials.state.lock().expect("no thread panicked").began_ns;
                 assert!(burst < 40 || rests.contains(&began_ns), "{began_ns} in burst {burst}");
             }
@@ -391,7 +430,7 @@ mod tests {
         let mut now = 0;
         let mut is_done = |after_ns: u64| {
             now += after_ns;
-            trials.done(false, 1e4, 1, || now);
+            trials.done(false, 1e4, trials.turn(), 1, || now);
             now - trials.state.lock().expect("no thread panicked").began_ns
         };
         (0..2000).for_each(|_| assert!(is_done(BATCH_NS) < 10_000_000));
@@ -411,7 +450,7 @@ mod tests {
         let mut now = 0;
         let mut is_done = |after_ns: u64| {
             now += after_ns;
-            trials.done(false, 1e4, 1, || now);
+            trials.done(false, 1e4, trials.turn(), 1, || now);
             now
         };
         // A window of 400 batches and a part of the next.
