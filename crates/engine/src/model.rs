@@ -40,7 +40,8 @@ fn wait(ticket: Ticket) -> Result<Completed, Vanished> {
     }
 }
 
-/// Whoever waits hears of the answer, and of an engine that gave up.
+/// Whoever waits hears of the answer, and of an engine that gave up; and so does
+/// whoever wants to know of it besides, once.
 #[test]
 fn a_ticket_hears_of_its_answer_and_of_its_end() {
     explore(Schedules::All, || {
@@ -51,11 +52,17 @@ fn a_ticket_hears_of_its_answer_and_of_its_end() {
                 completer.complete(done(batch(7)))
             }
         });
+        let notices = Arc::new(AtomicUsize::new(0));
+        let notice = Arc::clone(&notices);
+        ticket.on_arrival(move || {
+            notice.fetch_add(1, Relaxed);
+        });
         match wait(ticket) {
             Ok(completed) => assert!(answers && mark(&completed) == 7),
             Err(Vanished) => assert!(!answers),
         }
         engine.join().expect("it ended");
+        assert_eq!(notices.load(Relaxed), 1);
     });
 }
 

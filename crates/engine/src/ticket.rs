@@ -66,9 +66,18 @@ struct Guarded {
 
 #[derive(Default)]
 struct Slot {
-    arrival: Mutex<Arrival>,
+    state: Mutex<SlotState>,
     arrived: Condvar,
 }
+
+#[derive(Default)]
+struct SlotState {
+    arrival: Arrival,
+    /// Who else wants to know of it.
+    notice: Option<Notice>,
+}
+
+type Notice = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 enum Arrival {
@@ -107,6 +116,19 @@ impl Ticket {
         guard: impl FnOnce(Answer) -> Result<Completed, Vanished> + Send + 'static,
     ) -> Ticket {
         Ticket(State::Guarded(Box::new(Guarded { ticket: self, deadline, guard: Box::new(guard) })))
+    }
+
+    /// Has `notice` called when the engine answers or gives up, on its thread
+    /// and before the waiter is woken, who may have to wait for a CPU long after
+    /// that; or now, if it has answered. A second notice replaces the first.
+    ///
+    /// Allocates, so engines use it for pending tickets alone.
+    pub fn on_arrival(&self, notice: impl FnOnce() + Send + 'static) {
+        match &self.0 {
+            State::Inline(_) => notice(),
+            State::Pending(slot) => slot.on_arrival(notice),
+            State::Guarded(guarded) => guarded.ticket.on_arrival(notice),
+        }
     }
 
     /// True when the batch was complete before `submit` returned.
@@ -177,20 +199,30 @@ impl Guarded {
 impl Slot {
     /// The answer, or `None` if it has not arrived within `limit`.
     fn take_within(&self, limit: Option<Duration>) -> Option<Result<(Completed, Instant), Vanished>> {
-        let arrival = self.arrival.lock().unwrap_or_else(PoisonError::into_inner);
-        let awaited = |arrival: &mut Arrival| matches!(arrival, Arrival::Awaited);
-        let mut arrival = match limit {
-            None => self.arrived.wait_while(arrival, awaited).unwrap_or_else(PoisonError::into_inner),
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let awaited = |state: &mut SlotState| matches!(state.arrival, Arrival::Awaited);
+        let mut state = match limit {
+            None => self.arrived.wait_while(state, awaited).unwrap_or_else(PoisonError::into_inner),
             Some(limit) => {
-                let waited = self.arrived.wait_timeout_while(arrival, limit, awaited);
+                let waited = self.arrived.wait_timeout_while(state, limit, awaited);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
         };
-        match std::mem::take(&mut *arrival) {
+        match std::mem::take(&mut state.arrival) {
             Arrival::Arrived(completed, at) => Some(Ok((*completed, at))),
             Arrival::Vanished => Some(Err(Vanished)),
             Arrival::Awaited => None,
         }
+    }
+
+    fn on_arrival(&self, notice: impl FnOnce() + Send + 'static) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Arrival::Awaited = state.arrival {
+            state.notice = Some(Box::new(notice));
+            return;
+        }
+        drop(state);
+        notice();
     }
 }
 
@@ -209,7 +241,13 @@ impl Completer {
     }
 
     fn answer(&self, arrival: Arrival) {
-        *self.slot.arrival.lock().unwrap_or_else(PoisonError::into_inner) = arrival;
+        let mut state = self.slot.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.arrival = arrival;
+        let notice = state.notice.take();
+        drop(state);
+        if let Some(notice) = notice {
+            notice();
+        }
         self.slot.arrived.notify_all();
     }
 }
@@ -224,6 +262,8 @@ impl Drop for Completer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
     use super::*;
     use crate::{Batch, Buffer, Operation};
 
@@ -275,6 +315,37 @@ mod tests {
             };
             assert_eq!(answer.unwrap().outcome, Outcome::Done);
             completer.complete(completed(Outcome::Done));
+        }
+    }
+
+    #[test]
+    fn a_notice_comes_once_whoever_waits_and_whatever_comes() {
+        let far = Instant::now() + Duration::from_secs(3600);
+        for (is_answered, is_late) in [(true, false), (true, true), (false, false), (false, true)] {
+            let notices = Arc::new(AtomicU32::new(0));
+            let notice = || {
+                let notices = Arc::clone(&notices);
+                move || {
+                    notices.fetch_add(1, Relaxed);
+                }
+            };
+            let (ticket, completer) = Ticket::pending();
+            let ticket = ticket.guarded(far, |_| Ok(completed(Outcome::Done)));
+            if !is_late {
+                ticket.on_arrival(notice());
+            }
+            assert_eq!(notices.load(Relaxed), 0);
+            match is_answered {
+                true => completer.complete(completed(Outcome::Done)),
+                false => drop(completer),
+            }
+            // Nobody has waited yet.
+            if is_late {
+                ticket.on_arrival(notice());
+            }
+            assert_eq!(notices.load(Relaxed), 1, "answered {is_answered}, late {is_late}");
+            ticket.wait().unwrap();
+            assert_eq!(notices.load(Relaxed), 1);
         }
     }
 

@@ -530,6 +530,18 @@ mod tests {
     }
 
     #[test]
+    fn what_an_inline_engine_takes_is_not_divided_by_what_waits_for_a_cpu() {
+        let record = Record::new(Expectation { inline: true, ..device().expectation });
+        // The first of a size, while many others are timed.
+        let others: Vec<_> = (0..48).map(|_| record.began(Operation::Seal, 1 << 20)).collect();
+        let flight = record.began(Operation::Seal, 1 << 20);
+        record.learn(&flight, Measurement { service_ns: 12e6, cpu_ns: 12e6 });
+        let view = record.view(&request(1 << 20), true);
+        assert!((view.service_ns - 12e6).abs() < 1.0 && (view.cpu_ns - 12e6).abs() < 1.0, "{view:?}");
+        others.iter().for_each(|flight| record.left(flight));
+    }
+
+    #[test]
     fn parallelism_is_learned_from_waiting() {
         for units in [1, 4, 24] {
             let record = device();

@@ -3,7 +3,7 @@
 //! lost or wrong.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use strongroom_engine::{
@@ -22,22 +22,43 @@ const REDO_ATTEMPTS_MAX: u32 = 16;
 /// How long a busy engine is left alone before it is asked again.
 const BUSY_PAUSE: Duration = Duration::from_micros(100);
 
-/// A batch that a device has. Dropped, it is off the books, also when the
-/// ticket was dropped and nobody will see the answer.
+/// A batch that a device has, or has had while its waiter was not there to take
+/// the answer. Dropped, it is off all books, also when the ticket was dropped and
+/// nobody will see the answer.
 struct InFlight {
     core: Arc<Core>,
     at: usize,
     placer: Arc<Placer>,
     flight: Flight,
     of_consumer: Arc<AtomicU32>,
+    /// The device has it no longer, and neither has anyone.
+    has_answered: AtomicBool,
+    has_left: AtomicBool,
+}
+
+impl InFlight {
+    /// The device is rid of it, and takes others. Were that not known before the
+    /// waiter has a CPU, a device that idles would seem to have a long queue
+    /// whenever the CPUs do, and these would be given even more.
+    fn answered(&self) {
+        if !self.has_answered.swap(true, Relaxed) {
+            self.placer.records()[self.at].left(&self.flight);
+        }
+    }
+
+    fn leaves(&self) {
+        self.answered();
+        if !self.has_left.swap(true, Relaxed) {
+            self.of_consumer.fetch_sub(1, Relaxed);
+            self.core.engines[self.at].in_flight.fetch_sub(1, Relaxed);
+            self.core.in_flight.fetch_sub(1, Relaxed);
+        }
+    }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.placer.records()[self.at].left(&self.flight);
-        self.of_consumer.fetch_sub(1, Relaxed);
-        self.core.engines[self.at].in_flight.fetch_sub(1, Relaxed);
-        self.core.in_flight.fetch_sub(1, Relaxed);
+        self.leaves();
     }
 }
 
@@ -92,22 +113,31 @@ pub(super) fn guarded(
     engine.in_flight.fetch_add(1, Relaxed);
     core.in_flight.fetch_add(1, Relaxed);
     core.engines[at].in_flight.fetch_add(1, Relaxed);
-    let in_flight = InFlight {
+    let in_flight = Arc::new(InFlight {
         core: Arc::clone(core),
         at,
         placer: Arc::clone(&session.placer),
         flight: session.record(at).began(operation, bytes),
         of_consumer: Arc::clone(&engine.in_flight),
-    };
+        has_answered: AtomicBool::new(false),
+        has_left: AtomicBool::new(false),
+    });
     let ticket = core.engines[at].submit(own, batch, reason)?;
     let submitted = Instant::now();
     let spent = submitted - began;
+    // A ticket that is dropped takes the batch off the books.
+    let on_device = Arc::downgrade(&in_flight);
+    ticket.on_arrival(move || {
+        if let Some(in_flight) = on_device.upgrade() {
+            in_flight.answered();
+        }
+    });
     let trusted = Trusted::of(session, operation);
     let turn = session.placer.turn();
     Ok(ticket.guarded(submitted + core.deadline, move |answer| {
         let (core, flight) = (Arc::clone(&in_flight.core), in_flight.flight);
         let placer = Arc::clone(&in_flight.placer);
-        drop(in_flight);
+        in_flight.leaves();
         let (completed, answered) = core.conclude(at, &trusted, answer, source);
         if let Some(arrived) = answered {
             let service = arrived.saturating_duration_since(submitted);
@@ -225,4 +255,81 @@ fn is_equal(found: &Completed, expected: &Completed) -> bool {
                 && found.verdict() != Verdict::Pending
                 && found.tag() == expected.tag()
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use strongroom_engine::{
+        Aead, Algorithm, AssociatedData, Buffer, Capability, Completer, Engine, FreshNonce, Operation,
+        Segment, SessionError,
+    };
+    use strongroom_engine_cpu::CpuEngine;
+
+    use super::*;
+    use crate::scheduler::Scheduler;
+
+    /// A device that answers when it is told to.
+    #[derive(Default)]
+    struct Postpones(Mutex<Vec<(Completer, Batch)>>);
+
+    impl Postpones {
+        fn answers(&self) {
+            let (completer, batch) = self.0.lock().unwrap().pop().expect("a batch is here");
+            completer.complete(Completed { batch, outcome: Outcome::Done });
+        }
+    }
+
+    impl Engine for Postpones {
+        fn name(&self) -> &str {
+            "postpones"
+        }
+
+        fn capability(&self, algorithm: Algorithm, operation: Operation) -> Option<Capability> {
+            let capability = CpuEngine::new().capability(algorithm, operation)?;
+            Some(Capability { inline: false, ..capability })
+        }
+
+        fn session(&self, algorithm: Algorithm, _key: &[u8]) -> Result<Session, SessionError> {
+            Ok(Session::new(algorithm, Arc::new(())))
+        }
+
+        fn submit(&self, _session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
+            let (ticket, completer) = Ticket::pending();
+            self.0.lock().unwrap().push((completer, batch));
+            Ok(ticket)
+        }
+    }
+
+    #[test]
+    fn what_a_device_has_answered_waits_there_no_longer_though_nobody_has_come_for_it() {
+        let device = Arc::new(Postpones::default());
+        let engine: Arc<dyn Engine> = Arc::clone(&device) as _;
+        let scheduler = Scheduler::fixed(engine, Arc::new(CpuEngine::new()));
+        let session = scheduler.session(Algorithm::Aead(Aead::XAes256Gcm), &[1; 32]).unwrap();
+        let state = session.state::<SchedulerSession>().unwrap();
+        let there = || {
+            let view = (state.record(0).in_flight(), scheduler.core.engines[0].in_flight.load(Relaxed));
+            (view, scheduler.core.in_flight.load(Relaxed))
+        };
+        let mut tickets: Vec<Ticket> = (0..3)
+            .map(|_| {
+                let segment =
+                    Segment::seal(0, 4096, FreshNonce::published([2; 24]), AssociatedData::new(&[]));
+                let batch = Batch::new(Operation::Seal, Buffer::new(4096), vec![segment]);
+                scheduler.submit(&session, batch).unwrap()
+            })
+            .collect();
+        assert_eq!(there(), ((3, 3), 3));
+        device.answers();
+        device.answers();
+        assert_eq!(there(), ((1, 3), 3), "two wait for whoever asked");
+        tickets.pop().unwrap().wait().unwrap();
+        assert_eq!(there(), ((1, 2), 2));
+        drop(tickets);
+        assert_eq!(there(), ((0, 0), 0), "nobody waits any more");
+        device.answers();
+        assert_eq!(there(), ((0, 0), 0));
+    }
 }

@@ -151,6 +151,10 @@ mod tests {
         // Twice is another time: the old pairs count for little.
         evidence.add(1.4);
         assert!(evidence.pairs() < 2.5 && evidence.mean() > 0.1, "{evidence:?}");
+        // Of what was never tried nothing is known, whatever the others do.
+        let mut untried = Evidence::default();
+        untried.against(0.3);
+        assert_eq!(untried.mean(), 0.0);
     }
 
     #[test]

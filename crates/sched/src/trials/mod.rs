@@ -425,6 +425,31 @@ mod tests {
     }
 
     #[test]
+    fn a_window_begins_when_what_was_placed_another_way_is_done() {
+        let trials = Trials::new([1]);
+        let before = trials.turn();
+        let mut now = 0;
+        let mut is_done = |turn: Turn| {
+            now += BATCH_NS;
+            trials.done(false, 1e4, turn, 7, || now);
+            trials.state.lock().expect("no thread panicked").settles
+        };
+        let settles = |trials: &Trials| trials.state.lock().expect("no thread panicked").settles;
+        while settles(&trials) {
+            is_done(before);
+        }
+        trials.takes(&mut trials.state.lock().expect("no thread panicked"), 2, 8);
+        // Small ones of its own come and go while eight large ones are left.
+        assert!(trials.turn() != before && (0..200).all(|_| is_done(trials.turn())));
+        assert!((0..7).all(|_| is_done(before)));
+        assert!(!is_done(before), "the last one");
+        // One that is lost is not waited for without end.
+        trials.takes(&mut trials.state.lock().expect("no thread panicked"), 0, 8);
+        let waited = (0..100_000).take_while(|_| is_done(trials.turn())).count() as f64;
+        assert!((waited * BATCH_NS as f64 - SETTLES_NS).abs() < 1e6, "{waited}");
+    }
+
+    #[test]
     fn batches_that_have_become_few_are_looked_at_when_time_passes() {
         let trials = Trials::new([1]);
         let mut now = 0;

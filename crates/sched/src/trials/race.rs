@@ -646,6 +646,19 @@ mod tests {
     }
 
     #[test]
+    fn another_load_starts_over_however_much_the_speed_has_swung_before() {
+        let mut race = Race::new(4);
+        let load = Load { work_ns: 1e4, in_flight: 4.0, ..Load::default() };
+        // All are slower by two thirds in each second fifth of a second.
+        let speed_of =
+            |way: usize, now: u64| [1.0, 1.0, 0.2, 1.5][way] * [1.0, 0.33][(now / 200_000_000 % 2) as usize];
+        assert_eq!(windows(&mut race, load, (0, 5_000_000_000), speed_of).0, 3);
+        let large = Load { work_ns: 1e6, ..load };
+        let window = Window { load: large, speed: 1.5, elapsed_ns: 4e6, batches: 16.0, ..Window::default() };
+        assert_eq!(race.window(&window, false, 5_010_000_000).0, Some(0));
+    }
+
+    #[test]
     fn a_window_is_as_long_as_other_work_takes_to_come_back() {
         let mut race = Race::new(1);
         let load = Load { in_flight: 4.0, work_ns: 1e4, ..Load::default() };
