@@ -18,7 +18,8 @@ use super::{BATCHES, Outlook, WAYS_MAX, WINDOW_NS};
 
 /// A challenger's window ends early when it is slower than this.
 const LOSES: f64 = 0.8;
-/// And by so many times what windows of the same length deviate by.
+/// And by so many times what windows of the same length deviate by, or those that
+/// are compared, which may be longer.
 const CHANCE: f64 = 2.0;
 /// So many times the noise is more than chance.
 const STRANGE_NOISE: f64 = 3.0;
@@ -56,6 +57,10 @@ const COSTS_SHARE: f64 = 0.005;
 /// many in any case.
 const FEWEST_NS: f64 = 60e6;
 const FEWEST: f64 = 4.0;
+/// And while one way is tried against another a window is so many times as long
+/// as it takes until what was placed another way is done: batches that begin
+/// together end together, the large ones in waves.
+const TURNOVERS: f64 = 2.5;
 /// A load that pauses is waited for to rest while so many times as much as is in
 /// flight is done, half of a burst as a rule, and no longer than this.
 const RESTS_WITHIN: f64 = 4.0;
@@ -92,6 +97,8 @@ pub(super) struct Race {
     load: Load,
     /// Short windows that the next one is put together with.
     joined: Option<Window>,
+    /// How long it took until what was placed before was done, the last two times.
+    turnovers_ns: [f64; 2],
     /// Batches in flight in the last short window, of whatever way; and whether
     /// there may still be some of the way before.
     left: f64,
@@ -120,6 +127,7 @@ impl Race {
             noise: Noise::default(),
             load: Load::default(),
             joined: None,
+            turnovers_ns: [0.0; 2],
             left: 0.0,
             drains: false,
             pace_ns: 0.0,
@@ -139,7 +147,9 @@ impl Race {
         // the more it matters what one has left to the other.
         let longer = self.trial.map_or(0.0, |trial| self.challengers[trial.way].evidence.length());
         let longer = (longer / self.noise.length()).round().max(1.0);
-        longer * self.noise.length_ns().unwrap_or(WINDOW_NS)
+        let turnover_ns =
+            if self.trial.is_some() { self.turnovers_ns[0].max(self.turnovers_ns[1]) } else { 0.0 };
+        (longer * self.noise.length_ns().unwrap_or(WINDOW_NS)).max(TURNOVERS * turnover_ns)
     }
 
     /// Whether what there is of a window is all of it.
@@ -227,7 +237,8 @@ impl Race {
         let is_hopeless = match ratio < HOPELESS {
             true => lost_ns > LOST_NS && (has_begun || !pauses),
             false => {
-                let loses = LOSES.min((-CHANCE * self.noise.of_length(elapsed_ns)).exp());
+                let noise = self.noise.of_length(elapsed_ns).max(self.noise.of_pair());
+                let loses = LOSES.min((-CHANCE * noise).exp());
                 ratio < loses && lost_ns > LOST_NS * self.noise.length().sqrt() && has_begun
             }
         };
@@ -271,6 +282,7 @@ impl Race {
         let pace = window.elapsed_ns / window.batches;
         if settles {
             (self.joined, self.drains) = (None, true);
+            self.turnovers_ns = [self.turnovers_ns[1], window.elapsed_ns];
             if self.pace_ns == 0.0 {
                 self.pace_ns = pace;
             }
