@@ -391,7 +391,8 @@ impl Trials {
         self.turn.fetch_add(1, Relaxed);
         // Until what was placed before is done, of which some is counted.
         let batches = (self.counts.load(Relaxed) & 0xfff) as u32;
-        self.looks(state, batches, state.race.settling() as u32);
+        let more = if in_flight > 0 { 1 } else { state.race.settling() as u32 };
+        self.looks(state, batches, more);
         state.settles = true;
     }
 }
