@@ -89,6 +89,11 @@ impl Noise {
         self.scales.length()
     }
 
+    /// The next window of the way in use will not come right after the last one.
+    pub(super) fn breaks(&mut self) {
+        self.scales.breaks();
+    }
+
     /// The next window should be short.
     pub(super) fn hurries(&mut self) {
         self.scales.hurries();
@@ -120,9 +125,8 @@ impl Noise {
     }
 
     /// A short window of the way in use: its speed, the work of its batches in
-    /// the mean and as a rule, how many they were, and how long it was. Whether
-    /// others come right after it.
-    pub(super) fn measures_short(&mut self, window: &Window, usual: f64, is_in_row: bool) {
+    /// the mean and as a rule, how many they were, and how long it was.
+    pub(super) fn measures_short(&mut self, window: &Window, usual: f64) {
         let (speed, work, batches) = (window.speed, window.load.work_ns, window.batches);
         let before = std::mem::replace(&mut self.latest_short, (speed, work));
         if let Some((faster, larger)) = changed(before, (speed, work)) {
@@ -132,9 +136,7 @@ impl Noise {
             self.spread += (spread.min(SPREAD_MAX) - self.spread) * WEIGHT;
         }
         let evened = self.evened(speed, work, usual);
-        if !is_in_row {
-            self.scales.breaks();
-        } else if self.scales.sees(evened, window.elapsed_ns)
+        if self.scales.sees(evened, window.elapsed_ns)
             && let Some(deviation) = self.scales.deviation_of_length()
         {
             self.difference = deviation / OF_PAIR;

@@ -300,9 +300,11 @@ impl Race {
         }
         self.drains = false;
         let usual = if self.windows > 0 { self.load.work_ns } else { window.load.work_ns };
-        if !self.is_challenged() {
+        if self.is_challenged() {
+            self.noise.breaks();
+        } else {
             self.pace_ns = pace;
-            self.noise.measures_short(window, usual, self.trial.is_none());
+            self.noise.measures_short(window, usual);
         }
         let Some(window) = self.joins(window) else { return (None, None) };
         if !self.is_challenged() {
