@@ -120,6 +120,8 @@ struct State {
     began_ns: u64,
     /// The window takes in what was placed before: it does not count.
     settles: bool,
+    /// And some of that is in flight.
+    is_left: bool,
     rests: Rests,
 }
 
@@ -150,6 +152,7 @@ impl Trials {
                 race: Race::new(ways.len()),
                 began_ns: 0,
                 settles: true,
+                is_left: true,
                 rests: Rests::default(),
             }),
             ways: ways.into(),
@@ -292,6 +295,10 @@ impl Trials {
     ) -> bool {
         let elapsed = now.elapsed_ns(state.began_ns);
         let is_left = self.left.load(Relaxed) > 0 && elapsed < SETTLES_NS;
+        if state.is_left && !is_left {
+            state.is_left = false;
+            state.race.turned_over(elapsed);
+        }
         let waits_for_rest = rest.is_none() && state.rests.are_usual() && elapsed < state.race.settling_ns();
         let waits = is_left || waits_for_rest;
         if waits {
@@ -393,7 +400,7 @@ impl Trials {
         let batches = (self.counts.load(Relaxed) & 0xfff) as u32;
         let more = if in_flight > 0 { 1 } else { state.race.settling() as u32 };
         self.looks(state, batches, more);
-        state.settles = true;
+        (state.settles, state.is_left) = (true, true);
     }
 }
 

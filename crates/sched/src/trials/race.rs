@@ -58,9 +58,10 @@ const COSTS_SHARE: f64 = 0.005;
 const FEWEST_NS: f64 = 60e6;
 const FEWEST: f64 = 4.0;
 /// And while one way is tried against another a window is so many times as long
-/// as it takes until what was placed another way is done: batches that begin
-/// together end together, the large ones in waves.
+/// as it takes until what was placed another way is done, where sizes spread by
+/// so much: batches that begin together end together, the large ones in waves.
 const TURNOVERS: f64 = 2.5;
+const SPREADS: f64 = 1.5;
 /// A load that pauses is waited for to rest while so many times as much as is in
 /// flight is done, half of a burst as a rule, and no longer than this.
 const RESTS_WITHIN: f64 = 4.0;
@@ -147,8 +148,8 @@ impl Race {
         // the more it matters what one has left to the other.
         let longer = self.trial.map_or(0.0, |trial| self.challengers[trial.way].evidence.length());
         let longer = (longer / self.noise.length()).round().max(1.0);
-        let turnover_ns =
-            if self.trial.is_some() { self.turnovers_ns[0].max(self.turnovers_ns[1]) } else { 0.0 };
+        let has_waves = self.trial.is_some() && self.noise.batches_for_one() > SPREADS;
+        let turnover_ns = if has_waves { self.turnovers_ns[0].max(self.turnovers_ns[1]) } else { 0.0 };
         (longer * self.noise.length_ns().unwrap_or(WINDOW_NS)).max(TURNOVERS * turnover_ns)
     }
 
@@ -184,6 +185,11 @@ impl Race {
     /// Batches until what was placed before is done.
     pub(super) fn settling(&self) -> f64 {
         self.load.in_flight.max(self.left) + 1.0
+    }
+
+    /// What was placed before another way was taken is done, so long after that.
+    pub(super) fn turned_over(&mut self, after_ns: f64) {
+        self.turnovers_ns = [self.turnovers_ns[1], after_ns];
     }
 
     /// Work of a batch as a rule, in nanoseconds; without an end before it is
@@ -282,7 +288,6 @@ impl Race {
         let pace = window.elapsed_ns / window.batches;
         if settles {
             (self.joined, self.drains) = (None, true);
-            self.turnovers_ns = [self.turnovers_ns[1], window.elapsed_ns];
             if self.pace_ns == 0.0 {
                 self.pace_ns = pace;
             }
@@ -728,6 +733,26 @@ mod tests {
         }
         assert!(race.fewest(0.0) > 5.0 * BATCHES[0], "{}", race.fewest(0.0));
         assert_eq!(race.fewest(FEWEST_NS / 10.0), 10.0, "but for no longer than that");
+    }
+
+    #[test]
+    fn where_sizes_spread_ways_are_compared_for_longer_than_the_large_batches_take() {
+        for (large_ns, is_longer) in [(2.5e4, true), (1e4, false)] {
+            let mut race = Race::new(3);
+            let mut now = 0;
+            while race.trial.is_none() {
+                now += 4_000_000;
+                let work_ns = [1e4, large_ns][(now / 4_000_000 % 2) as usize];
+                let load = Load { work_ns, in_flight: 4.0, ..Load::default() };
+                let window =
+                    Window { load, speed: 1.0, elapsed_ns: 4e6, batches: 200.0, ..Window::default() };
+                // The first trials come before sizes are known.
+                let asked = race.window(&window, false, now).1.filter(|_| now > 200_000_000);
+                asked.map(|asked| race.answer(asked, Outlook::Open, now));
+            }
+            race.turned_over(8e6);
+            assert_eq!(race.window_ns() >= TURNOVERS * 8e6, is_longer, "{}", race.window_ns());
+        }
     }
 
     #[test]
