@@ -12,6 +12,18 @@ pub(super) const PAIRS_OF_TRIAL: u32 = 3;
 /// the way in use differs from window to window: logarithms.
 const AHEAD: [f64; 2] = [-0.05, 0.1];
 
+/// A way that is slower by less may be faster when the machine has other work:
+/// a logarithm.
+pub(super) const NEAR: f64 = 0.5;
+/// So many times the noise is more than chance.
+pub(super) const STRANGE_NOISE: f64 = 3.0;
+/// A way is tried again when the one in use comes so near to its speed.
+const OVERTAKEN: f64 = 0.05;
+/// But no more often than once in this time, where it lost all the same.
+const OVERTAKES_MAX_NS: u64 = 2_000_000_000;
+/// Windows that are longer by this factor tell other things.
+const LONGER: f64 = 3.0;
+
 /// What is known of a way that is not in use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Challenger {
@@ -25,6 +37,8 @@ pub(super) struct Challenger {
     pub(super) overtakes_again_ns: u64,
     /// The least speed of the way in use at which it was so tried.
     pub(super) least: f64,
+    /// The longest window of its trials, in nanoseconds.
+    pub(super) longest_ns: f64,
     pub(super) evidence: Evidence,
 }
 
@@ -38,12 +52,55 @@ impl Challenger {
             overtakes_ns: 0,
             overtakes_again_ns: 0,
             least: f64::INFINITY,
+            longest_ns: 0.0,
             evidence: Evidence::default(),
         }
     }
 
     pub(super) fn has_lost(&self) -> bool {
         self.evidence.mean() < 0.0
+    }
+
+    /// The way in use has this speed now, and `noise` is what pairs deviate by:
+    /// it may have become slower than this one was.
+    pub(super) fn drifts(&mut self, speed: f64, noise: f64, is_free: bool, now: u64) {
+        if self.against == 0.0 {
+            return;
+        }
+        let slower = (self.against / speed).ln();
+        let gain = self.evidence.mean() + slower;
+        let overtakes = slower > 2.0 * OVERTAKEN && gain > -OVERTAKEN || slower > noise && gain > noise;
+        // What has made that one faster may have done so to this one by more.
+        let faster = -slower > OVERTAKEN.max(STRANGE_NOISE * noise);
+        let overtakes = overtakes || faster && self.evidence.mean() > -NEAR;
+        // Other work that comes back makes it as slow as before, and no slower.
+        let is_slower_than_ever = gain > 0.0 && speed * (1.0 + OVERTAKEN) < self.least;
+        let is_paid = is_free || !self.has_lost() || is_slower_than_ever;
+        if overtakes && is_paid && now >= self.overtakes_ns {
+            self.least = self.least.min(speed);
+            // What makes that one slower may make all slower, and come back.
+            let again_ns = (3 * self.overtakes_again_ns).clamp(INTERVAL_NS[0], OVERTAKES_MAX_NS);
+            self.overtakes_again_ns = again_ns;
+            self.overtakes_ns = now + again_ns;
+            self.against = 0.0;
+            // Not now: this window was slow or fast by chance, too.
+            self.tries_again(now + 1);
+        }
+    }
+
+    /// Windows should be so long, as is known now. A way that may be near, and was
+    /// tried with far shorter ones, is tried again.
+    pub(super) fn outgrows(&mut self, length_ns: f64, now: u64) {
+        let was_short = self.evidence.pairs() > 0.0 && length_ns > LONGER * self.longest_ns;
+        if was_short && self.evidence.mean() > -NEAR {
+            self.tries_again(now);
+        }
+    }
+
+    /// It is tried again, and what its trials have shown is forgotten.
+    fn tries_again(&mut self, next_ns: u64) {
+        self.evidence.forgets();
+        (self.next_ns, self.interval_ns) = (next_ns, INTERVAL_NS[0]);
     }
 }
 
@@ -60,26 +117,56 @@ pub(super) struct Trial {
     /// much of their mean in all: logarithms.
     ahead: u32,
     gained: f64,
-    pub(super) lost_ns: f64,
+    /// What the pairs that are whole have lost or gained, in nanoseconds; and the
+    /// time and the work of the challenger's windows since.
+    lost_ns: f64,
+    elapsed_ns: f64,
+    work_ns: f64,
 }
 
 impl Trial {
     /// Of a way, where the way in use had this speed just before.
     pub(super) fn of(way: usize, before: f64) -> Trial {
-        Trial { way, before, speed: None, pairs: 0, ahead: 0, gained: 0.0, lost_ns: 0.0 }
+        Trial {
+            way,
+            before,
+            speed: None,
+            pairs: 0,
+            ahead: 0,
+            gained: 0.0,
+            lost_ns: 0.0,
+            elapsed_ns: 0.0,
+            work_ns: 0.0,
+        }
     }
 
-    /// What this window has lost or gained against the way in use, in no more
-    /// time than that: the load may have paused.
-    pub(super) fn loses(&mut self, window: &Window, most_ns: f64) {
-        self.lost_ns += window.elapsed_ns.min(most_ns) * (1.0 - window.speed / self.before);
+    /// The challenger's windows of this pair, or the time in which it began: no
+    /// more of each than that, since the load may have paused.
+    pub(super) fn takes(&mut self, window: &Window, most_ns: f64) {
+        let elapsed_ns = window.elapsed_ns.min(most_ns);
+        self.elapsed_ns += elapsed_ns;
+        self.work_ns += elapsed_ns * window.speed;
+    }
+
+    /// Nanoseconds lost against the way in use, or gained: against its speed
+    /// before and after, where both are known. Other work that comes meanwhile
+    /// makes the one before alone too fast, or hides what is lost.
+    pub(super) fn lost_ns(&self) -> f64 {
+        self.lost_ns + self.lost_against(self.before)
+    }
+
+    fn lost_against(&self, speed: f64) -> f64 {
+        self.elapsed_ns - self.work_ns / speed
     }
 
     /// A pair is whole: the challenger's window, and the one after it.
     pub(super) fn pairs_up(&mut self, challenger: f64, after: f64) {
         self.pairs += 1;
         self.ahead += u32::from((challenger / after.max(self.before)).ln() > AHEAD[0]);
-        self.gained += (2.0 * challenger / (after + self.before)).ln();
+        let around = (after + self.before) / 2.0;
+        self.gained += (challenger / around).ln();
+        self.lost_ns += self.lost_against(around);
+        (self.elapsed_ns, self.work_ns) = (0.0, 0.0);
     }
 
     /// Whether every pair says that the challenger is better.
@@ -87,5 +174,45 @@ impl Trial {
         self.pairs >= PAIRS_OF_TRIAL
             && self.ahead == self.pairs
             && self.gained > AHEAD[1] * f64::from(self.pairs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_that_was_tried_with_far_shorter_windows_is_tried_again() {
+        let lost = |ratio| {
+            let mut way = Challenger { longest_ns: 4e6, next_ns: 1000, ..Challenger::due(0) };
+            way.evidence.add(ratio);
+            way
+        };
+        let mut way = lost(0.7);
+        way.outgrows(12e6, 5);
+        assert!(way.next_ns == 1000 && way.has_lost());
+        way.outgrows(13e6, 5);
+        assert!(way.next_ns == 5 && !way.has_lost());
+        let mut far = lost(0.1);
+        far.outgrows(13e6, 5);
+        assert_eq!(far.next_ns, 1000);
+    }
+
+    #[test]
+    fn a_trial_costs_what_it_loses_against_the_way_in_use_before_and_after() {
+        let window = |speed| Window { speed, elapsed_ns: 10e6, ..Window::default() };
+        let mut trial = Trial::of(1, 1.0);
+        trial.takes(&window(0.6), f64::INFINITY);
+        assert!((trial.lost_ns() - 4e6).abs() < 1.0, "more is not known yet");
+        // Other work has come: the way in use is no faster either.
+        trial.pairs_up(0.6, 0.5);
+        assert!((trial.lost_ns() - 2e6).abs() < 1.0);
+        // And goes while the challenger is slower than it looks.
+        trial.before = 0.5;
+        trial.takes(&window(0.75), f64::INFINITY);
+        trial.pairs_up(0.75, 1.0);
+        assert!((trial.lost_ns() - 2e6).abs() < 1.0);
+        trial.takes(&window(0.0), 1e6);
+        assert!((trial.lost_ns() - 3e6).abs() < 1.0, "the load paused");
     }
 }

@@ -21,6 +21,8 @@ const PAIRS_LONGER: f64 = 3.0;
 const CONTRADICTED: f64 = 2.0;
 const UNDECIDED: f64 = 1.0;
 const LONGER_MAX: f64 = 16.0;
+/// A pair around which the way in use was not steady says no more than this.
+const UNSTEADY: f64 = 1.1;
 /// A pair says no more than this: a logarithm.
 const RATIO_MAX: f64 = 0.5;
 
@@ -126,6 +128,23 @@ impl Evidence {
     }
 }
 
+/// By how much a challenger's window was faster than those of the way in use
+/// around it. Where that was not as fast after it as before, by this factor,
+/// something else has come or gone meanwhile, or one way leaves to the other
+/// what makes it faster: which of both, many such pairs tell. If it was slower
+/// than both it is slower.
+pub(super) fn compared(challenger: f64, (before, after): (f64, f64), factor: f64) -> f64 {
+    let (slower, faster) = (before.min(after), before.max(after));
+    let ratio = 2.0 * challenger / (before + after);
+    if faster <= slower * factor {
+        ratio
+    } else if challenger < slower {
+        challenger / slower
+    } else {
+        ratio.clamp(1.0 / UNSTEADY, UNSTEADY)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,5 +193,13 @@ mod tests {
         assert_eq!((evidence.pairs(), evidence.length()), (0.0, UNDECIDED + CONTRADICTED));
         (0..99).for_each(|_| evidence.undecided());
         assert_eq!(evidence.length(), LONGER_MAX);
+    }
+
+    #[test]
+    fn a_pair_around_which_nothing_was_steady_says_little_unless_it_is_slower_than_both() {
+        assert_eq!(compared(0.55, (1.0, 1.2), 1.3), 0.5);
+        assert_eq!(compared(1.5, (1.0, 2.0), 1.3), 1.0);
+        assert_eq!(compared(0.1, (2.0, 1.0), 1.3), 0.1);
+        assert_eq!(compared(2.5, (1.0, 2.0), 1.3), UNSTEADY);
     }
 }

@@ -77,8 +77,10 @@ const LOOKED_AT: u64 = 64;
 const WORK_EVER_NS: u64 = (1 << 40) - 1;
 /// Batches that are so many times the work of those before are others.
 const LARGER: f64 = 4.0;
-/// What was placed another way is waited for no longer than this, in nanoseconds.
-const SETTLES_NS: f64 = 30e6;
+/// What was placed another way is waited for no longer than this, in nanoseconds,
+/// or than so many times as it should take: no longer than the second.
+const SETTLES_NS: [f64; 2] = [30e6, 250e6];
+const SETTLES: f64 = 3.0;
 /// A window waits for a moment of rest until it is this many times as long.
 const SLACK: f64 = 2.0;
 
@@ -294,7 +296,7 @@ impl Trials {
         in_flight: u32,
     ) -> bool {
         let elapsed = now.elapsed_ns(state.began_ns);
-        let is_left = self.left.load(Relaxed) > 0 && elapsed < SETTLES_NS;
+        let is_left = self.left.load(Relaxed) > 0 && elapsed < state.race.settles_ns();
         if state.is_left && !is_left {
             state.is_left = false;
             state.race.turned_over(elapsed);
@@ -454,7 +456,27 @@ mod tests {
         // One that is lost is not waited for without end.
         trials.takes(&mut trials.state.lock().expect("no thread panicked"), 0, 8);
         let waited = (0..100_000).take_while(|_| is_done(trials.turn())).count() as f64;
-        assert!((waited * BATCH_NS as f64 - SETTLES_NS).abs() < 1e6, "{waited}");
+        assert!((waited * BATCH_NS as f64 - SETTLES_NS[0]).abs() < 1e6, "{waited}");
+    }
+
+    #[test]
+    fn batches_that_take_long_are_waited_for_as_long() {
+        let trials = Trials::new([1]);
+        let mut now = 0;
+        let mut is_done = |turn: Turn| {
+            now += 1_000_000;
+            trials.done(false, 1e6, turn, 63, || now);
+            trials.state.lock().expect("no thread panicked").settles
+        };
+        (0..500).for_each(|_| {
+            is_done(trials.turn());
+        });
+        let before = trials.turn();
+        trials.takes(&mut trials.state.lock().expect("no thread panicked"), 2, 64);
+        // All end together, after 60 ms.
+        assert!((0..60).all(|_| is_done(trials.turn())));
+        assert!((0..63).all(|_| is_done(before)));
+        assert!(!is_done(before), "the last one");
     }
 
     #[test]

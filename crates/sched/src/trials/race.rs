@@ -8,28 +8,19 @@
 //!
 //! Pure: no clock, no atomics, the same windows give the same choices.
 
-use super::challenger::{Challenger, INTERVAL_NS, PAIRS_OF_TRIAL, Trial};
-use super::evidence::Evidence;
+use super::challenger::{Challenger, INTERVAL_NS, NEAR, PAIRS_OF_TRIAL, STRANGE_NOISE, Trial};
+use super::evidence::{Evidence, compared};
 use super::noise::Noise;
 use super::seen::Seen;
 use super::seldom::Seldom;
 use super::window::{DIFFERS, Load, WEIGHT, Window, differs, fewer};
-use super::{BATCHES, Outlook, WAYS_MAX, WINDOW_NS};
+use super::{BATCHES, Outlook, SETTLES, SETTLES_NS, WAYS_MAX, WINDOW_NS};
 
 /// A challenger's window ends early when it is slower than this.
 const LOSES: f64 = 0.8;
 /// And by so many times what windows of the same length deviate by, or those that
 /// are compared, which may be longer.
 const CHANCE: f64 = 2.0;
-/// So many times the noise is more than chance.
-const STRANGE_NOISE: f64 = 3.0;
-/// A way that is slower by less may be faster when the machine has other work:
-/// a logarithm.
-const NEAR: f64 = 0.5;
-/// A way is tried again when the one in use comes so near to its speed.
-const OVERTAKEN: f64 = 0.05;
-/// But no more often than once in this time, where it lost all the same.
-const OVERTAKES_MAX_NS: u64 = 2_000_000_000;
 /// One that has lost so much time in a window has lost when it is slower than
 /// this, or longer where windows are long; and when it has done as much as was
 /// in flight, but where it is far too slow under a load without pauses.
@@ -43,8 +34,6 @@ const LOST_MAX: f64 = 4.0;
 const WINS: f64 = 0.002;
 /// Pairs after which a way that is neither better nor worse is put off.
 const PAIRS_ENOUGH: f64 = 12.0;
-/// A pair around which the way in use was not steady says no more than this.
-const UNSTEADY: f64 = 1.1;
 /// Pairs for which the evidence of earlier trials counts at most.
 const PAIRS_KEPT: f64 = 8.0;
 /// A trial ends early after this many times the time it should have taken.
@@ -187,6 +176,11 @@ impl Race {
         self.load.in_flight.max(self.left) + 1.0
     }
 
+    /// How long what was placed before is waited for at most.
+    pub(super) fn settles_ns(&self) -> f64 {
+        (SETTLES * self.settling() * self.pace_ns).clamp(SETTLES_NS[0], SETTLES_NS[1])
+    }
+
     /// What was placed before another way was taken is done, so long after that.
     pub(super) fn turned_over(&mut self, after_ns: f64) {
         self.turnovers_ns = [self.turnovers_ns[1], after_ns];
@@ -292,14 +286,14 @@ impl Race {
                 self.pace_ns = pace;
             }
             let most_ns = self.longest_ns();
-            self.trial.iter_mut().for_each(|trial| trial.loses(window, most_ns));
+            self.trial.iter_mut().for_each(|trial| trial.takes(window, most_ns));
             return (None, None);
         }
         let left = std::mem::replace(&mut self.left, window.load.in_flight);
         if self.drains && !window.is_lost && fewer(window.load.in_flight, left) {
             if self.is_challenged() {
                 let most_ns = self.longest_ns();
-                self.trial.iter_mut().for_each(|trial| trial.loses(window, most_ns));
+                self.trial.iter_mut().for_each(|trial| trial.takes(window, most_ns));
             }
             return (None, None);
         }
@@ -346,6 +340,7 @@ impl Race {
             self.tries_all_again(now);
         }
         self.drifts(now);
+        self.outgrows(now);
         if self.windows < 3 {
             return (None, None);
         }
@@ -382,12 +377,14 @@ impl Race {
             && !window.load.differs(&load_before, self.is_model());
         self.strikes = if is_alike { self.strikes + 1 } else { 1 };
         self.strange += 1;
+        let is_other = window.load.is_of_others(&self.load);
         let is_sudden =
-            differs(window.load.work_ns, self.load.work_ns, SUDDEN * self.noise.batches_for_one());
+            differs(window.load.work_ns, self.load.work_ns, SUDDEN * self.noise.batches_for_one())
+                || is_other && SUDDEN * window.speed < self.speed;
         if self.strikes < STRIKES && self.strange < STRANGE_MOST && !is_sudden {
             return None;
         }
-        let (is_other, is_new) = (window.load.is_of_others(&self.load), self.sees(window));
+        let is_new = self.sees(window);
         (self.speed, self.load) = (window.speed, window.load);
         (self.strikes, self.strange) = (0, 0);
         if is_other {
@@ -427,6 +424,13 @@ impl Race {
         self.free_ns = now;
     }
 
+    /// Windows may have to be longer than those in which ways were tried.
+    fn outgrows(&mut self, now: u64) {
+        if let Some(length_ns) = self.noise.length_ns() {
+            self.challengers[..self.ways].iter_mut().for_each(|way| way.outgrows(length_ns, now));
+        }
+    }
+
     /// The model places; what was best before may well be so again.
     fn starts_over_after(&mut self, now: u64) -> usize {
         let before = self.incumbent;
@@ -438,16 +442,22 @@ impl Race {
     fn trial_goes_on(&mut self, mut trial: Trial, window: &Window, now: u64) -> Option<usize> {
         let incumbent = self.incumbent;
         let Some(challenger) = trial.speed else {
-            trial.loses(window, self.longest_ns());
+            trial.takes(window, self.longest_ns());
             trial.speed = Some(window.speed);
             self.trial = Some(trial);
             return Some(incumbent);
         };
         if window.load.is_of_others(&self.load) {
             // The load changes: this says nothing of the ways.
-            let pause = (trial.lost_ns.max(0.0) / COST_SHARE) as u64;
+            let pause = (trial.lost_ns().max(0.0) / COST_SHARE) as u64;
             self.challengers[trial.way].next_ns = now + pause.clamp(INTERVAL_NS[0] / 4, INTERVAL_NS[1]);
             return self.incumbent_goes_on(window, now).0;
+        }
+        if self.seen[incumbent].takes_in_all(window.load.in_flight + window.load.waiting) {
+            // Far more or fewer ask than ever: nor does this.
+            (self.speed, self.load) = (window.speed, window.load);
+            self.tries_all_again(now);
+            return None;
         }
         let noise = self.noise.of_pair();
         let factor = (STRANGE_NOISE * noise).exp().max(DIFFERS);
@@ -455,12 +465,14 @@ impl Race {
         // What is far slower may be what the challenger has left to it.
         let is_left = trial.before > factor * window.speed;
         self.challengers[trial.way].against = if is_left { trial.before } else { self.speed };
-        let evidence = &mut self.challengers[trial.way].evidence;
+        let tried = &mut self.challengers[trial.way];
+        tried.longest_ns = tried.longest_ns.max(window.elapsed_ns);
+        let evidence = &mut tried.evidence;
         evidence.add(compared(challenger, (trial.before, window.speed), factor));
         trial.pairs_up(challenger, window.speed);
         let evidence = *evidence;
         if evidence.is_worse(noise) {
-            self.put_off(trial.way, now, trial.lost_ns);
+            self.put_off(trial.way, now, trial.lost_ns());
         } else if evidence.is_better(WINS, noise) || trial.is_ahead() {
             self.takes(trial.way, now);
             return Some(trial.way);
@@ -469,10 +481,10 @@ impl Race {
                 self.takes(trial.way, now);
                 return Some(trial.way);
             }
-            self.put_off(trial.way, now, trial.lost_ns);
+            self.put_off(trial.way, now, trial.lost_ns());
         } else if trial.pairs >= PAIRS_OF_TRIAL {
             self.challengers[trial.way].evidence.undecided();
-            self.challengers[trial.way].next_ns = now + (trial.lost_ns.max(0.0) / COST_SHARE) as u64;
+            self.challengers[trial.way].next_ns = now + (trial.lost_ns().max(0.0) / COST_SHARE) as u64;
         } else {
             (trial.before, trial.speed) = (window.speed, None);
             self.trial = Some(trial);
@@ -516,32 +528,9 @@ impl Race {
 
     /// The way in use may have become slower than others were.
     fn drifts(&mut self, now: u64) {
-        let noise = self.noise.of_pair();
+        let (speed, noise, is_free) = (self.speed, self.noise.of_pair(), self.free_ns <= now);
         for way in (0..self.ways).filter(|way| *way != self.incumbent) {
-            let challenger = &mut self.challengers[way];
-            if challenger.against == 0.0 {
-                continue;
-            }
-            let slower = (challenger.against / self.speed).ln();
-            let gain = challenger.evidence.mean() + slower;
-            let overtakes = slower > 2.0 * OVERTAKEN && gain > -OVERTAKEN || slower > noise && gain > noise;
-            // What has made this one faster may have done so to others by more.
-            let faster = -slower > OVERTAKEN.max(STRANGE_NOISE * noise);
-            let overtakes = overtakes || faster && challenger.evidence.mean() > -NEAR;
-            // Other work that comes back makes it as slow as before, and no slower.
-            let is_slower_than_ever = gain > 0.0 && self.speed * (1.0 + OVERTAKEN) < challenger.least;
-            let is_paid = self.free_ns <= now || !challenger.has_lost() || is_slower_than_ever;
-            if overtakes && is_paid && now >= challenger.overtakes_ns {
-                challenger.least = challenger.least.min(self.speed);
-                // What makes this one slower may make all slower, and come back.
-                let again_ns = (3 * challenger.overtakes_again_ns).clamp(INTERVAL_NS[0], OVERTAKES_MAX_NS);
-                challenger.overtakes_again_ns = again_ns;
-                challenger.overtakes_ns = now + again_ns;
-                challenger.evidence.forgets();
-                challenger.against = 0.0;
-                // Not now: this window was slow or fast by chance, too.
-                (challenger.next_ns, challenger.interval_ns) = (now + 1, INTERVAL_NS[0]);
-            }
+            self.challengers[way].drifts(speed, noise, is_free, now);
         }
     }
 
@@ -552,23 +541,6 @@ impl Race {
         let pause = challenger.interval_ns.max((lost_ns / COST_SHARE) as u64);
         challenger.next_ns = now + pause.min(INTERVAL_NS[1]);
         challenger.interval_ns = (challenger.interval_ns * 3).min(INTERVAL_NS[1]);
-    }
-}
-
-/// By how much a challenger's window was faster than those of the way in use
-/// around it. Where that was not as fast after it as before, by this factor,
-/// something else has come or gone meanwhile, or one way leaves to the other
-/// what makes it faster: which of both, many such pairs tell. If it was slower
-/// than both it is slower.
-fn compared(challenger: f64, (before, after): (f64, f64), factor: f64) -> f64 {
-    let (slower, faster) = (before.min(after), before.max(after));
-    let ratio = 2.0 * challenger / (before + after);
-    if faster <= slower * factor {
-        ratio
-    } else if challenger < slower {
-        challenger / slower
-    } else {
-        ratio.clamp(1.0 / UNSTEADY, UNSTEADY)
     }
 }
 
@@ -665,6 +637,33 @@ mod tests {
     }
 
     #[test]
+    fn a_load_for_which_the_way_is_far_slower_starts_over_at_once() {
+        let mut race = Race::new(4);
+        assert_eq!(run(&mut race, &[1.0, 1.0, 0.2, 1.5], 0.0, 0, 500_000_000).0, 3);
+        let load = Load { reads: 1.0, work_ns: 1e4, in_flight: 4.0, ..Load::default() };
+        let window = Window { load, speed: 0.7, elapsed_ns: 4e6, batches: 280.0, ..Window::default() };
+        assert_eq!(race.window(&window, false, 600_000_000).0, None, "others may have come for a moment");
+        let window = Window { speed: 0.1, batches: 40.0, ..window };
+        assert_eq!(race.window(&window, false, 604_000_000).0, Some(0));
+    }
+
+    #[test]
+    fn a_trial_during_which_many_more_come_is_no_trial() {
+        let mut race = Race::new(3);
+        race.challengers[1].next_ns = u64::MAX;
+        let load = Load { work_ns: 1e4, ..Load::default() };
+        let window = Window { load, speed: 1.0, elapsed_ns: 4e6, batches: 400.0, ..Window::default() };
+        let asked = (0..3).find_map(|_| race.window(&window, false, 0).1);
+        assert!(asked == Some(2) && race.answer(2, Outlook::Open, 0));
+        assert_eq!(race.window(&window, false, 0).0, Some(0));
+        // One asked, and now there are 47 more that wait for its CPU.
+        let load = Load { waiting: 47.0, ..load };
+        assert_eq!(race.window(&Window { load, speed: 0.5, ..window }, false, 0).0, None);
+        assert!(race.trial.is_none() && race.challengers[2].evidence.pairs() == 0.0);
+        assert!(race.challengers.iter().all(|way| way.next_ns == 0));
+    }
+
+    #[test]
     fn another_load_starts_over_however_much_the_speed_has_swung_before() {
         let mut race = Race::new(4);
         let load = Load { work_ns: 1e4, in_flight: 4.0, ..Load::default() };
@@ -679,10 +678,15 @@ mod tests {
 
     #[test]
     fn a_window_is_as_long_as_other_work_takes_to_come_back() {
-        let mut race = Race::new(1);
+        let mut race = Race::new(2);
         let load = Load { in_flight: 4.0, work_ns: 1e4, ..Load::default() };
         let mut compared = 0;
         for at in 0..400u64 {
+            if at == 300 {
+                // The other way was tried with short windows, and lost.
+                race.challengers[1].evidence.add(0.8);
+                (race.challengers[1].longest_ns, race.challengers[1].next_ns) = (WINDOW_NS, u64::MAX);
+            }
             // 16 of each 36 ms have other work.
             let speed = if at % 9 < 4 { 0.4 } else { 1.0 };
             let window = Window { load, speed, elapsed_ns: WINDOW_NS, batches: 400.0, ..Window::default() };
@@ -693,6 +697,7 @@ mod tests {
         assert!((10..=13).contains(&compared), "{compared} of 100");
         // And what lasts is seen.
         assert!((race.speed - 0.73).abs() < 0.05, "{}", race.speed);
+        assert!(race.challengers[1].next_ns < u64::MAX, "it would be tried again");
     }
 
     #[test]
@@ -765,14 +770,6 @@ mod tests {
         let (_, early) = windows(&mut race, load, (0, second), speed_of);
         let (found, late) = windows(&mut race, load, (5 * second, second), speed_of);
         assert!(found == 0 && late[1] < 0.01, "{early:?} {late:?}");
-    }
-
-    #[test]
-    fn a_pair_around_which_nothing_was_steady_says_little_unless_it_is_slower_than_both() {
-        assert_eq!(compared(0.55, (1.0, 1.2), 1.3), 0.5);
-        assert_eq!(compared(1.5, (1.0, 2.0), 1.3), 1.0);
-        assert_eq!(compared(0.1, (2.0, 1.0), 1.3), 0.1);
-        assert_eq!(compared(2.5, (1.0, 2.0), 1.3), UNSTEADY);
     }
 
     #[test]

@@ -121,11 +121,16 @@ impl Scales {
         self.length != before
     }
 
-    /// The shortest that is steady, or else the one that is so most.
+    /// The shortest that is steady, or else the one that is so most. Of another
+    /// way there are soon enough windows for short lengths alone: then the one
+    /// that was taken stays.
     fn best(&self) -> usize {
         let known = || self.deviations.iter().enumerate().filter_map(|(at, found)| Some((at, (*found)?)));
         if let Some((steady, _)) = known().find(|(_, deviation)| *deviation < STEADY) {
             return steady;
+        }
+        if self.deviations[self.length].is_none() {
+            return self.length;
         }
         let value = |(at, deviation): &(usize, f64)| deviation * (SCALES[*at] as f64).powf(LONGER);
         let Some(best) = known().min_by(|one, other| value(one).total_cmp(&value(other))) else { return 0 };
@@ -203,5 +208,21 @@ mod tests {
         }
         assert!(scales.deviations[0].is_some() && scales.deviations[1..].iter().all(Option::is_none));
         assert_eq!(scales.length(), 1.0);
+    }
+
+    #[test]
+    fn windows_stay_long_when_another_way_is_taken() {
+        let speed = |at: usize| if at % 9 < 4 { 0.4 } else { 1.0 };
+        let mut scales = Scales::default();
+        (0..KEPT).for_each(|at| {
+            scales.sees(speed(at), 4e6);
+        });
+        let found = scales.length();
+        assert!(found >= 8.0);
+        scales.another_way();
+        for at in 0..KEPT {
+            scales.sees(speed(at), 4e6);
+            assert!((6.0..=10.0).contains(&scales.length()), "{} after {at}", scales.length());
+        }
     }
 }
