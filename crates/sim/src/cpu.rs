@@ -56,14 +56,20 @@ impl Cpus {
     /// A task wants to run. An idle CPU that should be filled is returned.
     pub(crate) fn wake(&mut self, task: Task) -> Option<usize> {
         // Whoever slept does not catch up, nor with those who never waited.
-        if self.ready.is_empty() {
-            let threads = self.running.iter().flatten().filter(|(task, _)| *task < self.threads);
-            let running = threads.map(|(task, _)| self.had[*task]);
-            self.least = running.min().map_or(self.least, |had| self.least.max(had));
-        }
+        self.follows(None);
         self.had[task] = self.had[task].max(self.least);
         self.push(task);
         self.idle.pop()
+    }
+
+    /// Nobody who wakes up has had less than whoever of the threads that run has
+    /// had least, this one among them that stops just now, if no thread waits.
+    fn follows(&mut self, stops: Option<Task>) {
+        if self.ready.is_empty() {
+            let running = self.running.iter().flatten().map(|(task, _)| *task).chain(stops);
+            let had = running.filter(|task| *task < self.threads).map(|task| self.had[task]).min();
+            self.least = had.map_or(self.least, |had| self.least.max(had));
+        }
     }
 
     /// As [`Cpus::wake`], for an interrupt: before all others.
@@ -114,6 +120,7 @@ impl Cpus {
         self.had[task] += slice;
         self.wants[task] -= slice;
         self.busy_ns += slice;
+        self.follows(Some(task));
         (task, slice)
     }
 
@@ -180,6 +187,21 @@ mod tests {
         let cpu = cpus.interrupt(interrupt, 500).expect("an idle CPU");
         assert_eq!(cpus.next(cpu), Some(interrupt));
         cpus.run(cpu, interrupt);
+        cpus.wake(1);
+        assert_eq!(cpus.had[1], cpus.had[0]);
+    }
+
+    #[test]
+    fn a_thread_that_wakes_while_all_sleep_has_no_more_credit_than_others() {
+        let mut cpus = Cpus::new(1, 2);
+        cpus.set_wants(0, u64::MAX);
+        let cpu = cpus.wake(0).expect("an idle CPU");
+        let task = cpus.next(cpu).expect("ready");
+        for _ in 0..100 {
+            cpus.run(cpu, task);
+            cpus.ran(cpu);
+        }
+        assert_eq!(cpus.next(cpu), None, "it waits for a device");
         cpus.wake(1);
         assert_eq!(cpus.had[1], cpus.had[0]);
     }
