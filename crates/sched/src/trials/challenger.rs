@@ -23,6 +23,12 @@ const OVERTAKEN: f64 = 0.05;
 const OVERTAKES_MAX_NS: u64 = 2_000_000_000;
 /// Windows that are longer by this factor tell other things.
 const LONGER: f64 = 3.0;
+/// Most that trials of all ways that have lost before may cost, as a share of the
+/// time.
+pub(super) const COSTS_SHARE: f64 = 0.005;
+/// One that is made since windows are longer waits until the rest of its cost is
+/// paid for, in nanoseconds.
+const UNPAID_NS: f64 = 10e6;
 
 /// What is known of a way that is not in use.
 #[derive(Clone, Copy, Debug)]
@@ -89,11 +95,14 @@ impl Challenger {
     }
 
     /// Windows should be so long, as is known now. A way that may be near, and was
-    /// tried with far shorter ones, is tried again.
+    /// tried with far shorter ones, is tried again: later where a window of it would
+    /// cost much, if it were as slow as it seemed.
     pub(super) fn outgrows(&mut self, length_ns: f64, now: u64) {
         let was_short = self.evidence.pairs() > 0.0 && length_ns > LONGER * self.longest_ns;
         if was_short && self.evidence.mean() > -NEAR {
-            self.tries_again(now);
+            let unpaid_ns = length_ns * (1.0 - self.evidence.mean().exp()) - UNPAID_NS;
+            let pause = (unpaid_ns.max(0.0) / COSTS_SHARE) as u64;
+            self.tries_again(now + pause.min(INTERVAL_NS[1]));
         }
     }
 
@@ -193,6 +202,9 @@ mod tests {
         assert!(way.next_ns == 1000 && way.has_lost());
         way.outgrows(13e6, 5);
         assert!(way.next_ns == 5 && !way.has_lost());
+        let mut dear = lost(0.7);
+        dear.outgrows(50e6, 5);
+        assert!((0.9e9..1.1e9).contains(&(dear.next_ns as f64)) && !dear.has_lost(), "{}", dear.next_ns);
         let mut far = lost(0.1);
         far.outgrows(13e6, 5);
         assert_eq!(far.next_ns, 1000);

@@ -65,6 +65,13 @@ impl Evidence {
         *self = Evidence { longer: self.longer, ..Evidence::default() };
     }
 
+    /// Of the way that this one is taken from: how long windows should be, and longer
+    /// where that one was taken from this before, so that the pairs contradict.
+    pub(super) fn of_other(&self, comes_back: bool) -> Evidence {
+        let contradicted = if comes_back { CONTRADICTED } else { 0.0 };
+        Evidence { longer: (self.longer + contradicted).min(LONGER_MAX), ..Evidence::default() }
+    }
+
     /// A trial has not told which way is better.
     pub(super) fn undecided(&mut self) {
         self.longer = (self.longer + UNDECIDED).min(LONGER_MAX);
@@ -191,6 +198,9 @@ mod tests {
         assert!(evidence.length() > UNDECIDED + CONTRADICTED, "{evidence:?}");
         evidence.forgets();
         assert_eq!((evidence.pairs(), evidence.length()), (0.0, UNDECIDED + CONTRADICTED));
+        let other = evidence.of_other(false);
+        assert_eq!((other.pairs(), other.length()), (0.0, UNDECIDED + CONTRADICTED));
+        assert_eq!(evidence.of_other(true).length(), UNDECIDED + 2.0 * CONTRADICTED);
         (0..99).for_each(|_| evidence.undecided());
         assert_eq!(evidence.length(), LONGER_MAX);
     }

@@ -8,8 +8,8 @@
 //!
 //! Pure: no clock, no atomics, the same windows give the same choices.
 
-use super::challenger::{Challenger, INTERVAL_NS, NEAR, PAIRS_OF_TRIAL, STRANGE_NOISE, Trial};
-use super::evidence::{Evidence, compared};
+use super::challenger::{COSTS_SHARE, Challenger, INTERVAL_NS, NEAR, PAIRS_OF_TRIAL, STRANGE_NOISE, Trial};
+use super::evidence::compared;
 use super::noise::Noise;
 use super::seen::Seen;
 use super::seldom::Seldom;
@@ -40,8 +40,6 @@ const PAIRS_KEPT: f64 = 8.0;
 const OVERDUE: f64 = 2.0;
 /// Most that trials of one way may cost, as a share of the time.
 const COST_SHARE: f64 = 0.001;
-/// And those of all ways that have lost before.
-const COSTS_SHARE: f64 = 0.005;
 /// A window is not made longer than this for the sake of its batches, but has so
 /// many in any case.
 const FEWEST_NS: f64 = 60e6;
@@ -67,6 +65,8 @@ const STRANGE_MOST: u32 = 6;
 pub(super) struct Race {
     ways: usize,
     incumbent: usize,
+    /// The way in use before.
+    before: usize,
     windows: u32,
     /// Windows in a row that were unlike what was known, and the last of them.
     strikes: u32,
@@ -105,6 +105,7 @@ impl Race {
         Race {
             ways,
             incumbent: 0,
+            before: 0,
             windows: 0,
             strikes: 0,
             last: (0.0, Load::default()),
@@ -496,7 +497,7 @@ impl Race {
     fn takes(&mut self, way: usize, now: u64) {
         let faster = self.challengers[way].evidence;
         let (before, noise) = (self.incumbent, self.noise.of_pair());
-        self.challengers[before].evidence = Evidence::default();
+        self.challengers[before].evidence = faster.of_other(way == self.before);
         for other in (0..self.ways).filter(|other| *other != way) {
             let challenger = &mut self.challengers[other];
             challenger.evidence.against(faster.mean());
@@ -508,7 +509,7 @@ impl Race {
             }
         }
         self.challengers[before].next_ns = now + INTERVAL_NS[0];
-        self.incumbent = way;
+        (self.incumbent, self.before) = (way, before);
         self.windows = 0;
         self.noise.another_way();
         let factor = faster.mean().exp();
@@ -517,7 +518,7 @@ impl Race {
 
     /// Everything that was found out is about something else.
     pub(super) fn starts_over(&mut self, now: u64) {
-        self.incumbent = 0;
+        (self.incumbent, self.before) = (0, 0);
         self.windows = 0;
         self.strikes = 0;
         self.speed = 0.0;
@@ -770,6 +771,19 @@ mod tests {
         let (_, early) = windows(&mut race, load, (0, second), speed_of);
         let (found, late) = windows(&mut race, load, (5 * second, second), speed_of);
         assert!(found == 0 && late[1] < 0.01, "{early:?} {late:?}");
+    }
+
+    #[test]
+    fn ways_that_are_taken_in_turn_are_compared_for_longer() {
+        let mut race = Race::new(3);
+        race.takes(2, 0);
+        assert_eq!(race.challengers[0].evidence.length(), 0.0);
+        race.takes(0, 0);
+        assert!(race.challengers[2].evidence.length() > 1.0);
+        race.starts_over(0);
+        race.takes(2, 0);
+        race.takes(1, 0);
+        assert_eq!(race.challengers[2].evidence.length(), 0.0, "another was taken");
     }
 
     #[test]

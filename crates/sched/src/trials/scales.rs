@@ -16,6 +16,8 @@ const SCALES: [usize; 20] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 
 const FEWEST: usize = 3;
 /// It is found out anew after so many short windows.
 const EVERY: usize = 16;
+/// And until there were so many of a length, it is not given up unless that tells.
+const STAYS: usize = 4;
 /// The mean of what differs by chance, over its deviation.
 const MEAN: f64 = 0.8;
 /// Windows that deviate by less are long enough.
@@ -122,14 +124,18 @@ impl Scales {
     }
 
     /// The shortest that is steady, or else the one that is so most. Of another
-    /// way there are soon enough windows for short lengths alone: then the one
-    /// that was taken stays.
+    /// way there are soon enough windows for short lengths alone, which may all lie
+    /// between other work: then the one that was taken stays.
     fn best(&self) -> usize {
         let known = || self.deviations.iter().enumerate().filter_map(|(at, found)| Some((at, (*found)?)));
+        let is_unknown = self.deviations[self.length].is_none();
+        if is_unknown && self.count < STAYS * SCALES[self.length] {
+            return self.length;
+        }
         if let Some((steady, _)) = known().find(|(_, deviation)| *deviation < STEADY) {
             return steady;
         }
-        if self.deviations[self.length].is_none() {
+        if is_unknown {
             return self.length;
         }
         let value = |(at, deviation): &(usize, f64)| deviation * (SCALES[*at] as f64).powf(LONGER);
@@ -224,5 +230,14 @@ mod tests {
             scales.sees(speed(at), 4e6);
             assert!((6.0..=10.0).contains(&scales.length()), "{} after {at}", scales.length());
         }
+        scales.another_way();
+        (0..EVERY).for_each(|_| {
+            scales.sees(1.0, 4e6);
+        });
+        assert!(scales.length() >= 6.0, "all of them may lie between other work");
+        (EVERY..KEPT).for_each(|_| {
+            scales.sees(1.0, 4e6);
+        });
+        assert_eq!(scales.length(), 1.0);
     }
 }
