@@ -35,7 +35,7 @@ pub use batch::{AssociatedData, Batch, Operation, SectorNumbers, Segment, Tag, V
 pub use buffer::Buffer;
 pub use crossing::{Crossing, Way};
 pub use nonce::{BatchNonces, EntropyError, FreshNonce, NonceSource, SessionId, StoredNonce, StreamNonces};
-pub use ticket::{Answer, Completed, Completer, Outcome, Ticket, Vanished};
+pub use ticket::{Answer, Answered, Completed, Completer, Outcome, Ticket, Vanished};
 
 use std::any::Any;
 use std::sync::Arc;

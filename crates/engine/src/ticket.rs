@@ -47,13 +47,30 @@ enum State {
 /// What a guard is told about the ticket it guards.
 #[derive(Debug)]
 pub enum Answer {
-    /// The batch came back at this moment, well or not.
-    Completed(Completed, Instant),
+    /// The batch came back, well or not.
+    Completed(Completed, Answered),
     /// It will never come back.
     Vanished,
     /// It had not come back at the deadline. It is abandoned: the engine
     /// keeps its buffer, and frees it if it ever completes.
     Late,
+}
+
+/// When a batch came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The moment.
+    pub at: Instant,
+    /// Whether somebody waited for it already, and not for anything else first:
+    /// what passes from then on until the guard runs is what its thread waits for
+    /// a CPU.
+    pub was_awaited: bool,
+}
+
+impl Answered {
+    fn now() -> Answered {
+        Answered { at: Instant::now(), was_awaited: false }
+    }
 }
 
 type Guard = Box<dyn FnOnce(Answer) -> Result<Completed, Vanished> + Send>;
@@ -151,7 +168,7 @@ impl Ticket {
                 let Guarded { ticket, deadline, guard } = *guarded;
                 let limit = deadline.saturating_duration_since(Instant::now());
                 guard(match ticket.arrival_within(limit) {
-                    Ok(Ok((completed, arrived))) => Answer::Completed(completed, arrived),
+                    Ok(Ok((completed, answered))) => Answer::Completed(completed, answered),
                     Ok(Err(Vanished)) => Answer::Vanished,
                     Err(_abandoned) => Answer::Late,
                 })
@@ -169,15 +186,15 @@ impl Ticket {
         Ok(arrival.map(|(completed, _)| completed))
     }
 
-    /// As [`Ticket::wait_for`], with the moment of the arrival: that of an
+    /// As [`Ticket::wait_for`], with the moment of the answer: that of an
     /// inline or guarded ticket is now.
-    fn arrival_within(self, limit: Duration) -> Result<Result<(Completed, Instant), Vanished>, Ticket> {
+    fn arrival_within(self, limit: Duration) -> Result<Result<(Completed, Answered), Vanished>, Ticket> {
         match self.0 {
-            State::Inline(completed) => Ok(Ok((completed, Instant::now()))),
+            State::Inline(completed) => Ok(Ok((completed, Answered::now()))),
             State::Pending(slot) => slot.take_within(Some(limit)).ok_or(Ticket(State::Pending(slot))),
             State::Guarded(guarded) => {
                 let answer = (*guarded).wait_for(limit)?;
-                Ok(answer.map(|completed| (completed, Instant::now())))
+                Ok(answer.map(|completed| (completed, Answered::now())))
             }
         }
     }
@@ -188,7 +205,7 @@ impl Guarded {
         let Guarded { ticket, deadline, guard } = self;
         let until_deadline = deadline.saturating_duration_since(Instant::now());
         match ticket.arrival_within(limit.min(until_deadline)) {
-            Ok(Ok((completed, arrived))) => Ok(guard(Answer::Completed(completed, arrived))),
+            Ok(Ok((completed, answered))) => Ok(guard(Answer::Completed(completed, answered))),
             Ok(Err(Vanished)) => Ok(guard(Answer::Vanished)),
             Err(_abandoned) if until_deadline <= limit => Ok(guard(Answer::Late)),
             Err(ticket) => Err(Ticket(State::Guarded(Box::new(Guarded { ticket, deadline, guard })))),
@@ -198,8 +215,9 @@ impl Guarded {
 
 impl Slot {
     /// The answer, or `None` if it has not arrived within `limit`.
-    fn take_within(&self, limit: Option<Duration>) -> Option<Result<(Completed, Instant), Vanished>> {
+    fn take_within(&self, limit: Option<Duration>) -> Option<Result<(Completed, Answered), Vanished>> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_awaited = matches!(state.arrival, Arrival::Awaited);
         let awaited = |state: &mut SlotState| matches!(state.arrival, Arrival::Awaited);
         let mut state = match limit {
             None => self.arrived.wait_while(state, awaited).unwrap_or_else(PoisonError::into_inner),
@@ -209,7 +227,7 @@ impl Slot {
             }
         };
         match std::mem::take(&mut state.arrival) {
-            Arrival::Arrived(completed, at) => Some(Ok((*completed, at))),
+            Arrival::Arrived(completed, at) => Some(Ok((*completed, Answered { at, was_awaited }))),
             Arrival::Vanished => Some(Err(Vanished)),
             Arrival::Awaited => None,
         }
@@ -298,6 +316,33 @@ mod tests {
         let ticket = ticket.wait_for(Duration::from_millis(1)).expect_err("nothing has answered");
         completer.complete(completed(Outcome::DeviceLost));
         assert_eq!(ticket.wait().unwrap().outcome, Outcome::Done);
+    }
+
+    #[test]
+    fn a_guard_is_told_whether_somebody_waited_when_the_answer_came() {
+        let far = Instant::now() + Duration::from_secs(3600);
+        for awaited in [false, true] {
+            let (ticket, completer) = Ticket::pending();
+            let ticket = ticket.guarded(far, move |answer| match answer {
+                Answer::Completed(completed, answered) => {
+                    assert!(answered.was_awaited == awaited && answered.at <= Instant::now());
+                    Ok(completed)
+                }
+                _ => Err(Vanished),
+            });
+            let answer = move || {
+                std::thread::sleep(Duration::from_millis(if awaited { 50 } else { 0 }));
+                completer.complete(completed(Outcome::Done));
+            };
+            let answering = std::thread::spawn(answer);
+            if !awaited {
+                answering.join().unwrap();
+                ticket.wait().unwrap();
+            } else {
+                ticket.wait().unwrap();
+                answering.join().unwrap();
+            }
+        }
     }
 
     #[test]

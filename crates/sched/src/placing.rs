@@ -161,14 +161,18 @@ impl Placer {
     }
 
     /// What is known of each engine for a request. The CPU computes once more
-    /// what a device has, when its turn has come to be checked.
+    /// what a device has, when its turn has come to be checked. Who waits for a CPU
+    /// behind threads of this process is in the price of CPU time.
     fn look(&self, views: &mut [EngineView], settings: &Settings, request: &Request, now: &Circumstances) {
         for (at, (view, record)) in views.iter_mut().zip(&self.records).enumerate() {
             *view = record.view(request, now.usable >> at & 1 == 1);
         }
         let checking = views.iter().find(|view| view.usable && view.inline);
         let check_ns = checking.map_or(0.0, |view| view.cpu_ns) / f64::from(1u32 << settings.check_exponent);
-        views.iter_mut().filter(|view| !view.inline).for_each(|view| view.cpu_ns += check_ns);
+        for view in views.iter_mut().filter(|view| !view.inline) {
+            view.cpu_ns += check_ns;
+            view.cpu_wait_ns *= 1.0 - now.cpu.own;
+        }
     }
 
     /// The way of placing that the trials ask for.
@@ -406,6 +410,39 @@ mod tests {
         for stretch in [1.0, 3.0, 30.0, 300.0] {
             assert!(large_on_slower(stretch) < 30, "{stretch}: {}", large_on_slower(stretch));
         }
+    }
+
+    /// Where a batch goes that a device computes in half the CPU's time, if its
+    /// answers wait so long for a CPU, of which this process has a share.
+    fn beside_other_work(cpu_wait_ns: f64, own: f64) -> usize {
+        let said = |inline| Expectation { inline, ..Expectation::of_nothing() };
+        let placer = Placer::new([said(true), said(false)]);
+        for (engine, service_ns, cpu_ns) in [(0, 100_000.0, 100_000.0), (1, 50_000.0, 500.0)] {
+            for _ in 0..9 {
+                let record = &placer.records()[engine];
+                let flight = record.began(Operation::Seal, BYTES);
+                record.left(&flight);
+                record.learn(&flight, Measurement { service_ns, cpu_ns });
+            }
+        }
+        (0..99).for_each(|_| placer.records()[1].woke(cpu_wait_ns));
+        let cpu = CpuView { cpus: 1.0, waiting: 0.0, idle: 0.0, own };
+        let now = Circumstances { cpu, usable: 0b11, version: 0, is_first: true };
+        let request =
+            Request { operation: Operation::Seal, bytes: BYTES, segments: 1, in_flight: 1, computing: 1 };
+        let settings = Settings { policy: Policy::Adaptive, check_exponent: 10, ..Settings::default() };
+        match placer.decide(&settings, &request, &now).expect("two engines").placement {
+            Placement::Whole(engine) => engine,
+            Placement::Split { .. } => panic!("a batch of one segment is placed whole"),
+        }
+    }
+
+    #[test]
+    fn an_answer_that_waits_for_a_cpu_behind_other_processes_costs_that() {
+        assert_eq!(beside_other_work(0.0, 0.2), 1);
+        assert_eq!(beside_other_work(200_000.0, 0.2), 0);
+        // Behind threads of its own: their time is no loss.
+        assert_eq!(beside_other_work(200_000.0, 1.0), 1);
     }
 
     /// Of a device that has this share of the CPU's speed, with requests in

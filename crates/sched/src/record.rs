@@ -32,6 +32,10 @@ const WAITED: f64 = 1.25;
 /// CPU time of a device's interrupt and of waking whoever waits for it, which
 /// nothing here can measure: two switches and a completion.
 const WAKE_NS: f64 = 4_000.0;
+/// Placements, here or elsewhere, in which what waiting for a CPU has taken is
+/// forgotten: other work goes, and where nothing is placed on the device any more
+/// nothing would tell of it.
+const CPU_WAIT_LASTS: f64 = 256.0;
 /// Share of the time that may be lost with probes of one engine.
 const PROBE_SHARE: f64 = 0.005;
 /// A probe that costs more than this has to be worth so many times its cost as it
@@ -143,6 +147,8 @@ pub struct Record {
     /// Batches for which it has room, as far as is known.
     room: AtomicU32,
     parallelism: Number,
+    /// From an answer until whoever waited for it has a CPU.
+    cpu_wait_ns: Number,
     credit_ns: Number,
     placements: AtomicU32,
     /// Value of `placements` when a batch was timed last.
@@ -200,6 +206,7 @@ impl Record {
             in_flight: AtomicU32::new(0),
             room: AtomicU32::new(expectation.room),
             parallelism: Number::new(PARALLELISM_FIRST),
+            cpu_wait_ns: Number::default(),
             credit_ns: Number::default(),
             placements: AtomicU32::new(0),
             timed: AtomicU32::new(0),
@@ -295,6 +302,7 @@ impl Record {
             in_flight: self.in_flight.load(Relaxed),
             room: self.room.load(Relaxed),
             parallelism: self.parallelism.load(),
+            cpu_wait_ns: self.cpu_wait_ns.load(),
             credit_ns: self.credit_ns.load(),
             stale: cell.answers.load(Relaxed) == 0 || age > STALE_PLACEMENTS,
         }
@@ -304,6 +312,11 @@ impl Record {
     /// `extra_ns` is what trying this engine out with the last of them cost, which
     /// is paid for at its price.
     pub fn placed(&self, requests: u32, service_ns: f64, extra_ns: f64) {
+        let cpu_wait_ns = self.cpu_wait_ns.load();
+        if cpu_wait_ns > 0.0 {
+            let left = 1.0 - (f64::from(requests) / CPU_WAIT_LASTS).min(1.0);
+            self.cpu_wait_ns.store(cpu_wait_ns * left);
+        }
         // What two threads count at once may count once: it is for ages alone.
         self.placements.store(self.placements.load(Relaxed).wrapping_add(requests), Relaxed);
         let gained = service_ns * f64::from(requests) * PROBE_SHARE;
@@ -344,6 +357,12 @@ impl Record {
     /// It had no room for one more.
     pub fn refused(&self) {
         self.room.store(self.in_flight.load(Relaxed).max(1), Relaxed);
+    }
+
+    /// Whoever waited for this device's answer had a CPU so long after it.
+    pub fn woke(&self, cpu_wait_ns: f64) {
+        let before = self.cpu_wait_ns.load();
+        self.cpu_wait_ns.store(before + (cpu_wait_ns - before) * WEIGHT);
     }
 
     /// A batch has left the engine, well or not.
@@ -452,6 +471,18 @@ mod tests {
 
     fn request(bytes: u64) -> Request {
         Request { operation: Operation::Seal, bytes, segments: 1, in_flight: 1, computing: 1 }
+    }
+
+    #[test]
+    fn what_waiting_for_a_cpu_has_taken_is_learned_and_forgotten() {
+        let record = device();
+        let waits = || record.view(&request(4096), true).cpu_wait_ns;
+        (0..40).for_each(|_| record.woke(1e6));
+        assert!((0.98e6..=1e6).contains(&waits()), "{}", waits());
+        (0..256).for_each(|_| record.placed(1, 1e3, 0.0));
+        assert!((0.3e6..0.4e6).contains(&waits()), "{}", waits());
+        record.placed(1000, 1e3, 0.0);
+        assert_eq!(waits(), 0.0);
     }
 
     #[test]

@@ -36,6 +36,8 @@ struct OnDevice {
     submit_ns: u64,
     submitted: u64,
     answered: Option<u64>,
+    /// The thread slept when it answered.
+    was_awaited: bool,
     /// The thread sleeps until the answer.
     is_awaited: bool,
 }
@@ -77,7 +79,8 @@ impl Client {
     pub(crate) fn answered(&mut self, now: u64, record: &Record) -> bool {
         record.left(&self.on_device.flight.expect("a batch on a device is in flight"));
         self.on_device.answered = Some(now);
-        std::mem::take(&mut self.on_device.is_awaited)
+        self.on_device.was_awaited = std::mem::take(&mut self.on_device.is_awaited);
+        self.on_device.was_awaited
     }
 
     /// The CPU time that it wanted is over. Whether it wants more at once;
@@ -251,7 +254,11 @@ impl Client {
     /// Takes the device's answer; the CPU time of that, and of checking it
     /// when its turn has come.
     fn conclude(&mut self, world: &mut World<'_>) -> u64 {
-        let OnDevice { device, bytes, .. } = self.on_device;
+        let OnDevice { device, bytes, answered, was_awaited, .. } = self.on_device;
+        if let Some(answered) = answered.filter(|_| was_awaited) {
+            let record = &world.placer.records()[world.host.inline.len() + device];
+            record.woke((world.now - answered) as f64);
+        }
         let is_due = world.results[device].is_multiple_of(1 << world.settings.check_exponent);
         world.results[device] += 1;
         let check_ns = if is_due { self.compute_ns(bytes, world) } else { 0 };

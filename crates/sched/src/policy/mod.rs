@@ -63,6 +63,9 @@ pub struct EngineView {
     pub room: u32,
     /// How many it serves at once, as far as can be told.
     pub parallelism: f64,
+    /// How long whoever waits for its answer then waits for a CPU that other
+    /// processes have.
+    pub cpu_wait_ns: f64,
     /// What may be spent on trying it out.
     pub credit_ns: f64,
     /// What is known of it for this size is old.
@@ -223,6 +226,7 @@ impl EngineView {
         in_flight: 0,
         room: u32::MAX,
         parallelism: 1.0,
+        cpu_wait_ns: 0.0,
         credit_ns: 0.0,
         stale: false,
     };
@@ -243,10 +247,11 @@ impl EngineView {
         }
     }
 
-    /// The same, where the CPU takes so many times its CPU time.
+    /// The same, where an engine on the CPU takes so many times its CPU time, and
+    /// who waited for a device waits for a CPU after it.
     #[must_use]
     pub(crate) fn finish_beside(&self, stretch: f64) -> f64 {
-        if self.inline { self.service_ns * stretch } else { self.finish_ns() }
+        if self.inline { self.service_ns * stretch } else { self.finish_ns() + self.cpu_wait_ns }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use strongroom_engine::{
-    Answer, Batch, Completed, Outcome, Refusal, Refused, Session, Ticket, Vanished, Verdict,
+    Answer, Answered, Batch, Completed, Outcome, Refusal, Refused, Session, Ticket, Vanished, Verdict,
 };
 
 use super::session::SchedulerSession;
@@ -135,12 +135,17 @@ pub(super) fn guarded(
     let trusted = Trusted::of(session, operation);
     let turn = session.placer.turn();
     Ok(ticket.guarded(submitted + core.deadline, move |answer| {
+        let taken = Instant::now();
         let (core, flight) = (Arc::clone(&in_flight.core), in_flight.flight);
         let placer = Arc::clone(&in_flight.placer);
         in_flight.leaves();
         let (completed, answered) = core.conclude(at, &trusted, answer, source);
-        if let Some(arrived) = answered {
-            let service = arrived.saturating_duration_since(submitted);
+        if let Some(answered) = answered {
+            if answered.was_awaited {
+                let waited = taken.saturating_duration_since(answered.at);
+                placer.records()[at].woke(waited.as_nanos() as f64);
+            }
+            let service = answered.at.saturating_duration_since(submitted);
             core.engines[at].counters.answered(service.as_nanos() as u64);
             // What checks cost is known of the engine that checks.
             let measured =
@@ -162,19 +167,19 @@ impl Served {
 }
 
 impl Core {
-    /// What the consumer is told; and when the device gave a good answer, the
-    /// moment of that.
+    /// What the consumer is told; and when the device gave a good answer, when
+    /// that came.
     fn conclude(
         &self,
         at: usize,
         trusted: &Trusted,
         answer: Answer,
         source: impl FnOnce() -> Batch,
-    ) -> (Completed, Option<Instant>) {
+    ) -> (Completed, Option<Answered>) {
         let served = &self.engines[at];
-        let (completed, arrived) = match answer {
-            Answer::Completed(completed, arrived) if completed.outcome != Outcome::DeviceLost => {
-                (completed, arrived)
+        let (completed, answered) = match answer {
+            Answer::Completed(completed, answered) if completed.outcome != Outcome::DeviceLost => {
+                (completed, answered)
             }
             _ => {
                 served.counters.add(Count::Lost, 1);
@@ -186,18 +191,18 @@ impl Core {
         let is_refused = completed.outcome == Outcome::AuthenticationFailed;
         let interval = 1 << self.settings.load().check_exponent;
         if !is_refused && !served.is_due(interval) {
-            return (completed, Some(arrived));
+            return (completed, Some(answered));
         }
         let expected = self.redo_uncounted(trusted, source());
         if expected.outcome == Outcome::DeviceLost {
             // Nothing here can tell; the device's answer is the only one.
-            return (completed, Some(arrived));
+            return (completed, Some(answered));
         }
         served.counters.add(Count::Checked, 1);
         served.counters.add(Count::CheckedBytes, expected.batch.bytes() as u64);
         if is_equal(&completed, &expected) {
             served.quarantine.right();
-            return (completed, Some(arrived));
+            return (completed, Some(answered));
         }
         served.counters.add(Count::Mismatches, 1);
         served.quarantine.wrong();

@@ -8,8 +8,9 @@ pub(super) const INTERVAL_NS: [u64; 2] = [60_000_000, 10_000_000_000];
 /// Pairs of one trial, after which others have their turn.
 pub(super) const PAIRS_OF_TRIAL: u32 = 3;
 /// A way that was slower in none of them than the faster of its neighbours, by
-/// more than the first, and in the mean faster by the second, is better however
-/// the way in use differs from window to window: logarithms.
+/// more than the first, and in all but one faster than their mean by the second, is
+/// better however the way in use differs from window to window: logarithms. (In one
+/// other work may have come just after the challenger's window.)
 const AHEAD: [f64; 2] = [-0.05, 0.1];
 
 /// A way that is slower by less may be faster when the machine has other work:
@@ -122,10 +123,10 @@ pub(super) struct Trial {
     /// The challenger's, once its window is over.
     pub(super) speed: Option<f64>,
     pub(super) pairs: u32,
-    /// Pairs in which the challenger was ahead of both neighbours, and by how
-    /// much of their mean in all: logarithms.
+    /// Pairs in which the challenger was ahead of both neighbours, and those in which
+    /// it was clearly faster than their mean.
     ahead: u32,
-    gained: f64,
+    gained: u32,
     /// What the pairs that are whole have lost or gained, in nanoseconds; and the
     /// time and the work of the challenger's windows since.
     lost_ns: f64,
@@ -142,7 +143,7 @@ impl Trial {
             speed: None,
             pairs: 0,
             ahead: 0,
-            gained: 0.0,
+            gained: 0,
             lost_ns: 0.0,
             elapsed_ns: 0.0,
             work_ns: 0.0,
@@ -173,16 +174,14 @@ impl Trial {
         self.pairs += 1;
         self.ahead += u32::from((challenger / after.max(self.before)).ln() > AHEAD[0]);
         let around = (after + self.before) / 2.0;
-        self.gained += (challenger / around).ln();
+        self.gained += u32::from((challenger / around).ln() > AHEAD[1]);
         self.lost_ns += self.lost_against(around);
         (self.elapsed_ns, self.work_ns) = (0.0, 0.0);
     }
 
     /// Whether every pair says that the challenger is better.
     pub(super) fn is_ahead(&self) -> bool {
-        self.pairs >= PAIRS_OF_TRIAL
-            && self.ahead == self.pairs
-            && self.gained > AHEAD[1] * f64::from(self.pairs)
+        self.pairs >= PAIRS_OF_TRIAL && self.ahead == self.pairs && self.gained + 1 >= self.pairs
     }
 }
 
@@ -208,6 +207,21 @@ mod tests {
         let mut far = lost(0.1);
         far.outgrows(13e6, 5);
         assert_eq!(far.next_ns, 1000);
+    }
+
+    #[test]
+    fn a_way_is_ahead_when_more_than_one_pair_says_so() {
+        // Speeds of the challenger, and of the way in use before and after it.
+        let is_ahead = |pairs: [(f64, f64, f64); 3]| {
+            let mut trial = Trial::of(1, 1.0);
+            for (challenger, before, after) in pairs {
+                trial.before = before;
+                trial.pairs_up(challenger, after);
+            }
+            trial.is_ahead()
+        };
+        assert!(is_ahead([(1.0, 0.6, 1.0), (1.0, 1.0, 0.5), (1.0, 0.5, 1.0)]), "the way in use swings");
+        assert!(!is_ahead([(1.0, 1.0, 0.3), (0.3, 0.3, 0.3), (0.3, 0.3, 0.3)]), "other work has come");
     }
 
     #[test]
