@@ -172,17 +172,23 @@ mod tests {
         assert_eq!(cpus.busy_ns(), 300 * SLICE_NS);
     }
 
+    /// Task 0 runs while all others sleep, for a hundred slices; on which CPU.
+    fn runs_alone(cpus: &mut Cpus) -> usize {
+        cpus.set_wants(0, u64::MAX);
+        let cpu = cpus.wake(0).expect("an idle CPU");
+        let task = cpus.next(cpu).expect("ready");
+        for _ in 0..100 {
+            cpus.run(cpu, task);
+            cpus.ran(cpu);
+        }
+        cpu
+    }
+
     #[test]
     fn a_thread_that_wakes_beside_an_interrupt_has_no_more_credit_than_others() {
         let mut cpus = Cpus::new(2, 2);
-        cpus.set_wants(0, u64::MAX);
-        let first = cpus.wake(0).expect("an idle CPU");
-        let task = cpus.next(first).expect("ready");
-        for _ in 0..100 {
-            cpus.run(first, task);
-            cpus.ran(first);
-        }
-        cpus.run(first, task);
+        let first = runs_alone(&mut cpus);
+        cpus.run(first, 0);
         let interrupt = cpus.add_task();
         let cpu = cpus.interrupt(interrupt, 500).expect("an idle CPU");
         assert_eq!(cpus.next(cpu), Some(interrupt));
@@ -194,13 +200,7 @@ mod tests {
     #[test]
     fn a_thread_that_wakes_while_all_sleep_has_no_more_credit_than_others() {
         let mut cpus = Cpus::new(1, 2);
-        cpus.set_wants(0, u64::MAX);
-        let cpu = cpus.wake(0).expect("an idle CPU");
-        let task = cpus.next(cpu).expect("ready");
-        for _ in 0..100 {
-            cpus.run(cpu, task);
-            cpus.ran(cpu);
-        }
+        let cpu = runs_alone(&mut cpus);
         assert_eq!(cpus.next(cpu), None, "it waits for a device");
         cpus.wake(1);
         assert_eq!(cpus.had[1], cpus.had[0]);
