@@ -289,7 +289,6 @@ impl Record {
             self.expectation.per_byte_ns
         };
         let cell = &self.cells[operation_index(request.operation)][size_class(request.bytes)];
-        let age = self.placements.load(Relaxed).wrapping_sub(cell.seen.load(Relaxed));
         EngineView {
             usable,
             inline: self.expectation.inline,
@@ -304,8 +303,14 @@ impl Record {
             parallelism: self.parallelism.load(),
             cpu_wait_ns: self.cpu_wait_ns.load(),
             credit_ns: self.credit_ns.load(),
-            stale: cell.answers.load(Relaxed) == 0 || age > STALE_PLACEMENTS,
+            stale: self.is_stale(cell),
         }
+    }
+
+    /// Whether what is known of a size is old, or nothing is.
+    fn is_stale(&self, cell: &Cell) -> bool {
+        let age = self.placements.load(Relaxed).wrapping_sub(cell.seen.load(Relaxed));
+        cell.answers.load(Relaxed) == 0 || age > STALE_PLACEMENTS
     }
 
     /// So many requests were placed at `service_ns` each; here or elsewhere.
@@ -423,7 +428,10 @@ impl Record {
     /// Brings a number of a cell nearer to what was seen. A device's first
     /// answer is believed. What an inline engine takes can only seem too much,
     /// so that of its first answers a lower one is believed, and a higher one
-    /// at most so much above what sizes nearby have shown.
+    /// at most so much above what sizes nearby have shown. A device that was not
+    /// asked for long seemed too slow, maybe for a moment: if it is faster now that is
+    /// believed. If it is not, the batches that come then tell at once; that it seems
+    /// too slow would be told by probes alone, an eighth at a time.
     fn blend(&self, operation: Operation, class: usize, number: fn(&Cell) -> &Number, seen: f64) {
         let cell = &self.cells[operation_index(operation)][class];
         let answers = cell.answers.load(Relaxed);
@@ -436,6 +444,7 @@ impl Record {
             0 => seen,
             1..SETTLED if inline && seen < old => seen,
             1..SETTLED if inline => old + (seen.min(old * OUTLIER_INLINE) - old) / f64::from(answers + 1),
+            _ if !inline && seen < old && self.is_stale(cell) => seen,
             _ => old + (seen.min(old * if inline { OUTLIER_INLINE } else { OUTLIER }) - old) * WEIGHT,
         };
         number(cell).store(new);
@@ -529,6 +538,25 @@ mod tests {
         // One that has really become slower is believed within some batches.
         let slower = (0..20).fold(0.0, |_, _| learn(1200.0));
         assert!(slower > 1100.0, "{slower}");
+    }
+
+    #[test]
+    fn a_device_that_seemed_slow_for_a_moment_is_believed_when_it_is_not() {
+        let record = device();
+        let asks = |ns: f64| {
+            let flight = record.began(Operation::Seal, 4096);
+            record.left(&flight);
+            record.learn(&flight, Measurement { service_ns: ns, cpu_ns: 500.0 });
+            record.view(&request(4096), true).service_ns
+        };
+        (0..20).for_each(|_| assert!(asks(5_000.0) < 5_001.0));
+        let slow = (0..8).fold(0.0, |_, _| asks(50_000.0));
+        assert!(slow > 30_000.0 && asks(5_000.0) > 0.8 * slow, "one that is asked all the time is weighed");
+        // All goes elsewhere, until it is asked once more.
+        record.placed(STALE_PLACEMENTS + 1, 1e3, 0.0);
+        assert!((asks(5_000.0) - 5_000.0).abs() < 1.0);
+        record.placed(STALE_PLACEMENTS + 1, 1e3, 0.0);
+        assert!(asks(50_000.0) < 11_000.0, "one that is slower is weighed all the same");
     }
 
     /// Has an inline engine compute a batch that takes so long.
