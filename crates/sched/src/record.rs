@@ -19,6 +19,10 @@ pub(crate) const SIZE_CLASSES: usize = 16;
 const WEIGHT: f64 = 1.0 / 8.0;
 /// A measurement is cut to this many times what was expected.
 const OUTLIER: f64 = 8.0;
+/// The same of a device that is asked all the time. When the machine stands still
+/// for a moment all that is in flight takes many times as long, which says nothing
+/// of the device; one that has really become slower is known after a dozen answers.
+const OUTLIER_KNOWN: f64 = 2.0;
 /// The same of an inline engine. What it takes is CPU time, into which now and
 /// then an interrupt falls, many times as long as a small batch: it says nothing
 /// of the engine, and would have a slower one preferred for long.
@@ -445,9 +449,19 @@ impl Record {
             1..SETTLED if inline && seen < old => seen,
             1..SETTLED if inline => old + (seen.min(old * OUTLIER_INLINE) - old) / f64::from(answers + 1),
             _ if !inline && seen < old && self.is_stale(cell) => seen,
-            _ => old + (seen.min(old * if inline { OUTLIER_INLINE } else { OUTLIER }) - old) * WEIGHT,
+            _ => old + (seen.min(old * self.outlier(cell)) - old) * WEIGHT,
         };
         number(cell).store(new);
+    }
+
+    /// To how many times what is known of a size a measurement is cut.
+    fn outlier(&self, cell: &Cell) -> f64 {
+        let is_known = cell.answers.load(Relaxed) >= KNOWN_ANSWERS && !self.is_stale(cell);
+        match (self.expectation.inline, is_known) {
+            (true, _) => OUTLIER_INLINE,
+            (false, true) => OUTLIER_KNOWN,
+            (false, false) => OUTLIER,
+        }
     }
 
     /// Batches that it has accepted and not answered.
@@ -538,6 +552,23 @@ mod tests {
         // One that has really become slower is believed within some batches.
         let slower = (0..20).fold(0.0, |_, _| learn(1200.0));
         assert!(slower > 1100.0, "{slower}");
+    }
+
+    #[test]
+    fn when_the_machine_stands_still_that_says_little_of_a_device() {
+        let record = device();
+        let asks = |ns: f64| {
+            let flight = record.began(Operation::Seal, 4096);
+            record.left(&flight);
+            record.learn(&flight, Measurement { service_ns: ns, cpu_ns: 500.0 });
+            record.view(&request(4096), true).service_ns
+        };
+        (0..KNOWN_ANSWERS).for_each(|_| assert!(asks(5_000.0) < 5_001.0));
+        // Four were in flight, for 20 ms.
+        let still = (0..4).fold(0.0, |_, _| asks(20e6));
+        assert!(still < 1.7 * 5_000.0, "{still}");
+        let slower = (0..16).fold(0.0, |_, _| asks(15_000.0));
+        assert!(slower > 0.8 * 15_000.0, "{slower}");
     }
 
     #[test]
