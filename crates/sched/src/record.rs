@@ -17,6 +17,8 @@ pub(crate) const SIZE_CLASSES: usize = 16;
 
 /// A new measurement counts for this much.
 const WEIGHT: f64 = 1.0 / 8.0;
+/// And this much for what is usual.
+const USUAL_WEIGHT: f64 = 1.0 / 64.0;
 /// A measurement is cut to this many times what was expected.
 const OUTLIER: f64 = 8.0;
 /// The same of a device that is asked all the time. When the machine stands still
@@ -90,6 +92,8 @@ struct Cell {
     /// Measured over expected service time, and CPU time.
     service_ratio: Number,
     cpu_ratio: Number,
+    /// The former over many more answers.
+    usual_ratio: Number,
 }
 
 /// What an engine says of itself before anything is measured.
@@ -403,7 +407,11 @@ impl Record {
             let waited = if has_waited { (ahead / parallelism / flight.service_ns).max(1.0) } else { 1.0 };
             let service = measured.service_ns / waited;
             let seen = service / self.expected_service_ns(flight.bytes).max(1.0);
+            let before = cell.service_ratio.load();
             blend(|cell| &cell.service_ratio, seen);
+            if !self.expectation.inline {
+                self.is_as_usual(cell, before, seen);
+            }
         }
         let seen = (measured.cpu_ns + self.waking_ns()) / self.expected_cpu_ns(flight.bytes).max(1.0);
         blend(|cell| &cell.cpu_ratio, seen);
@@ -418,6 +426,7 @@ impl Record {
     pub(crate) fn believe(&self, operation: Operation, bytes: u64, measured: Measurement) {
         let cell = &self.cells[operation_index(operation)][size_class(bytes)];
         cell.service_ratio.store(measured.service_ns / self.expected_service_ns(bytes).max(1.0));
+        cell.usual_ratio.store(cell.service_ratio.load());
         cell.cpu_ratio.store((measured.cpu_ns + self.waking_ns()) / self.expected_cpu_ns(bytes).max(1.0));
         self.count(operation, cell, SETTLED);
     }
@@ -432,10 +441,7 @@ impl Record {
     /// Brings a number of a cell nearer to what was seen. A device's first
     /// answer is believed. What an inline engine takes can only seem too much,
     /// so that of its first answers a lower one is believed, and a higher one
-    /// at most so much above what sizes nearby have shown. A device that was not
-    /// asked for long seemed too slow, maybe for a moment: if it is faster now that is
-    /// believed. If it is not, the batches that come then tell at once; that it seems
-    /// too slow would be told by probes alone, an eighth at a time.
+    /// at most so much above what sizes nearby have shown.
     fn blend(&self, operation: Operation, class: usize, number: fn(&Cell) -> &Number, seen: f64) {
         let cell = &self.cells[operation_index(operation)][class];
         let answers = cell.answers.load(Relaxed);
@@ -448,10 +454,22 @@ impl Record {
             0 => seen,
             1..SETTLED if inline && seen < old => seen,
             1..SETTLED if inline => old + (seen.min(old * OUTLIER_INLINE) - old) / f64::from(answers + 1),
-            _ if !inline && seen < old && self.is_stale(cell) => seen,
             _ => old + (seen.min(old * self.outlier(cell)) - old) * WEIGHT,
         };
         number(cell).store(new);
+    }
+
+    /// What a device usually takes; where it seemed slower, was left for long, and
+    /// is asked again, that is believed if it is not slower than usual. Probes alone
+    /// would tell an eighth at a time. Faster than usual may be what has the device
+    /// for itself.
+    fn is_as_usual(&self, cell: &Cell, before: f64, seen: f64) {
+        let (answers, usual) = (cell.answers.load(Relaxed), cell.usual_ratio.load());
+        if answers >= KNOWN_ANSWERS && self.is_stale(cell) && seen.max(usual) < before {
+            cell.service_ratio.store(seen.max(usual));
+        }
+        let weight = USUAL_WEIGHT.max(1.0 / f64::from(answers.saturating_add(1)));
+        cell.usual_ratio.store(usual + (cell.service_ratio.load() - usual) * weight);
     }
 
     /// To how many times what is known of a size a measurement is cut.
@@ -572,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_seemed_slow_for_a_moment_is_believed_when_it_is_not() {
+    fn a_device_that_was_left_and_is_as_usual_is_believed() {
         let record = device();
         let asks = |ns: f64| {
             let flight = record.began(Operation::Seal, 4096);
@@ -580,14 +598,16 @@ mod tests {
             record.learn(&flight, Measurement { service_ns: ns, cpu_ns: 500.0 });
             record.view(&request(4096), true).service_ns
         };
-        (0..20).for_each(|_| assert!(asks(5_000.0) < 5_001.0));
-        let slow = (0..8).fold(0.0, |_, _| asks(50_000.0));
-        assert!(slow > 30_000.0 && asks(5_000.0) > 0.8 * slow, "one that is asked all the time is weighed");
+        (0..200).for_each(|_| assert!(asks(50_000.0) < 50_001.0));
+        let slow = (0..12).fold(0.0, |_, _| asks(500_000.0));
+        assert!(slow > 150_000.0 && asks(50_000.0) > 0.8 * slow, "one that is asked all the time is weighed");
         // All goes elsewhere, until it is asked once more.
         record.placed(STALE_PLACEMENTS + 1, 1e3, 0.0);
-        assert!((asks(5_000.0) - 5_000.0).abs() < 1.0);
+        let again = asks(50_000.0);
+        assert!(again < 70_000.0, "{again}");
+        (0..200).for_each(|_| _ = asks(50_000.0));
         record.placed(STALE_PLACEMENTS + 1, 1e3, 0.0);
-        assert!(asks(50_000.0) < 11_000.0, "one that is slower is weighed all the same");
+        assert!(asks(10_000.0) > 44_000.0, "one that is faster than usual is weighed all the same");
     }
 
     /// Has an inline engine compute a batch that takes so long.
