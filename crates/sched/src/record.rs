@@ -410,7 +410,7 @@ impl Record {
             let before = cell.service_ratio.load();
             blend(|cell| &cell.service_ratio, seen);
             if !self.expectation.inline {
-                self.is_as_usual(cell, before, seen);
+                self.returns_to_usual(cell, before, seen);
             }
         }
         let seen = (measured.cpu_ns + self.waking_ns()) / self.expected_cpu_ns(flight.bytes).max(1.0);
@@ -463,7 +463,7 @@ impl Record {
     /// is asked again, that is believed if it is not slower than usual. Probes alone
     /// would tell an eighth at a time. Faster than usual may be what has the device
     /// for itself.
-    fn is_as_usual(&self, cell: &Cell, before: f64, seen: f64) {
+    fn returns_to_usual(&self, cell: &Cell, before: f64, seen: f64) {
         let (answers, usual) = (cell.answers.load(Relaxed), cell.usual_ratio.load());
         if answers >= KNOWN_ANSWERS && self.is_stale(cell) && seen.max(usual) < before {
             cell.service_ratio.store(seen.max(usual));
@@ -572,15 +572,18 @@ mod tests {
         assert!(slower > 1100.0, "{slower}");
     }
 
+    /// Has a device answer after so long; what it is expected to take then.
+    fn asks(record: &Record, ns: f64) -> f64 {
+        let flight = record.began(Operation::Seal, 4096);
+        record.left(&flight);
+        record.learn(&flight, Measurement { service_ns: ns, cpu_ns: 500.0 });
+        record.view(&request(4096), true).service_ns
+    }
+
     #[test]
     fn when_the_machine_stands_still_that_says_little_of_a_device() {
         let record = device();
-        let asks = |ns: f64| {
-            let flight = record.began(Operation::Seal, 4096);
-            record.left(&flight);
-            record.learn(&flight, Measurement { service_ns: ns, cpu_ns: 500.0 });
-            record.view(&request(4096), true).service_ns
-        };
+        let asks = |ns| asks(&record, ns);
         (0..KNOWN_ANSWERS).for_each(|_| assert!(asks(5_000.0) < 5_001.0));
         // Four were in flight, for 20 ms.
         let still = (0..4).fold(0.0, |_, _| asks(20e6));
@@ -592,12 +595,7 @@ mod tests {
     #[test]
     fn a_device_that_was_left_and_is_as_usual_is_believed() {
         let record = device();
-        let asks = |ns: f64| {
-            let flight = record.began(Operation::Seal, 4096);
-            record.left(&flight);
-            record.learn(&flight, Measurement { service_ns: ns, cpu_ns: 500.0 });
-            record.view(&request(4096), true).service_ns
-        };
+        let asks = |ns| asks(&record, ns);
         (0..200).for_each(|_| assert!(asks(50_000.0) < 50_001.0));
         let slow = (0..12).fold(0.0, |_, _| asks(500_000.0));
         assert!(slow > 150_000.0 && asks(50_000.0) > 0.8 * slow, "one that is asked all the time is weighed");
