@@ -23,6 +23,9 @@ pub(crate) struct SimulateArgs {
     /// Workloads for each of them, in turns [default: all]
     #[arg(long)]
     workloads: Option<u64>,
+    /// Runs of each case, with other seeds; their mean is judged
+    #[arg(long, default_value_t = 3)]
+    runs: u64,
     /// Virtual milliseconds of each run
     #[arg(long, default_value_t = 2000)]
     milliseconds: u64,
@@ -36,6 +39,7 @@ pub(crate) fn run(arguments: &SimulateArgs) -> Result {
     let mut command = workspace::cargo();
     command.args(["run", "--release", "--quiet", "--package", "strongroom-sim", "--example", "proof", "--"]);
     command.args(["--seed", &arguments.seed.to_string(), "--hosts", &arguments.hosts.to_string()]);
+    command.args(["--runs", &arguments.runs.to_string()]);
     command.args(["--milliseconds", &arguments.milliseconds.to_string()]);
     if let Some(workloads) = arguments.workloads {
         command.args(["--workloads", &workloads.to_string()]);

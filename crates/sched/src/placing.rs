@@ -25,6 +25,9 @@ const TRIES_POWER: f64 = 2.5;
 /// A division helps nothing where the device's part takes so many times as long as
 /// all of it on the CPU.
 const IN_VAIN: f64 = 1.5;
+/// Who waits for a CPU behind threads of this process for so many times as long as
+/// for a device waits for long.
+const LONG_WAIT: f64 = 2.0;
 
 /// What is known of engines for one session, and where its batches go.
 pub struct Placer {
@@ -110,8 +113,8 @@ impl Placer {
     ) -> Option<Decision> {
         let mut views = [EngineView::UNUSABLE; N];
         let views = &mut views[..self.records.len()];
-        self.look(views, settings, request, now);
         let way = self.way(settings, request, now);
+        self.look(views, settings, request, now, way);
         self.trials.sees_waiting(now.cpu.own * now.cpu.waiting);
         // What a device's queue has no room for goes where it goes with `fixed`.
         let stays = way == Way::Inline || matches!(way, Way::Device(_)) && !now.is_first;
@@ -126,8 +129,9 @@ impl Placer {
         };
         let (Placement::Whole(chosen) | Placement::Split { inline: chosen, .. }) = decision.placement;
         let spent = views[chosen].finish_beside(stretch);
-        if matches!(decision.placement, Placement::Split { .. }) {
-            self.trials.divided();
+        // What does not place by the model does not tell whether that would divide.
+        if way != Way::Model || matches!(decision.placement, Placement::Split { .. }) {
+            self.trials.may_differ(Way::Whole);
         }
         // What it makes others wait for is lost as well.
         let extra = match decision.reason {
@@ -162,8 +166,16 @@ impl Placer {
 
     /// What is known of each engine for a request. The CPU computes once more
     /// what a device has, when its turn has come to be checked. Who waits for a CPU
-    /// behind threads of this process is in the price of CPU time.
-    fn look(&self, views: &mut [EngineView], settings: &Settings, request: &Request, now: &Circumstances) {
+    /// behind threads of this process is in the price of CPU time, by the model; how
+    /// long that is, where it is long, only a trial tells.
+    fn look(
+        &self,
+        views: &mut [EngineView],
+        settings: &Settings,
+        request: &Request,
+        now: &Circumstances,
+        way: Way,
+    ) {
         for (at, (view, record)) in views.iter_mut().zip(&self.records).enumerate() {
             *view = record.view(request, now.usable >> at & 1 == 1);
         }
@@ -171,7 +183,11 @@ impl Placer {
         let check_ns = checking.map_or(0.0, |view| view.cpu_ns) / f64::from(1u32 << settings.check_exponent);
         for view in views.iter_mut().filter(|view| !view.inline) {
             view.cpu_ns += check_ns;
-            view.cpu_wait_ns *= 1.0 - now.cpu.own;
+            let behind_own_ns = view.cpu_wait_ns * now.cpu.own;
+            if view.usable && behind_own_ns > LONG_WAIT * view.finish_ns() {
+                self.trials.may_differ(Way::Woken);
+            }
+            view.cpu_wait_ns -= if way == Way::Woken { 0.0 } else { behind_own_ns };
         }
     }
 
@@ -199,7 +215,7 @@ impl Placer {
         let bytes = self.records[0].bytes_of(self.trials.batch_work_ns());
         let mean = Request { bytes: bytes.unwrap_or(request.bytes), ..*request };
         let mut views = [EngineView::UNUSABLE; ENGINES_MAX];
-        self.look(&mut views, settings, &mean, now);
+        self.look(&mut views, settings, &mean, now, way);
         outlook(way, &mean, &views, &now.cpu)
     }
 
@@ -286,9 +302,15 @@ impl Crowd {
         }
     }
 
-    /// Time of all that an engine has room for.
-    fn all_ns(self, view: &EngineView) -> f64 {
-        self.each_ns(view) * self.at_once(view)
+    /// Time of all, where the CPU computes, at `inline_ns` each, what the engine has
+    /// no room for.
+    fn all_ns(self, view: &EngineView, inline_ns: f64) -> f64 {
+        let at_once = self.at_once(view);
+        let here_ns = self.each_ns(view) * at_once;
+        match at_once < self.requests {
+            true => here_ns.max(inline_ns * (self.requests - at_once)),
+            false => here_ns,
+        }
     }
 }
 
@@ -296,7 +318,7 @@ impl Crowd {
 /// slower than another engine, and whether it would take long to find out.
 fn outlook(way: Way, request: &Request, views: &[EngineView], cpu: &CpuView) -> Outlook {
     let device = match way {
-        Way::Model | Way::Whole => return Outlook::Open,
+        Way::Model | Way::Whole | Way::Woken => return Outlook::Open,
         Way::Inline => None,
         Way::Device(device) => Some(device),
     };
@@ -310,7 +332,7 @@ fn outlook(way: Way, request: &Request, views: &[EngineView], cpu: &CpuView) -> 
     let inline_ns = least(usable().filter(|(_, view)| view.inline), |view| crowd.each_ns(view));
     let each_ns = |view: &EngineView| crowd.each_with_rest_ns(view, inline_ns);
     let share = least(usable(), each_ns) / least(of_way(), each_ns);
-    let all_ns = least(of_way(), |view| crowd.all_ns(view));
+    let all_ns = least(of_way(), |view| crowd.all_ns(view, inline_ns));
     let most_ns = TRIES_NS[0] * (share / SLOW).powf(TRIES_POWER);
     match all_ns > most_ns.max(TRIES_NS[1]) {
         true => Outlook::Hopeless,
@@ -412,9 +434,9 @@ mod tests {
         }
     }
 
-    /// Where a batch goes that a device computes in half the CPU's time, if its
-    /// answers wait so long for a CPU, of which this process has a share.
-    fn beside_other_work(cpu_wait_ns: f64, own: f64) -> usize {
+    /// A CPU, and a device that takes half of its time and whose answers wait so long
+    /// for a CPU, of which this process has a share.
+    fn beside_other_work(cpu_wait_ns: f64, own: f64) -> (Placer, Settings, Request, Circumstances) {
         let said = |inline| Expectation { inline, ..Expectation::of_nothing() };
         let placer = Placer::new([said(true), said(false)]);
         for (engine, service_ns, cpu_ns) in [(0, 100_000.0, 100_000.0), (1, 50_000.0, 500.0)] {
@@ -431,7 +453,15 @@ mod tests {
         let request =
             Request { operation: Operation::Seal, bytes: BYTES, segments: 1, in_flight: 1, computing: 1 };
         let settings = Settings { policy: Policy::Adaptive, check_exponent: 10, ..Settings::default() };
-        match placer.decide(&settings, &request, &now).expect("two engines").placement {
+        (placer, settings, request, now)
+    }
+
+    /// Where a batch goes there.
+    fn goes_beside_other_work(way: Way, cpu_wait_ns: f64, own: f64) -> usize {
+        let (placer, settings, request, now) = beside_other_work(cpu_wait_ns, own);
+        let mut views = [EngineView::UNUSABLE; 2];
+        placer.look(&mut views, &settings, &request, &now, way);
+        match place(way, &settings, &request, &views, &now.cpu).expect("two engines").placement {
             Placement::Whole(engine) => engine,
             Placement::Split { .. } => panic!("a batch of one segment is placed whole"),
         }
@@ -439,10 +469,29 @@ mod tests {
 
     #[test]
     fn an_answer_that_waits_for_a_cpu_behind_other_processes_costs_that() {
-        assert_eq!(beside_other_work(0.0, 0.2), 1);
-        assert_eq!(beside_other_work(200_000.0, 0.2), 0);
-        // Behind threads of its own: their time is no loss.
-        assert_eq!(beside_other_work(200_000.0, 1.0), 1);
+        assert_eq!(goes_beside_other_work(Way::Model, 0.0, 0.2), 1);
+        assert_eq!(goes_beside_other_work(Way::Model, 200_000.0, 0.2), 0);
+        // Behind threads of its own: their time is no loss, as a rule.
+        assert_eq!(goes_beside_other_work(Way::Model, 200_000.0, 1.0), 1);
+        assert_eq!(goes_beside_other_work(Way::Woken, 200_000.0, 1.0), 0);
+    }
+
+    #[test]
+    fn what_waits_long_behind_threads_of_this_process_is_worth_a_trial() {
+        for (cpu_wait_ns, is_tried) in [(90_000.0, false), (150_000.0, true)] {
+            let (placer, settings, request, now) = beside_other_work(cpu_wait_ns, 1.0);
+            // One after the other, with nothing in flight after each.
+            let ways: Vec<Way> = (0..4000)
+                .map(|batch: u64| {
+                    let _ = placer.decide(&settings, &request, &now);
+                    placer.records()[1].woke(cpu_wait_ns);
+                    placer.done((request.operation, BYTES), placer.turn(), 0, || batch * 50_000);
+                    placer.trials.way()
+                })
+                .collect();
+            assert!(ways.contains(&Way::Device(1)), "others are tried in any case");
+            assert_eq!(ways.contains(&Way::Woken), is_tried, "{cpu_wait_ns}");
+        }
     }
 
     /// Of a device that has this share of the CPU's speed, with requests in
@@ -484,6 +533,25 @@ mod tests {
         };
         assert_eq!(outlook(u32::MAX), Outlook::Hopeless);
         assert_eq!(outlook(8), Outlook::Open);
+    }
+
+    #[test]
+    fn a_trial_takes_as_long_as_the_cpu_computes_what_a_device_has_no_room_for() {
+        let view = EngineView { usable: true, known: true, ..EngineView::UNUSABLE };
+        let cpu = CpuView { cpus: 1.0, waiting: 0.0, idle: 0.0, own: 1.0 };
+        let request =
+            Request { operation: Operation::Seal, bytes: BYTES, segments: 1, in_flight: 32, computing: 1 };
+        let outlook = |inline_ns| {
+            let views = [
+                EngineView { inline: true, service_ns: inline_ns, cpu_ns: inline_ns, ..view },
+                EngineView { service_ns: 4e5, parallelism: 2.0, room: 8, ..view },
+                EngineView { service_ns: 16e4, parallelism: 8.0, ..view },
+            ];
+            outlook(Way::Device(1), &request, &views, &cpu)
+        };
+        // 24 of them, beside 1.6 ms for the other eight.
+        assert_eq!(outlook(2e5), Outlook::Slow);
+        assert_eq!(outlook(1e6), Outlook::Hopeless);
     }
 
     #[test]

@@ -16,7 +16,10 @@ const SEARCH_NS: u64 = 120_000_000;
 const STEADY: f64 = 0.98;
 const WHOLE: f64 = 0.95;
 
-const USAGE: &str = "proof [--seed N] [--hosts N] [--workloads N] [--milliseconds N] [--no-aca]";
+/// The first seed of a case's runs; the others follow.
+const FIRST_RUN: u64 = 42;
+
+const USAGE: &str = "proof [--seed N] [--hosts N] [--workloads N] [--runs N] [--milliseconds N] [--no-aca]";
 
 struct Arguments {
     /// Random hosts are drawn from this seed on.
@@ -24,13 +27,21 @@ struct Arguments {
     hosts: u64,
     /// Each of them under so many workloads, which take turns.
     workloads: usize,
+    /// Runs of each case, with other seeds: their mean is judged.
+    runs: u64,
     duration_ns: u64,
     aca: bool,
 }
 
 fn arguments() -> Option<Arguments> {
-    let mut found =
-        Arguments { seed: 1, hosts: 100, workloads: usize::MAX, duration_ns: 2_000_000_000, aca: true };
+    let mut found = Arguments {
+        seed: 1,
+        hosts: 100,
+        workloads: usize::MAX,
+        runs: 3,
+        duration_ns: 2_000_000_000,
+        aca: true,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || words.next()?.parse::<u64>().ok();
@@ -38,6 +49,7 @@ fn arguments() -> Option<Arguments> {
             "--seed" => found.seed = number()?,
             "--hosts" => found.hosts = number()?,
             "--workloads" => found.workloads = number()?.max(1) as usize,
+            "--runs" => found.runs = number()?.max(1),
             "--milliseconds" => found.duration_ns = number()?.max(1) * 1_000_000,
             "--no-aca" => found.aca = false,
             _ => return None,
@@ -71,7 +83,9 @@ fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
 
 /// What was found out of one host.
 struct Found {
+    /// The mean of its runs for each workload, and the runs.
     cases: Vec<Case>,
+    runs: Vec<Case>,
     /// The times that `adaptive` is as fast as `aca` with its best parameters.
     over_aca: Vec<f64>,
 }
@@ -80,15 +94,19 @@ struct Found {
 /// ended early has told of what it did.
 fn find(host: &Host, workloads: &[Workload], arguments: &Arguments) -> Found {
     let duration = arguments.duration_ns;
-    let cases: Vec<Case> = workloads.iter().map(|workload| Case::new(host, workload, duration, 42)).collect();
-    let mut told: String = cases.iter().filter(|case| is_short(case)).map(line).collect();
+    let seeds = || FIRST_RUN..FIRST_RUN + arguments.runs;
+    let run = |workload| seeds().map(|seed| Case::new(host, workload, duration, seed)).collect();
+    let by_load: Vec<Vec<Case>> = workloads.iter().map(run).collect();
+    let cases: Vec<Case> = by_load.iter().map(|runs| Case::mean(runs)).collect();
+    let short = cases.iter().zip(&by_load).filter(|(case, _)| is_short(case));
+    let mut told: String = short.map(|(case, runs)| line(case, runs)).collect();
     let steady = extent(&cases, Case::steady, STEADY);
     let whole = extent(&cases, Case::whole, WHOLE);
     told += &format!("{}: {} cases; steady: {steady}; whole: {whole}", host.name, cases.len());
     let mut over_aca = Vec::new();
     if arguments.aca {
-        let (settings, speeds) = Grid::full().best_aca(host, workloads, SEARCH_NS, duration, 42);
-        over_aca = cases.iter().zip(&speeds).map(|(case, aca)| case.adaptive.whole / aca).collect();
+        let (settings, speeds) = Grid::full().best_aca(host, workloads, SEARCH_NS, duration, FIRST_RUN);
+        over_aca = by_load.iter().zip(&speeds).map(|(runs, aca)| runs[0].adaptive.whole / aca).collect();
         told += &format!(
             "; {:.3} times aca with alpha {}, beta {}, M {} per mille",
             geometric_mean(over_aca.iter().copied()),
@@ -98,16 +116,25 @@ fn find(host: &Host, workloads: &[Workload], arguments: &Arguments) -> Found {
         );
     }
     println!("{told}");
-    Found { cases, over_aca }
+    Found { cases, runs: by_load.into_iter().flatten().collect(), over_aca }
 }
 
 fn is_short(case: &Case) -> bool {
     case.steady() < STEADY || case.whole() < WHOLE
 }
 
-fn line(case: &Case) -> String {
+fn line(case: &Case, runs: &[Case]) -> String {
     let (steady, whole) = (case.steady(), case.whole());
-    format!("  short: {} {}: steady {steady:.3}, whole {whole:.3}\n", case.host, case.workload)
+    let each = |ratio: fn(&Case) -> f64| {
+        runs.iter().map(|run| format!("{:.3}", ratio(run))).collect::<Vec<_>>().join(" ")
+    };
+    format!(
+        "  short: {} {}: steady {steady:.3} ({}), whole {whole:.3} ({})\n",
+        case.host,
+        case.workload,
+        each(Case::steady),
+        each(Case::whole)
+    )
 }
 
 /// Mean and least of what cases reach, and how many fall short of a bound.
@@ -127,12 +154,15 @@ fn judge(
 ) -> bool {
     let found = each(hosts.len(), |at| find(&hosts[at], &workloads(at), arguments));
     let cases: Vec<Case> = found.iter().flat_map(|found| found.cases.clone()).collect();
-    let steady = extent(&cases, Case::steady, STEADY);
-    println!(
-        "{name}: {} cases; steady: {steady}; whole: {}",
-        cases.len(),
-        extent(&cases, Case::whole, WHOLE)
-    );
+    let runs: Vec<Case> = found.iter().flat_map(|found| found.runs.clone()).collect();
+    for (what, cases) in [("single runs", &runs), ("cases", &cases)] {
+        println!(
+            "{name}: {} {what}; steady: {}; whole: {}",
+            cases.len(),
+            extent(cases, Case::steady, STEADY),
+            extent(cases, Case::whole, WHOLE)
+        );
+    }
     let mut good = !cases.iter().any(is_short);
     if arguments.aca {
         let ratio = geometric_mean(found.iter().flat_map(|found| found.over_aca.iter().copied()));

@@ -37,6 +37,9 @@ pub enum Way {
     Model,
     /// By the model, every batch whole.
     Whole,
+    /// By the model, where who waited for a device waits for a CPU after it behind
+    /// threads of this process as it does behind others.
+    Woken,
     /// All on the CPU, by the model which of its engines.
     Inline,
     /// All on one device.
@@ -58,7 +61,9 @@ pub enum Outlook {
     Hopeless,
 }
 
-const WAYS_MAX: usize = 3 + ENGINES_MAX;
+/// Ways by the model, which come first.
+const MODELS: [Way; 3] = [Way::Model, Way::Whole, Way::Woken];
+const WAYS_MAX: usize = MODELS.len() + 1 + ENGINES_MAX;
 
 /// Length of a window, in nanoseconds.
 const WINDOW_NS: f64 = 4e6;
@@ -105,8 +110,9 @@ pub struct Trials {
     rests: AtomicU32,
     /// Whether nothing was placed for a while in this window.
     paused: AtomicU32,
-    /// Whether the model has divided a batch in this window.
-    divides: AtomicU32,
+    /// Ways that would have placed a batch of this window otherwise than the
+    /// model: a bit each, by number.
+    otherwise: AtomicU32,
     /// Threads of this process that are ready and have no CPU: bits of an `f32`.
     waiting: AtomicU32,
     /// Batches, reads and nanoseconds of work, in 12, 12 and 40 bits.
@@ -135,7 +141,7 @@ impl Trials {
         let mut ways = vec![Way::Model];
         ways.extend(devices.into_iter().take(ENGINES_MAX).map(Way::Device));
         if ways.len() > 1 {
-            ways.splice(1..1, [Way::Whole, Way::Inline]);
+            ways.splice(1..1, [Way::Whole, Way::Woken, Way::Inline]);
         }
         Trials {
             way: AtomicU32::new(0),
@@ -146,12 +152,12 @@ impl Trials {
             waits: AtomicU32::new(0),
             rests: AtomicU32::new(0),
             paused: AtomicU32::new(0),
-            divides: AtomicU32::new(0),
+            otherwise: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
             counts: AtomicU64::new(0),
             depths: AtomicU64::new(0),
             state: Mutex::new(State {
-                race: Race::new(ways.len()),
+                race: Race::new(MODELS.len(), ways.len()),
                 began_ns: 0,
                 settles: true,
                 is_left: true,
@@ -207,10 +213,12 @@ impl Trials {
         self.waiting.store((threads as f32).to_bits(), Relaxed);
     }
 
-    /// A batch was divided.
-    pub fn divided(&self) {
-        if self.divides.load(Relaxed) == 0 {
-            self.divides.store(1, Relaxed);
+    /// A way that places by the model, too, may place a batch of now otherwise than
+    /// that does: it is worth trying.
+    pub fn may_differ(&self, way: Way) {
+        let bit = MODELS.iter().position(|model| *model == way).map_or(0, |at| 1 << at);
+        if self.otherwise.load(Relaxed) & bit != bit {
+            self.otherwise.fetch_or(bit, Relaxed);
         }
     }
 
@@ -353,8 +361,8 @@ impl Trials {
             in_flight: end.in_flight(),
             waiting,
         };
-        let divides = self.divides.swap(0, Relaxed) == 1;
-        let window = Window { load, speed: work_ns / elapsed_ns, elapsed_ns, batches, divides, is_lost };
+        let otherwise = self.otherwise.swap(0, Relaxed);
+        let window = Window { load, speed: work_ns / elapsed_ns, elapsed_ns, batches, otherwise, is_lost };
         state.began_ns = now;
         state.rests.window(how);
         self.rests.store(0, Relaxed);
@@ -375,7 +383,7 @@ impl Trials {
     fn begins_anew(&self, state: &mut State, now: u64) {
         state.rests.forgets();
         [&self.counts, &self.depths].into_iter().for_each(|sums| sums.store(0, Relaxed));
-        [&self.rests, &self.divides, &self.waits].into_iter().for_each(|flag| flag.store(0, Relaxed));
+        [&self.rests, &self.otherwise, &self.waits].into_iter().for_each(|flag| flag.store(0, Relaxed));
         state.began_ns = now;
         let more = if state.settles { state.race.settling() } else { state.race.first_look() };
         self.looks(state, 0, more as u32);

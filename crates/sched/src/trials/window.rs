@@ -51,8 +51,8 @@ pub(super) struct Window {
     pub(super) speed: f64,
     pub(super) elapsed_ns: f64,
     pub(super) batches: f64,
-    /// Whether the model has divided a batch in it.
-    pub(super) divides: bool,
+    /// Ways that would have placed a batch of it otherwise: a bit each.
+    pub(super) otherwise: u32,
     /// Whether a challenger has lost in it.
     pub(super) is_lost: bool,
 }
@@ -73,7 +73,7 @@ impl Window {
             speed: (self.speed * self.elapsed_ns + next.speed * next.elapsed_ns) / elapsed_ns,
             elapsed_ns,
             batches,
-            divides: self.divides || next.divides,
+            otherwise: self.otherwise | next.otherwise,
             is_lost: next.is_lost,
         }
     }
