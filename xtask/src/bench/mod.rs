@@ -1,5 +1,6 @@
 //! Measurements. One benchmark is one module; what they share in work and reporting stands beside them.
 
+mod awake;
 mod common;
 mod cpu;
 mod crypto_peers;
@@ -15,10 +16,14 @@ mod work;
 
 use clap::{Args, Subcommand};
 
+use self::awake::Awake;
 use crate::failure::Result;
 
 #[derive(Args)]
 pub(crate) struct BenchArgs {
+    /// Keeps CPUs from halting while it measures (root): in a virtual machine waking one is the host's work
+    #[arg(long, global = true)]
+    awake: bool,
     #[command(subcommand)]
     benchmark: Benchmark,
 }
@@ -40,6 +45,7 @@ enum Benchmark {
 }
 
 pub(crate) fn run(arguments: &BenchArgs) -> Result {
+    let _awake = arguments.awake.then(Awake::hold).transpose()?;
     match &arguments.benchmark {
         Benchmark::Floor(arguments) => floor::run(arguments),
         Benchmark::Folder(arguments) => folder::run(arguments),

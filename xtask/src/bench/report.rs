@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::bench::awake;
 use crate::workspace;
 
 /// One row of the comparison.
@@ -172,13 +173,15 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// CPU model, number of CPUs and kernel.
+/// CPU model, number of CPUs and kernel, and whether CPUs are kept from halting.
 pub(super) fn machine_line() -> String {
     let cpus = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(" unknown CPU");
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
-    format!("{}, {cpus} CPUs, Linux {kernel}", model.trim_start_matches([' ', '\t', ':']))
+    let model = model.trim_start_matches([' ', '\t', ':']);
+    let awake = if awake::is_held().unwrap_or(false) { ", kept from halting" } else { "" };
+    format!("{model}, {cpus} CPUs{awake}, Linux {kernel}")
 }
 
 /// The commit that was measured, if this is a checkout.
