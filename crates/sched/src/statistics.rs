@@ -60,7 +60,6 @@ pub struct Statistics {
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
-    Bytes,
     Busy,
     Unsupported,
     Lost,
@@ -74,6 +73,45 @@ pub(crate) enum Count {
 
 const COUNTS: usize = Count::Latencies as usize + 1;
 
+/// How many batches were placed for one reason, and their bytes. Each batch is counted with both in one word: a
+/// second locked addition would be a good part of what the scheduler costs a small batch.
+#[derive(Default)]
+struct Placed {
+    /// Bytes above `COUNT_BITS`, batches below.
+    recent: AtomicU64,
+    /// What `recent` held whenever it was emptied.
+    batches: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// Bits of `recent` for batches; it is emptied from half of what they and the bytes have room for, 2^19 batches
+/// or 8 TiB. Threads that count meanwhile fill the other half by far less.
+const COUNT_BITS: u32 = 20;
+const HALF: u64 = 1 << 63 | 1 << (COUNT_BITS - 1);
+
+impl Placed {
+    fn add(&self, bytes: u64) {
+        let one = bytes << COUNT_BITS | 1;
+        if self.recent.fetch_add(one, Ordering::Relaxed).wrapping_add(one) & HALF != 0 {
+            self.empty();
+        }
+    }
+
+    #[cold]
+    fn empty(&self) {
+        let recent = self.recent.swap(0, Ordering::Relaxed);
+        self.batches.fetch_add(recent & ((1 << COUNT_BITS) - 1), Ordering::Relaxed);
+        self.bytes.fetch_add(recent >> COUNT_BITS, Ordering::Relaxed);
+    }
+
+    /// Batches and bytes.
+    fn load(&self) -> (u64, u64) {
+        let recent = self.recent.load(Ordering::Relaxed);
+        let batches = self.batches.load(Ordering::Relaxed) + (recent & ((1 << COUNT_BITS) - 1));
+        (batches, self.bytes.load(Ordering::Relaxed) + (recent >> COUNT_BITS))
+    }
+}
+
 /// The counters behind [`EngineStatistics`], on cache lines of their own so
 /// that two engines' counters do not slow each other down. Relaxed: they order
 /// nothing.
@@ -81,7 +119,7 @@ const COUNTS: usize = Count::Latencies as usize + 1;
 #[repr(align(64))]
 pub(crate) struct Counters {
     counts: [AtomicU64; COUNTS],
-    reasons: [AtomicU64; Reason::ALL.len()],
+    placed: [Placed; Reason::ALL.len()],
 }
 
 impl Counters {
@@ -90,8 +128,7 @@ impl Counters {
     }
 
     pub(crate) fn accepted(&self, bytes: u64, reason: Reason) {
-        self.add(Count::Bytes, bytes);
-        self.reasons[reason as usize].fetch_add(1, Ordering::Relaxed);
+        self.placed[reason as usize].add(bytes);
     }
 
     pub(crate) fn answered(&self, latency_ns: u64) {
@@ -101,14 +138,16 @@ impl Counters {
 
     pub(crate) fn snapshot(&self, engine: &str, in_flight: u64, quarantined: bool) -> EngineStatistics {
         let load = |count: Count| self.counts[count as usize].load(Ordering::Relaxed);
-        let counted = Reason::ALL.into_iter().zip(&self.reasons);
-        let placements: Vec<PlacementCount> = counted
-            .map(|(reason, count)| PlacementCount { reason, count: count.load(Ordering::Relaxed) })
+        let placed = self.placed.each_ref().map(Placed::load);
+        let placements: Vec<PlacementCount> = Reason::ALL
+            .into_iter()
+            .zip(placed)
+            .map(|(reason, (count, _))| PlacementCount { reason, count })
             .filter(|placement| placement.count > 0)
             .collect();
         EngineStatistics {
             engine: engine.to_owned(),
-            bytes: load(Count::Bytes),
+            bytes: placed.iter().map(|(_, bytes)| bytes).sum(),
             // Each has a reason.
             operations: placements.iter().map(|placement| placement.count).sum(),
             busy: load(Count::Busy),
@@ -123,5 +162,27 @@ impl Counters {
             quarantined,
             placements,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_in_one_word_is_not_lost_when_that_is_full() {
+        let (small, large) = (Placed::default(), Placed::default());
+        (0..3 << COUNT_BITS).for_each(|_| small.add(1));
+        assert_eq!(small.load(), (3 << COUNT_BITS, 3 << COUNT_BITS));
+        (0..100).for_each(|_| large.add(1 << 40));
+        assert_eq!(large.load(), (100, 100 << 40));
+    }
+
+    #[test]
+    fn threads_that_count_while_it_is_emptied_lose_nothing() {
+        let placed = Placed::default();
+        let count = || (0..1 << COUNT_BITS).for_each(|_| placed.add(7));
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(count))));
+        assert_eq!(placed.load(), (4 << COUNT_BITS, 28 << COUNT_BITS));
     }
 }
