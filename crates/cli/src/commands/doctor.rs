@@ -1,6 +1,8 @@
 //! `doctor`: what this machine and kernel offer, what to switch on, and how.
 //! Nothing is changed.
 
+mod idle_cpu;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -88,6 +90,7 @@ pub(crate) fn run(output: Output) -> Result<Exit> {
             fusermount(),
             allow_other(),
             uring(),
+            idle_cpu::idle_cpu(),
             open_files(),
             locked_memory(),
             swap(),
