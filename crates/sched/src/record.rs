@@ -182,6 +182,13 @@ pub struct Flight {
     backlog_ns: f64,
 }
 
+impl Flight {
+    /// Nanoseconds that it was expected to take, by itself.
+    pub(crate) fn expected_ns(&self) -> f64 {
+        self.service_ns
+    }
+}
+
 pub(crate) fn operation_index(operation: Operation) -> usize {
     match operation {
         Operation::Seal => 0,

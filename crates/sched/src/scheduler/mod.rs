@@ -8,8 +8,9 @@
 mod device;
 mod session;
 mod split;
+mod stopwatch;
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use strongroom_engine::{
 };
 
 use self::session::SchedulerSession;
+use self::stopwatch::Stopwatch;
 use crate::cpu_load::CpuLoad;
 use crate::placing::{Circumstances, ENGINES_MAX};
 use crate::policy::{Placement, Reason, Request};
@@ -77,6 +79,8 @@ struct Served {
     results: AtomicU64,
     /// Batches that it was given and has not answered.
     in_flight: AtomicU32,
+    /// The last timing said nothing.
+    doubt: AtomicBool,
 }
 
 impl Scheduler {
@@ -98,6 +102,7 @@ impl Scheduler {
             quarantine: Quarantine::new(options.pause),
             results: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
+            doubt: AtomicBool::new(false),
         };
         let load = CpuLoad::of_this_machine();
         let in_flight = Arc::new(AtomicU32::new(0));
@@ -242,14 +247,31 @@ impl Core {
         if is_alone || reason != Reason::Probe && !record.wants_time(batch.operation, bytes) {
             return served.submit(session, batch, reason);
         }
-        let flight = record.began(batch.operation, bytes);
-        let began = thread_cpu_ns();
-        let answer = served.submit(session, batch, reason);
-        let took = thread_cpu_ns().saturating_sub(began) as f64;
+        self.timed(at, record, (batch.operation, bytes), || served.submit(session, batch, reason))
+    }
+
+    /// Has an inline engine compute, and learns what that cost.
+    fn timed<T, E>(
+        &self,
+        at: usize,
+        record: &Record,
+        (operation, bytes): (Operation, u64),
+        compute: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let served = &self.engines[at];
+        let flight = record.began(operation, bytes);
+        let is_known = !served.doubt.swap(false, Relaxed) && record.is_settled(operation, bytes);
+        let stopwatch = Stopwatch::start(is_known.then(|| flight.expected_ns()));
+        let answer = compute();
+        let took = stopwatch.stop();
         record.left(&flight);
-        if answer.is_ok() {
-            served.counters.answered(took as u64);
-            record.learn(&flight, Measurement { service_ns: took, cpu_ns: took });
+        match took {
+            Some(took) if answer.is_ok() => {
+                served.counters.answered(took as u64);
+                record.learn(&flight, Measurement { service_ns: took, cpu_ns: took });
+            }
+            Some(_) => {}
+            None => served.doubt.store(true, Relaxed),
         }
         answer
     }
@@ -398,17 +420,11 @@ impl Core {
             return Err(Refusal::Unsupported);
         }
         let record = session.record(at);
-        let is_timed = reason == Reason::Probe || record.wants_time(operation, bytes);
-        let timing = is_timed.then(|| (record.began(operation, bytes), thread_cpu_ns()));
-        let answer = self.cross_on(session, (at, reason), crossing);
-        if let Some((flight, began)) = timing {
-            let took = thread_cpu_ns().saturating_sub(began) as f64;
-            record.left(&flight);
-            if answer.is_ok() {
-                self.engines[at].counters.answered(took as u64);
-                record.learn(&flight, Measurement { service_ns: took, cpu_ns: took });
-            }
-        }
+        let cross = || self.cross_on(session, (at, reason), crossing);
+        let answer = match reason == Reason::Probe || record.wants_time(operation, bytes) {
+            true => self.timed(at, record, (operation, bytes), cross),
+            false => cross(),
+        };
         if answer == Err(Refusal::Unsupported) {
             session.left_over.keep(operation, bytes, (at, reason));
         }
@@ -419,13 +435,6 @@ impl Core {
     fn now_ns(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64
     }
-}
-
-/// CPU time of this thread: what an inline engine costs, whoever else wants
-/// the CPU meanwhile.
-fn thread_cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 impl Engine for Scheduler {
