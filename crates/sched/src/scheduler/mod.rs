@@ -247,20 +247,21 @@ impl Core {
         if is_alone || reason != Reason::Probe && !record.wants_time(batch.operation, bytes) {
             return served.submit(session, batch, reason);
         }
-        self.timed(at, record, (batch.operation, bytes), || served.submit(session, batch, reason))
+        self.timed((at, reason), record, (batch.operation, bytes), || served.submit(session, batch, reason))
     }
 
-    /// Has an inline engine compute, and learns what that cost.
+    /// Has an inline engine compute, and learns what that cost. A probe is paid for, and has to tell.
     fn timed<T, E>(
         &self,
-        at: usize,
+        (at, reason): (usize, Reason),
         record: &Record,
         (operation, bytes): (Operation, u64),
         compute: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
         let served = &self.engines[at];
         let flight = record.began(operation, bytes);
-        let is_known = !served.doubt.swap(false, Relaxed) && record.is_settled(operation, bytes);
+        let is_doubtful = served.doubt.swap(false, Relaxed) || reason == Reason::Probe;
+        let is_known = !is_doubtful && record.is_settled(operation, bytes);
         let stopwatch = Stopwatch::start(is_known.then(|| flight.expected_ns()));
         let answer = compute();
         let took = stopwatch.stop();
@@ -422,7 +423,7 @@ impl Core {
         let record = session.record(at);
         let cross = || self.cross_on(session, (at, reason), crossing);
         let answer = match reason == Reason::Probe || record.wants_time(operation, bytes) {
-            true => self.timed(at, record, (operation, bytes), cross),
+            true => self.timed((at, reason), record, (operation, bytes), cross),
             false => cross(),
         };
         if answer == Err(Refusal::Unsupported) {
