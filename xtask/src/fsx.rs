@@ -128,18 +128,17 @@ pub(crate) fn run(arguments: &FsxArgs) -> Result<Tally> {
 fn configurations(arguments: &FsxArgs) -> Vec<Configuration> {
     let chosen = &arguments.subject.settings;
     let fixed = chosen.suite.is_some() || chosen.block_size.is_some();
-    let pairs: Vec<(Option<String>, Option<String>)> = if fixed
-        || arguments.subject.subject != Kind::Strongroom
-    {
-        vec![(chosen.suite.clone(), chosen.block_size.clone())]
-    } else if arguments.all {
-        let all = SUITES.iter().flat_map(|suite| BLOCK_SIZES.map(|size| (*suite, size)));
-        all.map(|(suite, size)| (Some(suite.to_owned()), Some(size.to_owned()))).collect()
-    } else {
-        // Every suite and every block size at least once, the default pair first.
-        let set = [(0, 0), (1, 1), (2, 2), (0, 3)];
-        set.map(|(suite, size)| (Some(SUITES[suite].to_owned()), Some(BLOCK_SIZES[size].to_owned()))).into()
-    };
+    let pairs: Vec<(Option<String>, Option<String>)> =
+        if fixed || arguments.subject.subject != Kind::Strongroom {
+            vec![(chosen.suite.clone(), chosen.block_size.clone())]
+        } else if arguments.all {
+            let all = SUITES.iter().flat_map(|suite| BLOCK_SIZES.map(|size| (*suite, size)));
+            all.map(|(suite, size)| (Some(suite.to_owned()), Some(size.to_owned()))).collect()
+        } else {
+            // Every suite and every block size at least once, the default pair first.
+            let set = SUITES.into_iter().zip(BLOCK_SIZES);
+            set.map(|(suite, size)| (Some(suite.to_owned()), Some(size.to_owned()))).collect()
+        };
     let mut configurations = Vec::new();
     for (suite, block_size) in pairs {
         for mapped in [false, true] {

@@ -7,7 +7,7 @@ use strongroom_engine::{
     SectorCipher, SectorIv, SectorMode, Session, SessionError, Ticket,
 };
 
-use crate::aegis256x2::Aegis;
+use crate::aegis256x::{Aegis, Four, Two};
 use crate::gcm::AesGcm;
 use crate::hardware::Tier;
 use crate::kernel::Code;
@@ -55,7 +55,8 @@ pub(crate) enum Cipher {
     Gcm(Box<AesGcm>),
     XChaCha(XChaCha),
     ChaCha(ChaCha),
-    Aegis(Aegis),
+    AegisX2(Aegis<Two>),
+    AegisX4(Aegis<Four>),
     Sectors(Box<Sectors>),
 }
 
@@ -67,16 +68,17 @@ struct Keyed {
 
 impl Cipher {
     pub(crate) fn new(tier: Tier, algorithm: Algorithm, key: &[u8]) -> Result<Cipher, SessionError> {
+        if !tier.has(algorithm) {
+            return Err(SessionError::Unsupported);
+        }
         let aead_key = || <&[u8; 32]>::try_from(key).map_err(|_| SessionError::KeyLength);
         Ok(match algorithm {
             Algorithm::Aead(Aead::XAes256Gcm) => Cipher::Xaes(Box::new(Xaes::new(tier, aead_key()?))),
             Algorithm::Aead(Aead::Aes256Gcm) => Cipher::Gcm(Box::new(AesGcm::new(tier, aead_key()?))),
             Algorithm::Aead(Aead::XChaCha20Poly1305) => Cipher::XChaCha(XChaCha::new(aead_key()?)),
             Algorithm::Aead(Aead::ChaCha20Poly1305) => Cipher::ChaCha(ChaCha::new(aead_key()?)),
-            Algorithm::Aead(Aead::Aegis256X2) if tier == Tier::best() => {
-                Cipher::Aegis(Aegis::new(aead_key()?))
-            }
-            Algorithm::Aead(Aead::Aegis256X2) => return Err(SessionError::Unsupported),
+            Algorithm::Aead(Aead::Aegis256X2) => Cipher::AegisX2(Aegis::new(aead_key()?)),
+            Algorithm::Aead(Aead::Aegis256X4) => Cipher::AegisX4(Aegis::new(aead_key()?)),
             Algorithm::Sector(sector) => Cipher::Sectors(Box::new(Sectors::new(tier, sector, key)?)),
         })
     }
@@ -88,7 +90,8 @@ impl Cipher {
             Cipher::Gcm(cipher) => process::aead(&**cipher, batch),
             Cipher::XChaCha(cipher) => process::aead(cipher, batch),
             Cipher::ChaCha(cipher) => process::aead(cipher, batch),
-            Cipher::Aegis(cipher) => process::aead(cipher, batch),
+            Cipher::AegisX2(cipher) => process::aead(cipher, batch),
+            Cipher::AegisX4(cipher) => process::aead(cipher, batch),
             Cipher::Sectors(cipher) => process::sectors(&**cipher, batch),
         }
     }

@@ -83,7 +83,8 @@ impl Tier {
     /// True when the tier has the algorithm, if its self-test passes. libaegis
     /// picks its instructions by the CPU, so that only the best tier has it.
     pub(crate) fn has(self, algorithm: Algorithm) -> bool {
-        algorithm != Algorithm::Aead(Aead::Aegis256X2) || self == Tier::best()
+        let by_libaegis = matches!(algorithm, Algorithm::Aead(Aead::Aegis256X2 | Aead::Aegis256X4));
+        !by_libaegis || self == Tier::best()
     }
 
     /// Which code computes the algorithm on this tier, here; `None` when it
@@ -96,7 +97,7 @@ impl Tier {
             Algorithm::Aead(Aead::XChaCha20Poly1305 | Aead::ChaCha20Poly1305) => {
                 Some(ChaCha20Poly1305::of_this_cpu().code())
             }
-            Algorithm::Aead(Aead::Aegis256X2) => Some(Code::LIBAEGIS),
+            Algorithm::Aead(Aead::Aegis256X2 | Aead::Aegis256X4) => Some(Code::LIBAEGIS),
             Algorithm::Aead(Aead::XAes256Gcm | Aead::Aes256Gcm) => Some(GcmKey::new(self, &[0; 32]).code()),
             Algorithm::Sector(sector) => self.kernel(sector.cipher, &[0; 32]).map(|kernel| kernel.code()),
         }

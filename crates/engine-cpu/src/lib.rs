@@ -12,7 +12,7 @@
 //! `low` alone.
 #![deny(unsafe_code)]
 
-mod aegis256x2;
+mod aegis256x;
 mod by_block;
 mod chacha20;
 mod chacha20_poly1305;

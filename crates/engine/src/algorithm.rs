@@ -20,6 +20,8 @@ pub enum Aead {
     /// AEGIS-256X2 with the nonce padded to 32 bytes by a fixed prefix
     /// (draft-irtf-cfrg-aegis-aead).
     Aegis256X2,
+    /// AEGIS-256X4, with the same nonce.
+    Aegis256X4,
     /// AES-256-GCM (NIST SP 800-38D) with a nonce of 12 bytes.
     Aes256Gcm,
     /// ChaCha20-Poly1305 (RFC 8439) with a nonce of 12 bytes.
@@ -28,10 +30,11 @@ pub enum Aead {
 
 impl Aead {
     /// Every authenticated cipher.
-    pub const ALL: [Aead; 5] = [
+    pub const ALL: [Aead; 6] = [
         Aead::XAes256Gcm,
         Aead::XChaCha20Poly1305,
         Aead::Aegis256X2,
+        Aead::Aegis256X4,
         Aead::Aes256Gcm,
         Aead::ChaCha20Poly1305,
     ];
@@ -40,7 +43,7 @@ impl Aead {
     #[must_use]
     pub const fn nonce_len(self) -> usize {
         match self {
-            Aead::XAes256Gcm | Aead::XChaCha20Poly1305 | Aead::Aegis256X2 => 24,
+            Aead::XAes256Gcm | Aead::XChaCha20Poly1305 | Aead::Aegis256X2 | Aead::Aegis256X4 => 24,
             Aead::Aes256Gcm | Aead::ChaCha20Poly1305 => 12,
         }
     }
@@ -50,6 +53,7 @@ impl Aead {
             Aead::XAes256Gcm => "xaes-256-gcm",
             Aead::XChaCha20Poly1305 => "xchacha20-poly1305",
             Aead::Aegis256X2 => "aegis-256x2",
+            Aead::Aegis256X4 => "aegis-256x4",
             Aead::Aes256Gcm => "aes-256-gcm",
             Aead::ChaCha20Poly1305 => "chacha20-poly1305",
         }

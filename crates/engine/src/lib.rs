@@ -40,7 +40,7 @@ pub use ticket::{Answer, Answered, Completed, Completer, Outcome, Ticket, Vanish
 use std::any::Any;
 use std::sync::Arc;
 
-/// The first eight bytes of every AEGIS-256X2 nonce; the contract's 24 follow.
+/// The first eight bytes of every nonce of AEGIS-256; the contract's 24 follow.
 pub const AEGIS_NONCE_PREFIX: [u8; 8] = *b"strongrm";
 
 /// What an engine says of one algorithm and operation.

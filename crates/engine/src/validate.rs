@@ -16,7 +16,7 @@ impl Algorithm {
         match self {
             Algorithm::Aead(aead) => match operation {
                 Operation::Seal | Operation::Open => true,
-                Operation::Keystream => aead != Aead::Aegis256X2,
+                Operation::Keystream => !matches!(aead, Aead::Aegis256X2 | Aead::Aegis256X4),
                 Operation::EncryptSectors | Operation::DecryptSectors => false,
             },
             Algorithm::Sector(_) => {
@@ -160,7 +160,9 @@ mod tests {
         assert_eq!(open_batch(&[]).validate(XTS), Err(Refusal::Unsupported));
         assert_eq!(sector_batch(0, 0, 512).validate(XAES), Err(Refusal::Unsupported));
         let keystream = Batch::new(Operation::Keystream, Buffer::empty(), Vec::new());
-        assert_eq!(keystream.validate(Algorithm::Aead(Aead::Aegis256X2)), Err(Refusal::Unsupported));
+        for aead in [Aead::Aegis256X2, Aead::Aegis256X4] {
+            assert_eq!(keystream.validate(Algorithm::Aead(aead)), Err(Refusal::Unsupported));
+        }
         assert_eq!(keystream.validate(XAES), Ok(()));
     }
 

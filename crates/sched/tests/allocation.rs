@@ -67,6 +67,7 @@ fn allocates_nothing(engine: &Scheduler) {
         aead(Aead::XAes256Gcm),
         aead(Aead::XChaCha20Poly1305),
         aead(Aead::Aegis256X2),
+        aead(Aead::Aegis256X4),
         (Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64), 32),
         (Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64), 64),
     ];

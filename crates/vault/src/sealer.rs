@@ -26,6 +26,7 @@ pub fn algorithm(suite: Suite) -> Algorithm {
         Suite::Xaes256Gcm => Aead::XAes256Gcm,
         Suite::XChaCha20Poly1305 => Aead::XChaCha20Poly1305,
         Suite::Aegis256X2 => Aead::Aegis256X2,
+        Suite::Aegis256X4 => Aead::Aegis256X4,
     })
 }
 

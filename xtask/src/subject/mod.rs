@@ -20,7 +20,7 @@ use crate::subject::peer::Peer;
 use crate::workspace;
 
 /// The suites that `strongroom init --suite` knows.
-pub(crate) const SUITES: [&str; 3] = ["xaes-256-gcm", "xchacha20-poly1305", "aegis-256x2"];
+pub(crate) const SUITES: [&str; 4] = ["xaes-256-gcm", "xchacha20-poly1305", "aegis-256x2", "aegis-256x4"];
 
 /// Which kind of thing is under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -2,7 +2,7 @@
 //! from RustCrypto where this crate's fast path uses own code. It shares no
 //! cipher code with [`crate::CpuEngine`], and is slow.
 
-mod aegis256x2;
+mod aegis256x;
 mod block;
 mod gcm;
 mod sectors;
@@ -26,7 +26,8 @@ pub struct ReferenceEngine;
 enum Cipher {
     Xaes(Box<xaes::Xaes>),
     XChaCha(xchacha::XChaCha),
-    Aegis(aegis256x2::Aegis),
+    AegisX2(aegis256x::Aegis<2>),
+    AegisX4(aegis256x::Aegis<4>),
     AesGcm(Box<short_nonce::AesGcm>),
     ChaCha(short_nonce::ChaCha),
     Sectors(sectors::Sectors),
@@ -38,7 +39,8 @@ impl Cipher {
         Ok(match algorithm {
             Algorithm::Aead(Aead::XAes256Gcm) => Cipher::Xaes(Box::new(xaes::Xaes::new(aead_key()?))),
             Algorithm::Aead(Aead::XChaCha20Poly1305) => Cipher::XChaCha(xchacha::XChaCha::new(aead_key()?)),
-            Algorithm::Aead(Aead::Aegis256X2) => Cipher::Aegis(aegis256x2::Aegis::new(aead_key()?)),
+            Algorithm::Aead(Aead::Aegis256X2) => Cipher::AegisX2(aegis256x::Aegis::new(aead_key()?)),
+            Algorithm::Aead(Aead::Aegis256X4) => Cipher::AegisX4(aegis256x::Aegis::new(aead_key()?)),
             Algorithm::Aead(Aead::Aes256Gcm) => {
                 Cipher::AesGcm(Box::new(short_nonce::AesGcm(gcm::Gcm::new(aead_key()?))))
             }
@@ -82,7 +84,8 @@ impl Engine for ReferenceEngine {
         Ok(Ticket::ready(match cipher {
             Cipher::Xaes(cipher) => process::aead(&**cipher, batch),
             Cipher::XChaCha(cipher) => process::aead(cipher, batch),
-            Cipher::Aegis(cipher) => process::aead(cipher, batch),
+            Cipher::AegisX2(cipher) => process::aead(cipher, batch),
+            Cipher::AegisX4(cipher) => process::aead(cipher, batch),
             Cipher::AesGcm(cipher) => process::aead(&**cipher, batch),
             Cipher::ChaCha(cipher) => process::aead(cipher, batch),
             Cipher::Sectors(cipher) => process::sectors(cipher, batch),

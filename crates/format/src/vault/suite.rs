@@ -15,13 +15,16 @@ pub enum Suite {
     XChaCha20Poly1305 = 2,
     /// AEGIS-256X2 with a 16-byte tag (draft-irtf-cfrg-aegis-aead).
     Aegis256X2 = 3,
+    /// AEGIS-256X4 with a 16-byte tag (draft-irtf-cfrg-aegis-aead).
+    Aegis256X4 = 4,
 }
 
 impl Suite {
     /// Every suite, by number.
-    pub const ALL: [Suite; 3] = [Suite::Xaes256Gcm, Suite::XChaCha20Poly1305, Suite::Aegis256X2];
+    pub const ALL: [Suite; 4] =
+        [Suite::Xaes256Gcm, Suite::XChaCha20Poly1305, Suite::Aegis256X2, Suite::Aegis256X4];
 
-    /// What stands before the 24 bytes of the wire in a nonce of AEGIS-256X2.
+    /// What stands before the 24 bytes of the wire in a nonce of AEGIS-256.
     pub const AEGIS_NONCE_PREFIX: [u8; 8] = *b"strongrm";
 
     /// The number on the wire.
@@ -48,6 +51,7 @@ impl Suite {
             Suite::Xaes256Gcm => "xaes-256-gcm",
             Suite::XChaCha20Poly1305 => "xchacha20-poly1305",
             Suite::Aegis256X2 => "aegis-256x2",
+            Suite::Aegis256X4 => "aegis-256x4",
         }
     }
 }

@@ -82,8 +82,8 @@ pub(crate) fn is_unruly(seed: u64) -> bool {
 
 impl Trial {
     pub(crate) fn new(seed: u64, rules: Rules) -> Trial {
-        let suite = Suite::ALL[(seed % 3) as usize];
-        let block_size = BlockSize::from_shift([12, 13, 16][(seed / 3 % 3) as usize]).unwrap();
+        let suite = Suite::ALL[(seed / 3 % Suite::ALL.len() as u64) as usize];
+        let block_size = BlockSize::from_shift([12, 13, 16][(seed % 3) as usize]).unwrap();
         let memory = MemoryStore::new();
         support::create(&memory, suite, block_size);
         let store = Arc::new(FaultyStore::new(memory));

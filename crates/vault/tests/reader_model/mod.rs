@@ -80,8 +80,8 @@ pub(crate) struct Trial {
 
 impl Trial {
     pub(crate) fn new(seed: u64) -> Trial {
-        let suite = Suite::ALL[(seed % 3) as usize];
-        let block_size = BlockSize::from_shift([12, 13, 16][(seed / 3 % 3) as usize]).expect("a size");
+        let suite = Suite::ALL[(seed / 3 % Suite::ALL.len() as u64) as usize];
+        let block_size = BlockSize::from_shift([12, 13, 16][(seed % 3) as usize]).expect("a size");
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         support::create(&*store, suite, block_size);
         let options = Options { journal_len: 48 * block_size.bytes().max(16 << 10), ..options() };

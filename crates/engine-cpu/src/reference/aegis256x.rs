@@ -1,16 +1,10 @@
-//! AEGIS-256X2 after draft-irtf-cfrg-aegis-aead: sections "The AEGIS-256
-//! Algorithm" and "Parallel Modes", with two lanes.
+//! AEGIS-256X after draft-irtf-cfrg-aegis-aead: sections "The AEGIS-256
+//! Algorithm" and "Parallel Modes", with two or four lanes: D in the draft.
 
 use aes::hazmat;
 use strongroom_engine::{AEGIS_NONCE_PREFIX, Tag};
 
 use crate::process::{AeadCipher, Forged};
-
-/// Lanes, D in the draft.
-const LANES: usize = 2;
-
-/// Bytes absorbed at once, R in the draft.
-const RATE: usize = 16 * LANES;
 
 /// The Fibonacci sequence modulo 256, as the draft's constants C0 and C1.
 const C0: u128 = u128::from_be_bytes([0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 121, 98]);
@@ -20,7 +14,7 @@ const C1: u128 = u128::from_be_bytes([219, 61, 24, 85, 109, 194, 47, 241, 32, 17
 type Block = u128;
 
 /// V in the draft, as `v[lane][register]`.
-struct State {
+struct State<const LANES: usize> {
     v: [[Block; 6]; LANES],
 }
 
@@ -30,30 +24,30 @@ fn aes_round(input: Block, round_key: Block) -> Block {
     Block::from_be_bytes(block.into())
 }
 
-fn split(bytes: &[u8; RATE]) -> [Block; LANES] {
-    std::array::from_fn(|lane| {
-        Block::from_be_bytes(bytes[16 * lane..16 * lane + 16].try_into().expect("sixteen bytes"))
+/// Sixteen bytes for each lane; what is missing at the end is zero.
+fn split<const LANES: usize>(bytes: &[u8]) -> [Block; LANES] {
+    let mut chunks = bytes.chunks(16);
+    std::array::from_fn(|_| {
+        let mut block = [0; 16];
+        let chunk = chunks.next().unwrap_or_default();
+        block[..chunk.len()].copy_from_slice(chunk);
+        Block::from_be_bytes(block)
     })
 }
 
-fn join(blocks: [Block; LANES]) -> [u8; RATE] {
-    let mut bytes = [0; RATE];
-    for (bytes, block) in bytes.chunks_exact_mut(16).zip(blocks) {
-        bytes.copy_from_slice(&block.to_be_bytes());
+fn xor<const LANES: usize>(data: &mut [u8], mask: [Block; LANES]) {
+    for (byte, mask) in data.iter_mut().zip(mask.map(Block::to_be_bytes).as_flattened()) {
+        *byte ^= mask;
     }
-    bytes
 }
 
-fn zero_pad(bytes: &[u8]) -> [u8; RATE] {
-    let mut padded = [0; RATE];
-    padded[..bytes.len()].copy_from_slice(bytes);
-    padded
-}
+impl<const LANES: usize> State<LANES> {
+    /// Bytes absorbed at once, R in the draft.
+    const RATE: usize = 16 * LANES;
 
-impl State {
-    fn init(key: &[u8; 32], nonce: &[u8; 32]) -> State {
-        let [k0, k1] = split(key);
-        let [n0, n1] = split(nonce);
+    fn init(key: &[u8; 32], nonce: &[u8; 32]) -> State<LANES> {
+        let [k0, k1] = split::<2>(key);
+        let [n0, n1] = split::<2>(nonce);
         let mut state = State { v: [[k0 ^ n0, k1 ^ n1, C1, C0, k0 ^ C0, k1 ^ C1]; LANES] };
         for _ in 0..4 {
             for message in [k0, k1, k0 ^ n0, k1 ^ n1] {
@@ -82,28 +76,28 @@ impl State {
     }
 
     fn absorb(&mut self, ad: &[u8]) {
-        for chunk in ad.chunks(RATE) {
-            self.update(split(&zero_pad(chunk)));
+        for chunk in ad.chunks(Self::RATE) {
+            self.update(split(chunk));
         }
     }
 
-    fn mask(&self) -> [u8; RATE] {
-        join(self.v.map(|v| v[1] ^ v[4] ^ v[5] ^ (v[2] & v[3])))
+    fn mask(&self) -> [Block; LANES] {
+        self.v.map(|v| v[1] ^ v[4] ^ v[5] ^ (v[2] & v[3]))
     }
 
     fn encrypt(&mut self, data: &mut [u8]) {
-        for chunk in data.chunks_mut(RATE) {
+        for chunk in data.chunks_mut(Self::RATE) {
             let mask = self.mask();
-            self.update(split(&zero_pad(chunk)));
-            xor(chunk, &mask);
+            self.update(split(chunk));
+            xor(chunk, mask);
         }
     }
 
     /// Dec for whole chunks and DecPartial for the last.
     fn decrypt(&mut self, data: &mut [u8]) {
-        for chunk in data.chunks_mut(RATE) {
-            xor(chunk, &self.mask());
-            self.update(split(&zero_pad(chunk)));
+        for chunk in data.chunks_mut(Self::RATE) {
+            xor(chunk, self.mask());
+            self.update(split(chunk));
         }
     }
 
@@ -120,21 +114,21 @@ impl State {
     }
 }
 
-fn xor(data: &mut [u8], mask: &[u8]) {
-    for (byte, mask) in data.iter_mut().zip(mask) {
-        *byte ^= mask;
-    }
-}
-
-fn encrypt(key: &[u8; 32], nonce: &[u8; 32], ad: &[u8], data: &mut [u8]) -> Tag {
-    let mut state = State::init(key, nonce);
+fn encrypt<const LANES: usize>(key: &[u8; 32], nonce: &[u8; 32], ad: &[u8], data: &mut [u8]) -> Tag {
+    let mut state = State::<LANES>::init(key, nonce);
     state.absorb(ad);
     state.encrypt(data);
     state.finalize(ad.len(), data.len())
 }
 
-fn decrypt(key: &[u8; 32], nonce: &[u8; 32], ad: &[u8], tag: &Tag, data: &mut [u8]) -> Result<(), Forged> {
-    let mut state = State::init(key, nonce);
+fn decrypt<const LANES: usize>(
+    key: &[u8; 32],
+    nonce: &[u8; 32],
+    ad: &[u8],
+    tag: &Tag,
+    data: &mut [u8],
+) -> Result<(), Forged> {
+    let mut state = State::<LANES>::init(key, nonce);
     state.absorb(ad);
     state.decrypt(data);
     match state.finalize(ad.len(), data.len()) == *tag {
@@ -143,13 +137,13 @@ fn decrypt(key: &[u8; 32], nonce: &[u8; 32], ad: &[u8], tag: &Tag, data: &mut [u
     }
 }
 
-/// A key for AEGIS-256X2.
-pub(super) struct Aegis {
+/// A key for AEGIS-256 in parallel lanes.
+pub(super) struct Aegis<const LANES: usize> {
     key: zeroize::Zeroizing<[u8; 32]>,
 }
 
-impl Aegis {
-    pub(super) fn new(key: &[u8; 32]) -> Aegis {
+impl<const LANES: usize> Aegis<LANES> {
+    pub(super) fn new(key: &[u8; 32]) -> Aegis<LANES> {
         Aegis { key: zeroize::Zeroizing::new(*key) }
     }
 }
@@ -161,13 +155,13 @@ fn padded(nonce: &[u8; 24]) -> [u8; 32] {
     padded
 }
 
-impl AeadCipher for Aegis {
+impl<const LANES: usize> AeadCipher for Aegis<LANES> {
     type Cursor<'a> = ();
 
     fn cursor(&self) {}
 
     fn seal(&self, (): &mut (), nonce: &[u8; 24], ad: &[u8], data: &mut [u8]) -> Tag {
-        encrypt(&self.key, &padded(nonce), ad, data)
+        encrypt::<LANES>(&self.key, &padded(nonce), ad, data)
     }
 
     fn open(
@@ -178,7 +172,7 @@ impl AeadCipher for Aegis {
         tag: &Tag,
         data: &mut [u8],
     ) -> Result<(), Forged> {
-        decrypt(&self.key, &padded(nonce), ad, tag, data)
+        decrypt::<LANES>(&self.key, &padded(nonce), ad, tag, data)
     }
 
     /// Not asked for: the keystream of AEGIS depends on the data.
@@ -194,24 +188,40 @@ mod tests {
     use data_encoding::HEXLOWER;
 
     /// The draft's vectors 1 and 2, whose nonce does not begin with our prefix.
-    #[test]
-    fn draft_vectors() {
+    fn draft_vectors<const LANES: usize>(tag_1: &str, ciphertext_2: &str, tag_2: &str) {
         let key = std::array::from_fn(|i| i as u8);
         let nonce = std::array::from_fn(|i| i as u8 + 0x10);
-        assert_eq!(HEXLOWER.encode(&encrypt(&key, &nonce, &[], &mut [])), "62cdbab084c83dacdb945bb446f049c8");
+        assert_eq!(HEXLOWER.encode(&encrypt::<LANES>(&key, &nonce, &[], &mut [])), tag_1);
 
         let ad = [1, 2, 3, 4, 1, 2, 3, 4];
         let plaintext = [4, 5, 6, 7].repeat(30);
         let mut data = plaintext.clone();
-        let tag = encrypt(&key, &nonce, &ad, &mut data);
-        assert_eq!(HEXLOWER.encode(&tag), "635d391828520bf1512763f0c8f5cdbd");
-        assert_eq!(
-            HEXLOWER.encode(&data),
+        let tag = encrypt::<LANES>(&key, &nonce, &ad, &mut data);
+        assert_eq!(HEXLOWER.encode(&tag), tag_2);
+        assert_eq!(HEXLOWER.encode(&data), ciphertext_2);
+        assert!(decrypt::<LANES>(&key, &nonce, &ad, &tag, &mut data).is_ok());
+        assert_eq!(data, plaintext);
+    }
+
+    #[test]
+    fn two_lanes() {
+        draft_vectors::<2>(
+            "62cdbab084c83dacdb945bb446f049c8",
             "72120c2ea8236180d67859001f4729077b7064c414384fe3a7b52f1571f4f8a7d0f01e18db4f3bc0\
              adb150702e5d147a8d36522132761b994c1bd395589e2ccf0790dfe2a3d12d61cd666b2859827739\
-             db4037dd3124c78424459376f6cac08e1a7223a2a43e398ce6385cd654a19f481cba3b8f25910b42"
+             db4037dd3124c78424459376f6cac08e1a7223a2a43e398ce6385cd654a19f481cba3b8f25910b42",
+            "635d391828520bf1512763f0c8f5cdbd",
         );
-        assert!(decrypt(&key, &nonce, &ad, &tag, &mut data).is_ok());
-        assert_eq!(data, plaintext);
+    }
+
+    #[test]
+    fn four_lanes() {
+        draft_vectors::<4>(
+            "3b7fee6cee7bf17888ad11ed2397beb4",
+            "bfc2085b7e8017da99b0b6d646ae4d01f4ba8f2e7dfca1d759ae48a135139b9aaac6b4f5db810d42\
+             6be1fdaff4e1454153a34b11da78ed7e418ee2ee9853042e95536aecbb694cea1b16a478eb0d4d1b\
+             f6509b1ce652a45af58e0e46ffccfa2d0426e702391d2ff5813808b81748a490dd656465fed61f09",
+            "b63b611b13975e2f3dc3cb6c2397bfcd",
+        );
     }
 }
