@@ -188,7 +188,7 @@ fn repair(store: &Arc<dyn Store>) -> Result<()> {
 
 #[test]
 fn it_may_be_cut_anywhere_and_done_again() {
-    for suite in [Suite::Xaes256Gcm, Suite::Aegis256X4] {
+    for suite in [Suite::Xaes256Gcm, Suite::Aegis256X2, Suite::Aegis256X4] {
         let memory = filled(suite);
         damage(&memory);
         let store = Arc::new(FaultyStore::new(memory));
