@@ -20,7 +20,7 @@ pub(crate) struct Images {
 }
 
 #[derive(Debug)]
-struct Group {
+pub(crate) struct Group {
     /// Bit `i`: block `i` of the group has an image.
     present: u128,
     places: [Place; BLOCKS],
@@ -54,8 +54,12 @@ impl Images {
 
     pub(crate) fn get(&self, block: u64) -> Option<Place> {
         let (group, index) = split(block);
-        let group = self.groups.get(&group)?;
-        (group.present >> index & 1 == 1).then(|| group.places[index])
+        self.group(group)?.get(index)
+    }
+
+    /// Those of a group, if it has any.
+    pub(crate) fn group(&self, number: u64) -> Option<&Group> {
+        self.groups.get(&number).map(|group| &**group)
     }
 
     pub(crate) fn insert(&mut self, block: u64, place: Place) {
@@ -116,6 +120,11 @@ impl Images {
 }
 
 impl Group {
+    /// The place of its block number `index`.
+    pub(crate) fn get(&self, index: usize) -> Option<Place> {
+        (self.present >> index & 1 == 1).then(|| self.places[index])
+    }
+
     /// Blocks and places of the group `number`, as far as `bits` has them.
     fn within(&self, number: u64, bits: u128) -> impl Iterator<Item = (u64, Place)> + '_ {
         let mut left = self.present & bits;

@@ -6,7 +6,7 @@ use crate::sync::RwLockReadGuard;
 use strongroom_engine::{AssociatedData, Batch, Buffer, Operation, Segment, StoredNonce, Verdict};
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, PlainOffset};
 
-use super::state::{Source, State};
+use super::state::{Blocks, Source, State};
 use super::{Content, NODES_IN_MEMORY};
 use crate::error::{Damage, Error, Result};
 use crate::reading::read_at;
@@ -94,6 +94,7 @@ impl Content {
         let base = size.start_of(first).0;
         let mut segments = Vec::with_capacity((last.0 - first.0 + 1) as usize);
         let mut cut_off = None;
+        let mut blocks = state.blocks_from(first);
         for run in runs(state, first, last) {
             let start = (size.start_of(run.first).0 - base) as usize;
             let end_block = BlockIndex(run.first.0 + run.blocks - 1);
@@ -114,7 +115,7 @@ impl Content {
             }
             for block in (run.first.0..run.first.0 + run.blocks).map(BlockIndex) {
                 let at = (size.start_of(block).0 - base) as usize;
-                segments.push(self.segment_to_open(state, block, at));
+                segments.push(self.segment_to_open(state, &mut blocks, block, at));
             }
         }
         if let Some(block) = cut_off {
@@ -123,9 +124,15 @@ impl Content {
         self.open_segments(buffer, segments, base)
     }
 
-    fn segment_to_open(&self, state: &State, block: BlockIndex, at: usize) -> Segment {
-        let node = state.nodes.get(&block.group().0).expect("the node is loaded");
-        let entry = node.slot.page.entry(block.entry()).expect("a run of data has entries");
+    fn segment_to_open(
+        &self,
+        state: &State,
+        blocks: &mut Blocks<'_>,
+        block: BlockIndex,
+        at: usize,
+    ) -> Segment {
+        let node = blocks.node(block).expect("the node is loaded");
+        let entry = node.entry(block.entry()).expect("a run of data has entries");
         Segment::open(
             at,
             self.geometry().block_size().block_len(block, state.plain_len()),
@@ -164,16 +171,17 @@ impl Content {
 fn runs(state: &State, first: BlockIndex, last: BlockIndex) -> impl Iterator<Item = Run> + '_ {
     let slots_per_block = (state.geometry.block_size().bytes() / strongroom_units::PAGE_LEN as u64) as u32;
     let mut next = first.0;
+    let mut all = state.blocks_from(first);
     std::iter::from_fn(move || {
         if next > last.0 {
             return None;
         }
         let run_first = BlockIndex(next);
-        let source = state.source(run_first);
+        let source = all.source(run_first);
         let mut blocks = 1;
         while run_first.0 + blocks <= last.0 {
             let block = BlockIndex(run_first.0 + blocks);
-            let follows = match (source, state.source(block)) {
+            let follows = match (source, all.source(block)) {
                 (Source::Hole, Source::Hole) => true,
                 (Source::Home, Source::Home) => !block.0.is_multiple_of(GROUP_BLOCKS),
                 (Source::Journal(start), Source::Journal(place)) => {

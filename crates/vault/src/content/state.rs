@@ -16,7 +16,7 @@ use strongroom_units::{BlockIndex, GroupIndex, PlainLen};
 
 use super::follow::Following;
 use super::freshness::Watch;
-use super::images::Images;
+use super::images::{self, Images};
 use crate::error::{Error, Result, errno};
 use crate::freshness::Version;
 use crate::journal::{Place, Segments};
@@ -208,6 +208,44 @@ pub(crate) enum Source {
     Journal(Place),
 }
 
+/// What is known of blocks that are asked for one after the other: what they
+/// share with their group is looked up once for all of it.
+pub(crate) struct Blocks<'s> {
+    state: &'s State,
+    group: Known<'s>,
+}
+
+struct Known<'s> {
+    number: GroupIndex,
+    node: Option<&'s Node>,
+    images: Option<&'s images::Group>,
+}
+
+impl<'s> Blocks<'s> {
+    /// Where `block` is read from.
+    pub(crate) fn source(&mut self, block: BlockIndex) -> Source {
+        let group = self.group(block);
+        match (group.node, group.images) {
+            (Some(node), images) if !node.is_hole(block.entry()) => {
+                images.and_then(|images| images.get(block.entry())).map_or(Source::Home, Source::Journal)
+            }
+            _ => Source::Hole,
+        }
+    }
+
+    /// The node of the group of `block`.
+    pub(crate) fn node(&mut self, block: BlockIndex) -> Option<&'s Node> {
+        self.group(block).node
+    }
+
+    fn group(&mut self, block: BlockIndex) -> &Known<'s> {
+        if self.group.number != block.group() {
+            self.group = self.state.known_of(block.group());
+        }
+        &self.group
+    }
+}
+
 impl State {
     pub(crate) fn segments(&self) -> Result<&Arc<Segments>> {
         self.segments.as_ref().ok_or(Error::Refused(errno::EIO))
@@ -279,12 +317,18 @@ impl State {
 
     /// Where `block` is read from. Its node is loaded or absent.
     pub(crate) fn source(&self, block: BlockIndex) -> Source {
-        let holds_data =
-            self.nodes.get(&block.group().0).is_some_and(|node| !node.slot.page.is_hole(block.entry()));
-        if !holds_data {
-            return Source::Hole;
-        }
-        self.images.get(block.0).map_or(Source::Home, Source::Journal)
+        self.blocks_from(block).source(block)
+    }
+
+    /// The blocks of a range, from `first` on. All their nodes are loaded or
+    /// absent.
+    pub(crate) fn blocks_from(&self, first: BlockIndex) -> Blocks<'_> {
+        Blocks { state: self, group: self.known_of(first.group()) }
+    }
+
+    fn known_of(&self, number: GroupIndex) -> Known<'_> {
+        let node = self.nodes.get(&number.0).map(|node| &node.slot.page);
+        Known { number, node, images: self.images.group(number.0) }
     }
 
     /// The node of a group, which is made if it does not exist. All maps on
