@@ -13,7 +13,7 @@ use crate::filesystem::Filesystem;
 use crate::forgets::Backlog;
 use crate::mount::MountPoint;
 use crate::statistics::Counters;
-use crate::transport::{Chosen, DEPTH, Device, ReceiveError, Ring};
+use crate::transport::{Chosen, DEPTH, Device, ReceiveError, Ring, Yielders};
 use crate::worker::{self, Duty};
 use rustix::fd::OwnedFd;
 use std::io;
@@ -33,11 +33,17 @@ pub(crate) struct RingLane {
     file: Arc<OwnedFd>,
     queue: u16,
     payload_len: usize,
+    yielders: Arc<Yielders>,
 }
 
 /// One for each thread. Beside rings the device has one, for what still comes
 /// there.
-pub(crate) fn lanes(mut device: Device, chosen: &Chosen, workers: usize) -> Vec<Lane> {
+pub(crate) fn lanes(
+    mut device: Device,
+    chosen: &Chosen,
+    workers: usize,
+    yielders: &Arc<Yielders>,
+) -> Vec<Lane> {
     match chosen {
         Chosen::Device => {
             let others: Vec<Lane> = (1..workers).map(|_| Lane::Device(Box::new(device.another()))).collect();
@@ -49,7 +55,12 @@ pub(crate) fn lanes(mut device: Device, chosen: &Chosen, workers: usize) -> Vec<
                 let file = Arc::clone(device.file());
                 // Below the count of queues.
                 let queue = (index / DEPTH) as u16;
-                Lane::Ring(RingLane { file, queue, payload_len: rings.payload_len })
+                Lane::Ring(RingLane {
+                    file,
+                    queue,
+                    payload_len: rings.payload_len,
+                    yielders: Arc::clone(yielders),
+                })
             };
             let all: Vec<Lane> = (0..rings.threads()).map(lane).collect();
             all.into_iter().chain([Lane::Device(Box::new(device))]).collect()
@@ -198,8 +209,8 @@ struct Post<'scope, 'env, F: ?Sized> {
 
 impl<F: Filesystem + ?Sized> Post<'_, '_, F> {
     fn serve(&self) -> ReceiveError {
-        let RingLane { file, queue, payload_len } = self.lane.clone();
-        match Ring::new(file, queue, payload_len) {
+        let RingLane { file, queue, payload_len, yielders } = self.lane.clone();
+        match Ring::new(file, queue, payload_len, yielders) {
             Ok(mut ring) => worker::serve(&mut ring, &self.crew.service.duty(self.counters, Way::Wait(self))),
             Err(errno) => ReceiveError::Failed(errno),
         }

@@ -11,7 +11,7 @@ use crate::mount::{Mount, MountError, UnmountMode};
 use crate::negotiation::{SessionOptions, Unfit, negotiate};
 use crate::notify::Notifier;
 use crate::statistics::{Counters, Statistics};
-use crate::transport::{Chosen, Device, ReceiveError, Reply, Rings, Transport, TransportReport, Turn};
+use crate::transport::{Chosen, Device, ReceiveError, Reply, Rings, Transport, TransportReport, Turn, Yielders};
 use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -184,7 +184,8 @@ impl<F: Filesystem> Session<F> {
     fn serve(self, chosen: &Chosen) -> Result<Ended, SessionError> {
         let Session { device, mount, filesystem, counters, options, .. } = self;
         let notifier = Notifier::new(&device);
-        let lanes = crew::lanes(device, chosen, options.workers.max(1));
+        let yielders = Arc::new(Yielders::new());
+        let lanes = crew::lanes(device, chosen, options.workers.max(1), &yielders);
         let (filling, workers) = counters.split_last().expect("there is one more than workers");
         let around = options.read_around.then(ReadAround::new);
         let service = Service::new(&*filesystem, mount.point(), around.as_ref(), chosen);
@@ -197,7 +198,13 @@ impl<F: Filesystem> Session<F> {
                     let _ = thread::Builder::new().name("fuse-around".to_owned()).spawn_scoped(scope, run);
                 }
             }
+            if matches!(chosen, Chosen::Rings(_)) {
+                let watch = || yielders.watch();
+                // Without a warden nobody yields.
+                let _ = thread::Builder::new().name("fuse-warden".to_owned()).spawn_scoped(scope, watch);
+            }
             let ends = service.run(lanes, workers);
+            yielders.end();
             if let Some(around) = &around {
                 around.end();
             }

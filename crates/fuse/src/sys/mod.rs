@@ -1,7 +1,9 @@
-//! The one place with unsafe code: controls of `/dev/fuse` that the system
-//! crate has no safe call for, and memory that the kernel writes ([`ring`]).
+//! The one place with unsafe code: controls of `/dev/fuse` and of the scheduler
+//! ([`class`]) that the system crate has no safe call for, and memory that the
+//! kernel writes ([`ring`]).
 #![allow(unsafe_code)]
 
+pub(crate) mod class;
 pub(crate) mod ring;
 
 use rustix::fd::{AsFd, AsRawFd};

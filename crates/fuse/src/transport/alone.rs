@@ -40,7 +40,17 @@ impl Neighbours {
     /// beside this thread's and those of all others that run. With one CPU
     /// that is never so.
     pub(super) fn leave_a_cpu(&mut self) -> bool {
-        let Some(file) = &self.file else { return false };
+        self.running().is_some_and(|running| running < self.cpus)
+    }
+
+    /// True when whoever runs has a CPU, this thread among them.
+    pub(super) fn all_have_a_cpu(&mut self) -> bool {
+        self.running().is_some_and(|running| running <= self.cpus)
+    }
+
+    /// How many run or are ready to; `None` where that is not known.
+    fn running(&mut self) -> Option<usize> {
+        let file = self.file.as_ref()?;
         let mut text = [0; 128];
         let began = Instant::now();
         let len = rustix::io::pread(file, &mut text, 0).unwrap_or(0);
@@ -48,7 +58,7 @@ impl Neighbours {
         if self.slow >= SLOW_MAX {
             self.file = None;
         }
-        running(&text[..len]).is_some_and(|running| running < self.cpus)
+        running(&text[..len])
     }
 }
 

@@ -13,6 +13,7 @@ mod place;
 mod ring;
 mod short;
 mod turn;
+mod yielding;
 
 pub(crate) use choice::{Chosen, choose};
 pub use choice::{TransportChoice, TransportReport};
@@ -20,6 +21,7 @@ pub use dev::Device;
 pub(crate) use dev::{DEVICE, open, send};
 pub(crate) use ring::{DEPTH, Ring, Rings};
 pub(crate) use turn::Turn;
+pub(crate) use yielding::Yielders;
 
 use crate::errno::Errno;
 use strongroom_engine::Buffer;

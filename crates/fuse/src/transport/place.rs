@@ -45,6 +45,11 @@ impl Place {
         }
     }
 
+    /// Whether it runs there.
+    pub(super) fn is_home(&self) -> bool {
+        self.is_home
+    }
+
     fn stay(&mut self, is_home: bool) {
         let Some(home) = &self.home else { return };
         // Refused, it runs where it did, which is slower and nothing else.

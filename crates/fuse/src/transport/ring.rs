@@ -9,6 +9,7 @@
 
 use super::place::Place;
 use super::short::is_short;
+use super::yielding::{Yielder, Yielders};
 use super::{ReceiveError, Received, Reply, Transport};
 use crate::abi::request::Header;
 use crate::abi::{Opcode, REQUEST_HEADER_LEN, reply};
@@ -84,6 +85,7 @@ fn possible(list: &str) -> Option<u16> {
 pub(crate) struct Ring {
     entry: Entry,
     place: Place,
+    yielder: Yielder,
     message: Vec<u8>,
     /// The request at hand: its number, and the one it is committed by.
     request: Option<(u64, u64)>,
@@ -94,10 +96,15 @@ pub(crate) struct Ring {
 impl Ring {
     /// In the thread that is to use it, which from now on runs on the queue's
     /// CPU as long as that serves.
-    pub(crate) fn new(device: Arc<OwnedFd>, queue: u16, payload_len: usize) -> Result<Ring, Errno> {
+    pub(crate) fn new(
+        device: Arc<OwnedFd>,
+        queue: u16,
+        payload_len: usize,
+        yielders: Arc<Yielders>,
+    ) -> Result<Ring, Errno> {
         let entry = Entry::new(device, queue, payload_len)?;
-        let place = Place::new(queue);
-        Ok(Ring { entry, place, message: Vec::with_capacity(512), request: None, answered: None })
+        let (place, yielder) = (Place::new(queue), Yielder::new(yielders));
+        Ok(Ring { entry, place, yielder, message: Vec::with_capacity(512), request: None, answered: None })
     }
 
     /// Puts the message together, as `/dev/fuse` would have brought it, and
@@ -141,7 +148,9 @@ impl Transport for Ring {
             error => ReceiveError::Failed(error.into()),
         })?;
         let payload_len = self.put_together().map_err(ReceiveError::Failed)?;
-        self.place.takes(is_short(&self.message));
+        let is_short = is_short(&self.message);
+        self.place.takes(is_short);
+        self.yielder.takes(is_short && self.place.is_home());
         let (_, payload) = self.entry.parts();
         Ok(Received { message: &self.message, payload, payload_len })
     }
@@ -179,7 +188,7 @@ mod tests {
 
     fn ring_with(opcode: Opcode, arguments: &[u8], payload: &[u8]) -> Ring {
         let file: OwnedFd = tempfile::tempfile().unwrap().into();
-        let mut ring = Ring::new(Arc::new(file), 0, 8192).unwrap();
+        let mut ring = Ring::new(Arc::new(file), 0, 8192, Arc::new(Yielders::new())).unwrap();
         let (headers, room) = ring.entry.parts();
         let len = (REQUEST_HEADER_LEN + arguments.len() + payload.len()) as u32;
         headers[..4].copy_from_slice(&len.to_ne_bytes());
