@@ -21,6 +21,7 @@ pub mod abi;
 pub mod adapter;
 mod around;
 mod crew;
+mod dirty;
 mod dispatch;
 mod errno;
 mod filesystem;

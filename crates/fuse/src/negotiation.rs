@@ -27,6 +27,9 @@ pub struct SessionOptions {
     /// back that may want memory itself: so little that pages written in no
     /// order, or while others are on their way, come one by one.
     pub dirty_percent: u32,
+    /// How many bytes may wait instead while one new file alone is written
+    /// from its start on, if that is less.
+    pub dirty_alone: u64,
     /// Give the kernel the rest of what a program reads piece by piece. Only
     /// for files that change through this mount alone.
     pub read_around: bool,
@@ -47,6 +50,7 @@ impl Default for SessionOptions {
             readdirplus_auto: false,
             readahead_kib: 1024,
             dirty_percent: 20,
+            dirty_alone: 64 << 20,
             read_around: true,
             buffers_return: true,
             transport: TransportChoice::default(),

@@ -5,13 +5,16 @@ use crate::abi::request::{self, Header, Operation};
 use crate::abi::{Opcode, flags};
 use crate::around::{self, ReadAround};
 use crate::crew::{self, Service};
+use crate::dirty::DirtyLimit;
 use crate::errno::Errno;
 use crate::filesystem::Filesystem;
 use crate::mount::{Mount, MountError, UnmountMode};
 use crate::negotiation::{SessionOptions, Unfit, negotiate};
 use crate::notify::Notifier;
 use crate::statistics::{Counters, Statistics};
-use crate::transport::{Chosen, Device, ReceiveError, Reply, Rings, Transport, TransportReport, Turn, Yielders};
+use crate::transport::{
+    Chosen, Device, ReceiveError, Reply, Rings, Transport, TransportReport, Turn, Yielders,
+};
 use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -76,6 +79,7 @@ pub struct SessionHandle {
     transport: Arc<OnceLock<TransportReport>>,
     notifier: Notifier,
     turn: Arc<Turn>,
+    dirty: DirtyLimit,
 }
 
 impl<F: Filesystem> Session<F> {
@@ -98,6 +102,7 @@ impl<F: Filesystem> Session<F> {
             transport: Arc::clone(&self.transport),
             notifier: Notifier::new(&self.device),
             turn: Arc::clone(self.device.turn()),
+            dirty: DirtyLimit::new(Arc::clone(self.mount.point()), self.options.dirty_alone),
         }
     }
 
@@ -291,5 +296,10 @@ impl SessionHandle {
     #[must_use]
     pub fn notifier(&self) -> Notifier {
         self.notifier.clone()
+    }
+
+    /// For letting more or less wait to be written back.
+    pub(crate) fn dirty_limit(&self) -> DirtyLimit {
+        self.dirty.clone()
     }
 }

@@ -332,7 +332,7 @@ fn mounted(
     };
     let together = options.threads_together();
     let session = Session::new(mount, Arc::clone(&adapter), options);
-    adapter.attach(session.handle().notifier(), together);
+    adapter.attach(&session.handle(), together);
     let daemon = Arc::new(Daemon {
         plan: plan.clone(),
         vault: Arc::clone(vault),

@@ -12,6 +12,7 @@
 
 mod convert;
 mod damage;
+mod early;
 mod handles;
 mod pruning;
 mod unwritten;
@@ -38,7 +39,7 @@ use crate::filesystem::{
 };
 use crate::negotiation::Negotiated;
 use crate::node::{Entry, Opened, Space, TimedAttributes};
-use crate::notify::Notifier;
+use crate::session::SessionHandle;
 
 pub use self::damage::{DamageLog, Damaged};
 pub use self::pruning::inode_mark;
@@ -134,10 +135,11 @@ impl Adapter {
         }
     }
 
-    /// Lets searches for data see what the kernel has not written back yet:
-    /// by `notifier`, in a session of so many workers.
-    pub fn attach(&self, notifier: Notifier, workers: usize) {
-        self.unwritten.attach(notifier, workers);
+    /// Lets searches for data see what the kernel has not written back yet,
+    /// and says when it is to begin with that: by `session`, of so many
+    /// workers.
+    pub fn attach(&self, session: &SessionHandle, workers: usize) {
+        self.unwritten.attach(session, workers);
     }
 
     /// The vault that is served.
@@ -203,7 +205,7 @@ impl Adapter {
     fn opened_file(&self, node: u64, content: Arc<Content>, flags: OpenFlags) -> Opened {
         let writes = flags.flags & O_ACCMODE != 0;
         if writes {
-            self.unwritten.opened(NodeId(node));
+            self.unwritten.opened(NodeId(node), content.plain_len() == 0);
         }
         let handle = self.files.insert(OpenFile { content, node, writes });
         Opened { handle, flags: if self.timeouts.keep { opened::KEEP_CACHE } else { 0 } }
@@ -374,6 +376,7 @@ impl Filesystem for Adapter {
     /// and sends the parts of one long write in any order.
     fn write(&self, _context: &Context, node: NodeId, write: &Write, buffer: &mut Buffer) -> Answered<usize> {
         let content = self.file(write.handle)?;
+        self.unwritten.wrote(node, write.offset, write.len);
         self.answer(node, content.write_at(write.offset, write.len, buffer))?;
         if write.kill_suid_sgid {
             self.strip(node)?;
