@@ -46,6 +46,19 @@ struct Written {
     end: u64,
 }
 
+impl Written {
+    /// Notes a write, and says whether it is near the one before or begins
+    /// another file.
+    fn is_near(&mut self, node: NodeId, offset: u64, len: usize) -> bool {
+        if self.node != Some(node) {
+            *self = Written { node: Some(node), end: 0 };
+        }
+        let is_near = offset.abs_diff(self.end) <= OVERTAKEN_MAX;
+        self.end = self.end.max(offset.saturating_add(len as u64));
+        is_near
+    }
+}
+
 impl<L> Default for Early<L> {
     fn default() -> Early<L> {
         Early {
@@ -80,18 +93,10 @@ impl<L: Limit> Early<L> {
         if !self.begun.load(Ordering::Relaxed) {
             return;
         }
-        let goes_on = {
-            let mut written = lock(&self.written);
-            let is_next = written.node != Some(node);
-            let is_alone = !is_next || written.node.is_none_or(|before| !is_open(before));
-            if is_next {
-                *written = Written { node: Some(node), end: 0 };
-            }
-            let is_near = offset.abs_diff(written.end) <= OVERTAKEN_MAX;
-            written.end = written.end.max(offset.saturating_add(len as u64));
-            is_alone && is_near
-        };
-        if !goes_on {
+        // Whoever opens holds what `is_open` asks, and wants what is locked below.
+        let before = lock(&self.written).node;
+        let is_beside = before.is_some_and(|before| before != node && is_open(before));
+        if is_beside || !lock(&self.written).is_near(node, offset, len) {
             self.end();
         }
     }
