@@ -26,8 +26,8 @@ const SHORT_MIN: u32 = 8;
 /// ...if each came within this after the one before.
 const SOON: Duration = Duration::from_millis(1);
 /// How long a worker yields without a new request, and so how long one waits
-/// at most for a worker that another program keeps from its CPU; as long again
-/// until the warden has looked.
+/// for a worker that another program keeps from its CPU; as long again until
+/// the warden has looked, and longer where that one waits for a CPU too.
 const LEASE: Duration = Duration::from_millis(2);
 /// How often is asked whether all who run have a CPU.
 const ASKING_PERIOD: Duration = Duration::from_millis(1);
@@ -337,6 +337,16 @@ mod tests {
         yielder
     }
 
+    /// Waits until the warden has taken this thread back, and done all about it.
+    fn until_taken_back(all: &Yielders, meanwhile: impl Fn()) {
+        let began = Instant::now();
+        while Class::of_this_thread() == Some(Class::Idle) {
+            assert!(began.elapsed() < PATIENCE, "the warden sleeps");
+            meanwhile();
+        }
+        drop(all.lock());
+    }
+
     #[test]
     fn short_requests_are_answered_yielding_and_a_long_one_is_not() {
         beside_warden(PATIENCE, |all| {
@@ -359,12 +369,7 @@ mod tests {
     fn whoever_takes_nothing_for_long_is_taken_back_by_the_warden() {
         beside_warden(LEASE, |all| {
             let mut yielder = yielding(Arc::clone(&all));
-            let began = Instant::now();
-            while Class::of_this_thread() == Some(Class::Idle) {
-                assert!(began.elapsed() < PATIENCE, "the warden sleeps");
-            }
-            // Until the warden has done all.
-            drop(all.lock());
+            until_taken_back(&all, std::hint::spin_loop);
             assert!(yielder.post.was_kept.load(Ordering::Relaxed), "this thread ran all the time");
             yielder.takes(true);
             assert!(!yielder.yields);
@@ -377,12 +382,7 @@ mod tests {
     fn whoever_slept_meanwhile_makes_no_pause() {
         beside_warden(LEASE, |all| {
             let mut yielder = yielding(Arc::clone(&all));
-            let began = Instant::now();
-            while Class::of_this_thread() == Some(Class::Idle) {
-                assert!(began.elapsed() < PATIENCE, "the warden sleeps");
-                thread::sleep(4 * LEASE);
-            }
-            drop(all.lock());
+            until_taken_back(&all, || thread::sleep(4 * LEASE));
             // On a busy machine it may have been met at waking.
             if !yielder.post.was_kept.load(Ordering::Relaxed) {
                 yielder.takes(true);
