@@ -8,6 +8,7 @@ use strongroom_units::{BlockIndex, GROUP_BLOCKS, PAGE_LEN, PlainLen};
 
 use super::Content;
 use super::commit::{Extent, sync_homes};
+use super::images::Images;
 use super::state::PageAddress;
 use crate::context::Context;
 use crate::error::Result;
@@ -17,7 +18,7 @@ use crate::rules::Rule;
 /// What one file's checkpoint has copied home.
 pub(crate) struct Landing {
     content: Arc<Content>,
-    blocks: Vec<(u64, Place)>,
+    blocks: Images,
     pages: Vec<(PageAddress, Place)>,
     record: Option<u64>,
 }
@@ -57,7 +58,7 @@ impl Content {
             self.follow_cut(&mut state)?;
             let landing = Landing {
                 content: Arc::clone(self),
-                blocks: state.committed_images.iter().collect(),
+                blocks: state.committed_images.clone(),
                 pages: state.committed_pages.iter().map(|(&page, &place)| (page, place)).collect(),
                 record: state.record,
             };
@@ -79,9 +80,10 @@ impl Content {
         Ok(Some(landing))
     }
 
-    fn copy_blocks(&self, segments: &Segments, blocks: &[(u64, Place)], len: PlainLen) -> Result<u64> {
+    fn copy_blocks(&self, segments: &Segments, blocks: &Images, len: PlainLen) -> Result<u64> {
         let size = self.geometry().block_size();
         let slots = (size.bytes() as usize / PAGE_LEN) as u32;
+        let blocks: Vec<(u64, Place)> = blocks.iter().collect();
         let mut end = 0;
         let runs =
             blocks.chunk_by(|a, b| b.0 == a.0 + 1 && b.0 % GROUP_BLOCKS != 0 && b.1 == after(a.1, slots));
@@ -109,14 +111,8 @@ impl Content {
     /// unless something newer stands in the journal.
     fn land_home(&self, landing: &Landing) {
         let mut state = self.write_state();
-        for &(block, place) in &landing.blocks {
-            if state.images.get(block) == Some(place) {
-                state.images.remove(block);
-            }
-            if state.committed_images.get(block) == Some(place) {
-                state.committed_images.remove(block);
-            }
-        }
+        state.images.remove_same(&landing.blocks);
+        state.committed_images.remove_same(&landing.blocks);
         for (page, place) in &landing.pages {
             if state.committed_pages.get(page) == Some(place) {
                 state.committed_pages.remove(page);
@@ -156,7 +152,7 @@ impl Content {
         if !state.gone || (state.images.is_empty() && state.committed_pages.is_empty()) {
             return Ok(());
         }
-        let blocks: Vec<(u64, Place)> = state.images.iter().collect();
+        let blocks = state.images.clone();
         let pages: Vec<_> = state.committed_pages.iter().map(|(&page, &place)| (page, place)).collect();
         let segments = Arc::clone(state.segments()?);
         let end = self.copy_blocks(&segments, &blocks, state.plain_len())?;

@@ -11,7 +11,7 @@ use super::Content;
 use super::state::{Image, PageAddress, State, presence};
 use crate::error::Result;
 use crate::freshness::Version;
-use crate::journal::{Place, Promise};
+use crate::journal::Promise;
 use crate::rules::Rule;
 use crate::sealer::{Purpose, Sealer};
 
@@ -70,8 +70,7 @@ impl Content {
                 state.retake(&emission.pages);
                 return Err(error);
             }
-            let newer = |&(block, place): &(u64, Place)| state.committed_images.get(block) != Some(place);
-            let newer = state.images.iter().filter(newer);
+            let newer = state.images.not_in(&state.committed_images);
             images.blocks =
                 newer.map(|(block, place)| BlockImage { block: BlockIndex(block), place }).collect();
             self.reference_entries(state, &mut emission);

@@ -13,13 +13,13 @@ use crate::journal::Place;
 const BLOCKS: usize = GROUP_BLOCKS as usize;
 
 /// Places of blocks, in the order of the blocks.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Images {
     /// None of them is empty.
     groups: BTreeMap<u64, Box<Group>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Group {
     /// Bit `i`: block `i` of the group has an image.
     present: u128,
@@ -52,11 +52,6 @@ impl Images {
         self.groups.is_empty()
     }
 
-    pub(crate) fn get(&self, block: u64) -> Option<Place> {
-        let (group, index) = split(block);
-        self.group(group)?.get(index)
-    }
-
     /// Those of a group, if it has any.
     pub(crate) fn group(&self, number: u64) -> Option<&Group> {
         self.groups.get(&number).map(|group| &**group)
@@ -64,9 +59,7 @@ impl Images {
 
     pub(crate) fn insert(&mut self, block: u64, place: Place) {
         let (group, index) = split(block);
-        let group = self.groups.entry(group).or_default();
-        group.present |= 1 << index;
-        group.places[index] = place;
+        self.groups.entry(group).or_default().set(index, place);
     }
 
     pub(crate) fn remove(&mut self, block: u64) {
@@ -94,6 +87,24 @@ impl Images {
         for number in emptied {
             self.groups.remove(&number);
         }
+    }
+
+    /// Removes those that `others` has at the same places.
+    pub(crate) fn remove_same(&mut self, others: &Images) {
+        for (number, others) in &others.groups {
+            let Some(group) = self.groups.get_mut(number) else { continue };
+            group.present = group.not_in(others);
+            if group.present == 0 {
+                self.groups.remove(number);
+            }
+        }
+    }
+
+    /// Those that `others` does not have, or has at other places.
+    pub(crate) fn not_in<'i>(&'i self, others: &'i Images) -> impl Iterator<Item = (u64, Place)> + 'i {
+        self.groups.iter().flat_map(|(&number, group)| {
+            group.within(number, others.group(number).map_or(u128::MAX, |others| group.not_in(others)))
+        })
     }
 
     /// Removes those of all blocks that `is_kept` does not hold of.
@@ -125,6 +136,18 @@ impl Group {
         (self.present >> index & 1 == 1).then(|| self.places[index])
     }
 
+    fn set(&mut self, index: usize, place: Place) {
+        self.present |= 1 << index;
+        self.places[index] = place;
+    }
+
+    /// Bits of those that `others` does not have, or has at other places.
+    fn not_in(&self, others: &Group) -> u128 {
+        let pairs = self.places.iter().zip(&others.places).enumerate();
+        let same = pairs.fold(0, |bits, (index, (place, other))| bits | u128::from(place == other) << index);
+        self.present & !(others.present & same)
+    }
+
     /// Blocks and places of the group `number`, as far as `bits` has them.
     fn within(&self, number: u64, bits: u128) -> impl Iterator<Item = (u64, Place)> + '_ {
         let mut left = self.present & bits;
@@ -141,7 +164,13 @@ impl Group {
 
 impl Extend<(u64, Place)> for Images {
     fn extend<T: IntoIterator<Item = (u64, Place)>>(&mut self, images: T) {
-        images.into_iter().for_each(|(block, place)| self.insert(block, place));
+        let mut images = images.into_iter().peekable();
+        while let Some((number, _)) = images.peek().map(|&(block, _)| split(block)) {
+            let group = self.groups.entry(number).or_default();
+            while let Some((block, place)) = images.next_if(|&(block, _)| split(block).0 == number) {
+                group.set(split(block).1, place);
+            }
+        }
     }
 }
 
@@ -207,9 +236,33 @@ mod tests {
             let part = at..at + numbers.below(FILE);
             let found = expected.range(part.clone()).map(|(&block, &place)| (block, place));
             assert!(images.range(part).eq(found));
-            assert_eq!(images.get(at), expected.get(&at).copied());
+            let (number, index) = split(at);
+            let place = images.group(number).and_then(|group| group.get(index));
+            assert_eq!(place, expected.get(&at).copied());
         }
         images.remove_all(0..u64::MAX);
         assert!(images.is_empty());
+    }
+
+    #[test]
+    fn images_are_held_against_others_by_block_and_place() {
+        let mut numbers = Numbers(2);
+        for _ in 0..200 {
+            let (mut images, mut expected) = (Images::default(), BTreeMap::new());
+            for _ in 0..500 {
+                change(&mut numbers, &mut images, &mut expected);
+            }
+            let others = images.clone();
+            let before = expected.clone();
+            for _ in 0..numbers.below(500) {
+                change(&mut numbers, &mut images, &mut expected);
+            }
+            expected.retain(|block, place| before.get(block) != Some(place));
+            assert!(images.not_in(&others).eq(expected.iter().map(|(&block, &place)| (block, place))));
+            images.remove_same(&others);
+            assert!(images.iter().eq(expected.iter().map(|(&block, &place)| (block, place))));
+            let again: Images = expected.into_iter().collect();
+            assert!(again.iter().eq(images.iter()));
+        }
     }
 }

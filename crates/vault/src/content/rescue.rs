@@ -21,8 +21,7 @@ impl Content {
         if state.failures == failures {
             return Ok(());
         }
-        let newer = |&(block, place): &(u64, Place)| state.committed_images.get(block) != Some(place);
-        let images: Vec<(u64, Place)> = state.images.iter().filter(newer).collect();
+        let images: Vec<(u64, Place)> = state.images.not_in(&state.committed_images).collect();
         for (block, place) in images {
             let index = BlockIndex(block);
             self.load_group(state, index.group())?;

@@ -73,8 +73,8 @@ impl Content {
         let size = self.geometry().block_size();
         let last_len = len as u64 - (last.0 - first.0) * size.bytes();
         let grows = last_len > size.block_len(last, state.plain_len()) as u64;
-        let has_space = |block| state.is_referenced(block) && !state.behind_cut(block);
-        if !grows && (first.0..=last.0).all(|block| has_space(BlockIndex(block))) {
+        let mut homes = state.homes_from(first);
+        if !grows && (first.0..=last.0).all(|block| homes.has_space(BlockIndex(block))) {
             return Ok(());
         }
         self.reserve_home(self.geometry().block_offset(first).0, len as u64)

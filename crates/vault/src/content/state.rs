@@ -246,6 +246,41 @@ impl<'s> Blocks<'s> {
     }
 }
 
+/// What is known of homes that are asked for one after the other: what they
+/// share with their group is looked up once for all of it.
+pub(crate) struct Homes<'s> {
+    state: &'s State,
+    cut: Option<u64>,
+    number: GroupIndex,
+    referenced: u128,
+}
+
+impl Homes<'_> {
+    /// Rule 1 for blocks: the home of `block` must not be written before the
+    /// block's new image is durable in the journal.
+    pub(crate) fn is_referenced(&mut self, block: BlockIndex) -> bool {
+        self.is_behind_cut(block) || self.is_named(block)
+    }
+
+    /// The home has had its space since it was first written, and no pending
+    /// cut takes it away.
+    pub(crate) fn has_space(&mut self, block: BlockIndex) -> bool {
+        !self.is_behind_cut(block) && self.is_named(block)
+    }
+
+    fn is_behind_cut(&self, block: BlockIndex) -> bool {
+        let size = self.state.geometry.block_size();
+        self.cut.is_some_and(|cut| size.start_of(block).0 + size.bytes() > cut)
+    }
+
+    fn is_named(&mut self, block: BlockIndex) -> bool {
+        if self.number != block.group() {
+            (self.number, self.referenced) = (block.group(), self.state.referenced(block.group()));
+        }
+        self.referenced >> block.entry() & 1 == 1
+    }
+}
+
 impl State {
     pub(crate) fn segments(&self) -> Result<&Arc<Segments>> {
         self.segments.as_ref().ok_or(Error::Refused(errno::EIO))
@@ -297,17 +332,21 @@ impl State {
         self.root_map.as_ref().map(|slot| slot.page.is_present(map as usize))
     }
 
-    /// Rule 1 for blocks: the home of `block` must not be written before the
-    /// block's new image is durable in the journal. The node is loaded or absent.
-    pub(crate) fn is_referenced(&self, block: BlockIndex) -> bool {
-        self.behind_cut(block)
-            || self.nodes.get(&block.group().0).is_some_and(|node| node.referenced >> block.entry() & 1 == 1)
+    /// The homes of the blocks of a range, from `first` on. All their nodes
+    /// are loaded or absent.
+    pub(crate) fn homes_from(&self, first: BlockIndex) -> Homes<'_> {
+        let number = first.group();
+        Homes { state: self, cut: self.pending_cut(), number, referenced: self.referenced(number) }
+    }
+
+    /// Bit `i`: the home of block `i` of the group is referenced by its node.
+    fn referenced(&self, group: GroupIndex) -> u128 {
+        self.nodes.get(&group.0).map_or(0, |node| node.referenced)
     }
 
     /// True for blocks whose home a pending cut will remove.
-    pub(crate) fn behind_cut(&self, block: BlockIndex) -> bool {
-        let size = self.geometry.block_size();
-        self.pending_cut().is_some_and(|cut| size.start_of(block).0 + size.bytes() > cut)
+    fn behind_cut(&self, block: BlockIndex) -> bool {
+        self.homes_from(block).is_behind_cut(block)
     }
 
     /// The lowest length that the stored file may yet be cut to.

@@ -2,6 +2,7 @@
 //! of section 7 allow: home when nothing that survives a crash points there,
 //! into the journal otherwise.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use strongroom_engine::{
@@ -50,6 +51,12 @@ struct Load<'a> {
     jobs: Vec<Job>,
     /// One for each job, or none yet.
     sealed: Vec<Segment>,
+}
+
+/// Blocks one behind the other that have been stored: where the first stands.
+struct Placed {
+    blocks: Range<u64>,
+    source: Source,
 }
 
 /// Blocks that were sealed before the file's state was locked.
@@ -349,7 +356,7 @@ impl Content {
         state: &mut State,
         load: &Load<'_>,
         promise: &mut Promise<'_>,
-        placed: &mut Vec<(BlockIndex, Source)>,
+        placed: &mut Vec<Placed>,
     ) -> Result<()> {
         let size = self.geometry().block_size();
         let slots = (size.bytes() as usize / PAGE_LEN) as u32;
@@ -359,7 +366,9 @@ impl Content {
         // A file without a name is overwritten in place only once that is
         // durable: until then a crash may bring it back.
         let may_journal = state.born && !state.gone;
-        let journaled = |job: &Job| may_journal && (small || (overwrites && state.is_referenced(job.block)));
+        let mut homes = state.homes_from(load.jobs.first().map_or(BlockIndex(0), |job| job.block));
+        let mut journaled =
+            |job: &Job| may_journal && (small || (overwrites && homes.is_referenced(job.block)));
         let jobs: Vec<(Job, bool)> = load.jobs.iter().map(|job| (*job, journaled(job))).collect();
         let runs = jobs.chunk_by(|(a, a_journaled), (b, b_journaled)| {
             b.block.0 == a.block.0 + 1
@@ -372,21 +381,19 @@ impl Content {
         for run in runs {
             let ((first, journaled), (last, _)) = (run[0], run[run.len() - 1]);
             let data = &load.buffer[first.at..last.at + last.len];
-            if journaled {
+            let source = if journaled {
                 if state.unlinked {
                     self.context.table.note_removed();
                 }
                 self.reserve_blocks(state, first.block, last.block, data.len())?;
-                let place = promise.write_images(data, slots * run.len() as u32)?;
-                placed.extend(run.iter().enumerate().map(|(index, (job, _))| {
-                    (job.block, Source::Journal(after(place, slots * index as u32)))
-                }));
+                Source::Journal(promise.write_images(data, slots * run.len() as u32)?)
             } else {
                 let offset = self.geometry().block_offset(first.block).0;
                 self.file.write_at(data, offset)?;
                 home_end = home_end.max(offset + data.len() as u64);
-                placed.extend(run.iter().map(|(job, _)| (job.block, Source::Home)));
-            }
+                Source::Home
+            };
+            placed.push(Placed { blocks: first.block.0..last.block.0 + 1, source });
         }
         state.home_len = home_end;
         Ok(())
@@ -397,7 +404,7 @@ impl Content {
         &self,
         state: &mut State,
         loads: &[Load<'_>],
-        placed: &[(BlockIndex, Source)],
+        placed: &[Placed],
         new_len: PlainLen,
         promise: &mut Promise<'_>,
     ) {
@@ -426,14 +433,17 @@ impl Content {
             }
         }
         let mut home = 0;
-        for &(block, source) in placed {
+        let block_len = self.geometry().block_size().bytes();
+        let slots = (block_len / PAGE_LEN as u64) as u32;
+        for Placed { blocks, source } in placed {
             match source {
-                Source::Journal(place) => {
-                    state.images.insert(block.0, place);
+                Source::Journal(first) => {
+                    let places = (0..).map(|index| after(*first, slots * index));
+                    state.images.extend(blocks.clone().zip(places));
                 }
                 Source::Home | Source::Hole => {
-                    home += self.geometry().block_size().bytes();
-                    state.images.remove(block.0);
+                    home += (blocks.end - blocks.start) * block_len;
+                    state.images.remove_all(blocks.clone());
                 }
             }
         }
