@@ -48,7 +48,8 @@ const KINDS: [Kind; 7] = [
 ];
 const ALWAYS: [Kind; 4] = [Kind::Strongroom, Kind::Passthrough, Kind::Clear, Kind::Gocryptfs];
 
-/// How `passthrough_ll` can be mounted. After two repeats only the best for the row goes on.
+/// How `passthrough_ll` can be mounted. After two repeats only the best for a row goes on, and for a cell of
+/// several rows the best for each.
 const PASSTHROUGH: [(&str, &[&str]); 4] = [
     ("write-back", &["-o", "writeback,cache=always"]),
     ("write-back, clone_fd", &["-o", "writeback,cache=always,clone_fd"]),
@@ -330,7 +331,7 @@ impl Turn<'_> {
             let name = stage.variants()[variant].name.clone();
             let lost = repeat >= TRIALS
                 && stage.variants().len() > 1
-                && self.best(kind).is_some_and(|best| best != name);
+                && self.keys().iter().all(|key| self.best(kind, key).is_some_and(|best| best != name));
             if lost || self.has(kind, &name, repeat) {
                 continue;
             }
@@ -368,15 +369,14 @@ impl Turn<'_> {
         }
     }
 
-    /// The variant with the best median so far, over all rows that the cell gives.
-    fn best(&self, kind: Kind) -> Option<String> {
+    /// The variant that was fastest so far in a row of the cell.
+    fn best(&self, kind: Kind, key: &str) -> Option<String> {
         let mut rates: std::collections::BTreeMap<&str, Vec<f64>> = Default::default();
-        let keys = self.keys();
         for record in self.state.records().iter().filter(|record| {
             record.store == self.store
                 && record.subject == kind.program()
                 && record.repeat < TRIALS
-                && keys.contains(&record.row)
+                && record.row == key
         }) {
             rates.entry(&record.variant).or_default().push(record.rate());
         }
