@@ -12,7 +12,7 @@ use super::images::Images;
 use super::state::PageAddress;
 use crate::context::Context;
 use crate::error::Result;
-use crate::journal::{Segments, after};
+use crate::journal::{Segments, after, slots_of};
 use crate::rules::Rule;
 
 /// What one file's checkpoint has copied home.
@@ -82,7 +82,7 @@ impl Content {
 
     fn copy_blocks(&self, segments: &Segments, blocks: &Images, len: PlainLen) -> Result<u64> {
         let size = self.geometry().block_size();
-        let slots = (size.bytes() as usize / PAGE_LEN) as u32;
+        let slots = slots_of(size);
         let blocks: Vec<(u64, Place)> = blocks.iter().collect();
         let mut end = 0;
         let runs =

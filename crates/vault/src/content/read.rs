@@ -9,6 +9,7 @@ use strongroom_units::{BlockIndex, GROUP_BLOCKS, PlainOffset};
 use super::state::{Blocks, Source, State};
 use super::{Content, NODES_IN_MEMORY};
 use crate::error::{Damage, Error, Result};
+use crate::journal::slots_of;
 use crate::reading::read_at;
 use crate::sealer::{Purpose, Sealer};
 
@@ -169,7 +170,7 @@ impl Content {
 /// Splits `first..=last` into runs. A run at home ends with its group, since a
 /// page stands before the next; a run in the journal where the places do.
 fn runs(state: &State, first: BlockIndex, last: BlockIndex) -> impl Iterator<Item = Run> + '_ {
-    let slots_per_block = (state.geometry.block_size().bytes() / strongroom_units::PAGE_LEN as u64) as u32;
+    let slots_per_block = slots_of(state.geometry.block_size());
     let mut next = first.0;
     let mut all = state.blocks_from(first);
     std::iter::from_fn(move || {

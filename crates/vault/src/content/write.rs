@@ -11,16 +11,14 @@ use strongroom_engine::{
 use strongroom_format::vault::WriteSession;
 use strongroom_format::vault::node::Entry;
 use strongroom_store::SetTime;
-use strongroom_units::{
-    BlockIndex, GROUP_BLOCKS, GroupIndex, MAX_PLAIN_LEN, PAGE_LEN, PlainLen, PlainOffset,
-};
+use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex, MAX_PLAIN_LEN, PlainLen, PlainOffset};
 
 use super::commit::Extent;
 use super::range::{Merge, Piece, merge, pieces};
 use super::state::{Source, State};
 use super::{Content, NODES_IN_MEMORY, Promise};
 use crate::error::{Error, Result, errno};
-use crate::journal::after;
+use crate::journal::{after, slots_of};
 use crate::rules::Rule;
 use crate::sealer::{Purpose, Sealer};
 
@@ -359,7 +357,7 @@ impl Content {
         placed: &mut Vec<Placed>,
     ) -> Result<()> {
         let size = self.geometry().block_size();
-        let slots = (size.bytes() as usize / PAGE_LEN) as u32;
+        let slots = slots_of(size);
         let bytes: usize = load.jobs.iter().map(|job| job.len).sum();
         let small = state.journal_small && bytes <= SMALL_WRITE && !state.unlinked;
         let overwrites = self.context.rules.keeps(Rule::JournalOverwrites);
@@ -433,8 +431,8 @@ impl Content {
             }
         }
         let mut home = 0;
-        let block_len = self.geometry().block_size().bytes();
-        let slots = (block_len / PAGE_LEN as u64) as u32;
+        let size = self.geometry().block_size();
+        let slots = slots_of(size);
         for Placed { blocks, source } in placed {
             match source {
                 Source::Journal(first) => {
@@ -442,7 +440,7 @@ impl Content {
                     state.images.extend(blocks.clone().zip(places));
                 }
                 Source::Home | Source::Hole => {
-                    home += (blocks.end - blocks.start) * block_len;
+                    home += (blocks.end - blocks.start) * size.bytes();
                     state.images.remove_all(blocks.clone());
                 }
             }

@@ -26,7 +26,7 @@ use strongroom_store::NodeRef;
 use crate::error::{Error, Result, errno};
 use crate::rules::{Rule, Rules};
 use crate::sealer::{Purpose, Sealer};
-pub(crate) use segments::{Segments, after};
+pub(crate) use segments::{Segments, after, slots_of};
 use space::Space;
 
 /// The journal of the session that this process writes in.

@@ -7,6 +7,7 @@ use strongroom_format::vault::journal::{
 };
 use strongroom_format::vault::record::Place;
 use strongroom_store::{Access, AllocateMode, File, FileRef, Node, NodeRef, RenameMode};
+use strongroom_units::BlockSize;
 
 use crate::error::{Damage, Error, Result};
 use crate::reading::{copy_at, read_at};
@@ -20,6 +21,11 @@ pub(crate) struct Segments {
 /// The place `slots` behind `place`.
 pub(crate) fn after(place: Place, slots: u32) -> Place {
     Place { slot: place.slot + slots, ..place }
+}
+
+/// Slots that the image of a block takes.
+pub(crate) fn slots_of(size: BlockSize) -> u32 {
+    (size.bytes() / SLOT_LEN as u64) as u32
 }
 
 /// A segment's name in `.strongroom`.

@@ -331,7 +331,7 @@ impl Turn<'_> {
             let name = stage.variants()[variant].name.clone();
             let lost = repeat >= TRIALS
                 && stage.variants().len() > 1
-                && self.keys().iter().all(|key| self.best(kind, key).is_some_and(|best| best != name));
+                && has_lost(self.state.records(), (self.store, kind), &self.keys(), &name);
             if lost || self.has(kind, &name, repeat) {
                 continue;
             }
@@ -368,24 +368,26 @@ impl Turn<'_> {
             _ => vec![self.row.key.clone()],
         }
     }
+}
 
-    /// The variant that was fastest so far in a row of the cell.
-    fn best(&self, kind: Kind, key: &str) -> Option<String> {
-        let mut rates: std::collections::BTreeMap<&str, Vec<f64>> = Default::default();
-        for record in self.state.records().iter().filter(|record| {
-            record.store == self.store
-                && record.subject == kind.program()
-                && record.repeat < TRIALS
-                && record.row == key
-        }) {
-            rates.entry(&record.variant).or_default().push(record.rate());
-        }
-        let score = |rates: &[f64]| statistics::geometric_mean(rates);
-        rates
-            .into_iter()
-            .max_by(|(_, left), (_, right)| score(left).total_cmp(&score(right)))
-            .map(|(name, _)| name.to_owned())
+/// Whether another of a subject's variants was faster in every row of a cell.
+fn has_lost(records: &[Record], subject: (&str, Kind), keys: &[String], variant: &str) -> bool {
+    keys.iter().all(|key| fastest(records, subject, key).is_some_and(|fastest| fastest != variant))
+}
+
+/// The variant that was fastest in a row's trials.
+fn fastest<'a>(records: &'a [Record], (store, kind): (&str, Kind), key: &str) -> Option<&'a str> {
+    let mut rates: std::collections::BTreeMap<&str, Vec<f64>> = Default::default();
+    let of_subject = |record: &&Record| record.store == store && record.subject == kind.program();
+    let of_row = records.iter().filter(of_subject).filter(|record| record.row == key);
+    for record in of_row.filter(|record| record.repeat < TRIALS) {
+        rates.entry(&record.variant).or_default().push(record.rate());
     }
+    let score = |rates: &[f64]| statistics::geometric_mean(rates);
+    rates
+        .into_iter()
+        .max_by(|(_, left), (_, right)| score(left).total_cmp(&score(right)))
+        .map(|(variant, _)| variant)
 }
 
 fn report(
@@ -442,6 +444,37 @@ mod tests {
         let all = rows::all();
         let measured: Vec<&Row> = cells(&all).into_iter().flatten().collect();
         assert_eq!(measured.len(), all.len() - rows::STEPS.len() + 1);
+    }
+
+    #[test]
+    fn a_variant_goes_on_while_it_is_the_fastest_in_any_row_of_the_cell() {
+        let record = |row: &str, variant: &str, repeat, seconds| Record {
+            store: "tmpfs".into(),
+            row: row.into(),
+            subject: Kind::Passthrough.program().into(),
+            variant: variant.into(),
+            repeat,
+            seconds,
+            bytes: 1 << 30,
+            operations: 1,
+            cpu_seconds: 1.0,
+            busy_seconds: 1.0,
+            idle_seconds: 1.0,
+        };
+        // Over both rows together the last is best, and by far.
+        let mut records = Vec::new();
+        for repeat in 0..TRIALS {
+            for (variant, unpack, list) in [("threads", 1.0, 9.0), ("slow", 1.2, 9.0), ("one", 1.5, 1.0)] {
+                records.push(record("unpack", variant, repeat, unpack));
+                records.push(record("list", variant, repeat, list));
+            }
+        }
+        // What came after the trials decides nothing.
+        records.push(record("unpack", "slow", TRIALS, 0.1));
+        let keys = ["unpack".to_owned(), "list".to_owned()];
+        let goes_on = |variant| !has_lost(&records, ("tmpfs", Kind::Passthrough), &keys, variant);
+        assert_eq!(["threads", "slow", "one"].map(goes_on), [true, false, true]);
+        assert!(!has_lost(&[], ("tmpfs", Kind::Passthrough), &keys, "slow"), "nothing is known yet");
     }
 
     #[test]
