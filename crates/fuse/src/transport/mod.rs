@@ -13,6 +13,7 @@ mod place;
 mod ring;
 mod short;
 mod turn;
+mod waits;
 mod yielding;
 
 pub(crate) use choice::{Chosen, choose};

@@ -8,13 +8,15 @@
 //! comes to run in its place, and it goes on when that one waits.
 //!
 //! Whoever yields may be kept waiting by any other program too. So a worker
-//! yields only while short requests come one soon after the other and no more
-//! threads are running than there are CPUs; and the [*warden*](Yielders::watch)
-//! takes it back to the normal class when it has begun nothing for [`LEASE`].
-//! (ARCHITECTURE.md, "Yielding the CPU".)
+//! begins only while short requests come one soon after the other and no more
+//! threads are running than there are CPUs, or where another one yields so; it
+//! stops when it waits for its CPU itself; and the
+//! [*warden*](Yielders::watch) takes it back to the normal class when it has
+//! begun nothing for [`LEASE`]. (ARCHITECTURE.md, "Yielding the CPU".)
 
 use super::alone::Neighbours;
 use super::look::Pause;
+use super::waits::Waits;
 use crate::sys::class::Class;
 use rustix::thread::{Pid, gettid};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,11 +31,15 @@ const SOON: Duration = Duration::from_millis(1);
 /// for a worker that another program keeps from its CPU; as long again until
 /// the warden has looked, and longer where that one waits for a CPU too.
 const LEASE: Duration = Duration::from_millis(2);
-/// How often is asked whether all who run have a CPU.
+/// How often is asked whether all who run have a CPU, and whether this one has.
 const ASKING_PERIOD: Duration = Duration::from_millis(1);
-/// After so many answers in a row that they have not, the worker yields no
-/// more.
-const CROWDED: u32 = 3;
+/// After so many answers in a row that this one mostly waits, it yields no more.
+const KEPT_MAX: u32 = 3;
+/// Having waited for so long when the warden took it back, a worker was kept
+/// from its CPU, and not without requests.
+const KEPT_MIN: Duration = Duration::from_millis(1);
+/// A worker that goes on says so again when this has passed.
+const TELLING_PERIOD: Duration = Duration::from_micros(250);
 
 /// The workers of a session, as far as they yield.
 #[derive(Debug)]
@@ -42,6 +48,9 @@ pub(crate) struct Yielders {
     may_yield: AtomicBool,
     began: Instant,
     lease: Duration,
+    /// Until when a worker begins with its first short request, since another
+    /// yields and is not kept; in nanoseconds since the beginning.
+    follow_until: AtomicU64,
     roll: Mutex<Roll>,
     changed: Condvar,
 }
@@ -62,8 +71,6 @@ struct Post {
     yields: AtomicBool,
     /// When its last request came, in nanoseconds since the beginning.
     took: AtomicU64,
-    /// It had no CPU when the warden took it back.
-    was_kept: AtomicBool,
 }
 
 impl Yielders {
@@ -77,6 +84,7 @@ impl Yielders {
             may_yield: AtomicBool::new(false),
             began: Instant::now(),
             lease,
+            follow_until: AtomicU64::new(0),
             roll: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -112,6 +120,21 @@ impl Yielders {
         self.changed.notify_all();
     }
 
+    /// A worker yields for a row of short requests: a program asks, which may
+    /// ask another worker next.
+    fn tell(&self, now: Instant) {
+        let until = self.nanoseconds(now + SOON);
+        let told = self.follow_until.load(Ordering::Relaxed);
+        // Written by few: the line is read for each request of those who do not yield.
+        if until > told + TELLING_PERIOD.as_nanos() as u64 {
+            self.follow_until.store(until, Ordering::Relaxed);
+        }
+    }
+
+    fn may_follow(&self, now: Instant) -> bool {
+        self.nanoseconds(now) < self.follow_until.load(Ordering::Relaxed)
+    }
+
     fn nanoseconds(&self, now: Instant) -> u64 {
         // Enough for centuries.
         now.saturating_duration_since(self.began).as_nanos() as u64
@@ -141,11 +164,7 @@ impl Yielders {
 impl Post {
     /// Whether it yielded until now.
     fn is_taken_back(&self) -> bool {
-        let yields = self.yields.load(Ordering::Relaxed);
-        if yields && wants_to_run(self.thread) {
-            self.was_kept.store(true, Ordering::Relaxed);
-        }
-        yields && self.set(Class::Normal)
+        self.yields.load(Ordering::Relaxed) && self.set(Class::Normal)
     }
 
     /// Whether it was in the other class until now.
@@ -167,25 +186,19 @@ fn may_come_back() -> bool {
         && Class::Normal.set(gettid()).is_ok()
 }
 
-/// Whether a thread of this process runs or is ready to.
-fn wants_to_run(thread: Pid) -> bool {
-    let stat = std::fs::read(format!("/proc/self/task/{}/stat", thread.as_raw_pid())).unwrap_or_default();
-    // Behind the name, which may hold anything.
-    stat.iter().rposition(|&byte| byte == b')').is_some_and(|end| stat[end..].starts_with(b") R"))
-}
-
 /// A worker that may yield.
 #[derive(Debug)]
 pub(super) struct Yielder {
     all: Arc<Yielders>,
     post: Arc<Post>,
     neighbours: Neighbours,
+    waits: Waits,
     pause: Pause,
     last: Instant,
     asked: Instant,
     short_in_row: u32,
-    /// Answers in a row that somebody waits for a CPU.
-    crowded: u32,
+    /// Answers in a row that this thread mostly waits for its CPU.
+    kept: u32,
     /// It yields, unless the warden has ended that.
     yields: bool,
 }
@@ -195,22 +208,18 @@ impl Yielder {
     pub(super) fn new(all: Arc<Yielders>) -> Yielder {
         let now = Instant::now();
         let took = AtomicU64::new(all.nanoseconds(now));
-        let post = Arc::new(Post {
-            thread: gettid(),
-            yields: AtomicBool::new(false),
-            took,
-            was_kept: AtomicBool::new(false),
-        });
+        let post = Arc::new(Post { thread: gettid(), yields: AtomicBool::new(false), took });
         all.lock().workers.push(Arc::clone(&post));
         Yielder {
             all,
             post,
             neighbours: Neighbours::new(),
+            waits: Waits::new(),
             pause: Pause::default(),
             last: now,
             asked: now,
             short_in_row: 0,
-            crowded: 0,
+            kept: 0,
             yields: false,
         }
     }
@@ -234,18 +243,35 @@ impl Yielder {
         }
         if !self.yields {
             self.consider(now);
-        } else if !may_yield || self.is_time_to_ask(now) && self.is_crowded() {
+        } else if !may_yield {
             self.stop();
+        } else if self.is_kept(now) {
+            self.stop();
+            self.pause.begin(now);
+        } else if self.short_in_row >= SHORT_MIN && self.kept == 0 {
+            self.all.tell(now);
         }
     }
 
     fn consider(&mut self, now: Instant) {
-        let may_begin = self.short_in_row >= SHORT_MIN && self.pause.is_over(now) && self.is_time_to_ask(now);
-        if may_begin && self.neighbours.all_have_a_cpu() && self.all.set(&self.post, Class::Idle) {
+        if self.short_in_row == 0 || !self.pause.is_over(now) {
+            return;
+        }
+        let may_begin = self.all.may_follow(now) || self.may_be_first(now);
+        if may_begin && self.waits.lately().is_some() && self.all.set(&self.post, Class::Idle) {
             self.yields = true;
-            self.crowded = 0;
+            self.asked = now;
+            self.kept = 0;
             self.pause.end(now);
         }
+    }
+
+    fn may_be_first(&mut self, now: Instant) -> bool {
+        if self.short_in_row < SHORT_MIN || self.since_asked(now) < ASKING_PERIOD {
+            return false;
+        }
+        self.asked = now;
+        self.neighbours.all_have_a_cpu()
     }
 
     fn stop(&mut self) {
@@ -256,24 +282,26 @@ impl Yielder {
     /// The warden has ended it: nothing came, or this thread had no CPU.
     fn was_ended(&mut self, now: Instant) {
         self.yields = false;
-        if self.post.was_kept.swap(false, Ordering::Relaxed) {
+        if self.waits.lately().is_some_and(|waited| waited >= KEPT_MIN) {
             self.pause.begin(now);
         }
     }
 
-    fn is_time_to_ask(&mut self, now: Instant) -> bool {
-        let is_due = now.saturating_duration_since(self.asked) >= ASKING_PERIOD;
-        if is_due {
-            self.asked = now;
+    /// Whether somebody else has had this CPU for most of the time, again and
+    /// again. The program that asks has it for a moment too, when it goes on.
+    fn is_kept(&mut self, now: Instant) -> bool {
+        let since = self.since_asked(now);
+        if since < ASKING_PERIOD {
+            return false;
         }
-        is_due
+        self.asked = now;
+        let is_kept = self.waits.lately().is_none_or(|waited| waited > since / 2);
+        self.kept = if is_kept { self.kept + 1 } else { 0 };
+        self.kept >= KEPT_MAX
     }
 
-    /// Whether somebody waits for a CPU, again and again.
-    fn is_crowded(&mut self) -> bool {
-        // It may be a moment's work, of which there is always some.
-        self.crowded = if self.neighbours.all_have_a_cpu() { 0 } else { self.crowded + 1 };
-        self.crowded >= CROWDED
+    fn since_asked(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.asked)
     }
 }
 
@@ -288,6 +316,7 @@ impl Drop for Yielder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::thread;
 
     /// More CPUs than a system has running threads.
@@ -322,6 +351,31 @@ mod tests {
         while yielder.yields != yields {
             assert!(began.elapsed() < PATIENCE, "it goes on so: {}", !yields);
             yielder.takes(true);
+        }
+    }
+
+    /// What a thread has waited for its CPU, as it is told.
+    struct Waiting {
+        file: tempfile::NamedTempFile,
+        all: Cell<Duration>,
+    }
+
+    impl Default for Waiting {
+        fn default() -> Waiting {
+            let waiting = Waiting { file: tempfile::NamedTempFile::new().unwrap(), all: Cell::default() };
+            waiting.wait(Duration::ZERO);
+            waiting
+        }
+    }
+
+    impl Waiting {
+        fn waits(&self) -> Waits {
+            Waits::of(Some(self.file.reopen().unwrap().into()))
+        }
+
+        fn wait(&self, more: Duration) {
+            self.all.set(self.all.get() + more);
+            std::fs::write(self.file.path(), format!("0 {} 0\n", self.all.get().as_nanos())).unwrap();
         }
     }
 
@@ -363,40 +417,94 @@ mod tests {
         });
     }
 
-    /// As does whoever another program keeps from its CPU, which looks the same
-    /// from outside: the request that came last was long ago.
     #[test]
     fn whoever_takes_nothing_for_long_is_taken_back_by_the_warden() {
         beside_warden(LEASE, |all| {
             let mut yielder = yielding(Arc::clone(&all));
             until_taken_back(&all, std::hint::spin_loop);
-            assert!(yielder.post.was_kept.load(Ordering::Relaxed), "this thread ran all the time");
-            yielder.takes(true);
-            assert!(!yielder.yields);
-            assert!(!yielder.pause.is_over(Instant::now()), "it was kept from something, as far as is known");
             assert_eq!(all.lock().yielding, 0);
+            yielder.waits = Waiting::default().waits();
+            yielder.takes(true);
+            assert!(yielder.pause.is_over(Instant::now()), "it had its CPU all the time");
         });
     }
 
     #[test]
-    fn whoever_slept_meanwhile_makes_no_pause() {
+    fn whoever_was_kept_from_its_cpu_then_makes_a_pause() {
         beside_warden(LEASE, |all| {
             let mut yielder = yielding(Arc::clone(&all));
-            until_taken_back(&all, || thread::sleep(4 * LEASE));
-            // On a busy machine it may have been met at waking.
-            if !yielder.post.was_kept.load(Ordering::Relaxed) {
+            until_taken_back(&all, std::hint::spin_loop);
+            let waiting = Waiting::default();
+            yielder.waits = waiting.waits();
+            waiting.wait(KEPT_MIN);
+            yielder.takes(true);
+            assert!(!yielder.yields && !yielder.pause.is_over(Instant::now()));
+        });
+    }
+
+    #[test]
+    fn whoever_mostly_waits_for_its_cpu_stops_and_makes_a_pause() {
+        beside_warden(PATIENCE, |all| {
+            let waiting = Waiting::default();
+            let mut yielder = worker(all);
+            yielder.waits = waiting.waits();
+            take_until(&mut yielder, true);
+            let began = Instant::now();
+            while yielder.yields {
+                assert!(began.elapsed() < PATIENCE, "it goes on");
+                waiting.wait(PATIENCE);
                 yielder.takes(true);
-                assert!(yielder.pause.is_over(Instant::now()));
+            }
+            assert!(!yielder.pause.is_over(Instant::now()));
+            assert_eq!(Class::of_this_thread(), Some(Class::Normal));
+        });
+    }
+
+    #[test]
+    fn nobody_is_the_first_where_others_wait_for_a_cpu() {
+        beside_warden(PATIENCE, |all| {
+            let mut yielder = worker(all);
+            yielder.neighbours = Neighbours::with(0);
+            for _ in 0..100_000 {
+                yielder.takes(true);
+                assert!(!yielder.yields);
             }
         });
     }
 
+    /// The program has gone to another CPU, whose worker has seen nothing of
+    /// it yet.
     #[test]
-    fn nobody_yields_where_others_wait_for_a_cpu() {
+    fn where_one_yields_another_does_at_its_first_short_request() {
         beside_warden(PATIENCE, |all| {
-            let mut yielder = yielding(all);
-            yielder.neighbours = Neighbours::with(0);
-            take_until(&mut yielder, false);
+            let mut first = yielding(Arc::clone(&all));
+            let [mut other, mut pausing] = [Yielder::new(Arc::clone(&all)), Yielder::new(Arc::clone(&all))];
+            // Neither would be the first.
+            other.neighbours = Neighbours::with(0);
+            pausing.neighbours = Neighbours::with(0);
+            pausing.pause.begin(Instant::now() + PATIENCE);
+            let began = Instant::now();
+            while !other.yields {
+                assert!(began.elapsed() < PATIENCE, "nobody follows");
+                (0..=SHORT_MIN).for_each(|_| first.takes(true));
+                other.takes(false);
+                assert!(!other.yields, "that was a long one");
+                other.takes(true);
+                pausing.takes(true);
+                assert!(!pausing.yields, "it makes a pause");
+            }
+            other.takes(false);
+            thread::sleep(2 * SOON);
+            other.takes(true);
+            assert!(!other.yields, "the first one's row has ended");
+        });
+    }
+
+    #[test]
+    fn where_waiting_is_not_known_nobody_yields() {
+        beside_warden(PATIENCE, |all| {
+            let mut yielder = worker(all);
+            yielder.waits = Waits::of(None);
             for _ in 0..100_000 {
                 yielder.takes(true);
                 assert!(!yielder.yields);
@@ -416,27 +524,5 @@ mod tests {
         all.end();
         all.watch();
         assert!(!all.may_yield.load(Ordering::Relaxed));
-    }
-
-    #[test]
-    fn a_thread_that_computes_wants_to_run_and_one_that_sleeps_does_not() {
-        let (tell, hear) = std::sync::mpsc::channel();
-        let (end, ended) = std::sync::mpsc::channel::<()>();
-        let sleeper = thread::spawn(move || {
-            tell.send(gettid()).unwrap();
-            ended.recv()
-        });
-        let thread = hear.recv().unwrap();
-        let began = Instant::now();
-        while wants_to_run(thread) {
-            assert!(began.elapsed() < PATIENCE);
-        }
-        assert!(wants_to_run(gettid()));
-        drop(end);
-        assert!(sleeper.join().unwrap().is_err());
-        // Its end is seen here before it is in the system's list.
-        while wants_to_run(thread) {
-            assert!(began.elapsed() < PATIENCE);
-        }
     }
 }
