@@ -1,9 +1,9 @@
 //! How long a thread waits for a CPU while it is ready to run, from
 //! `/proc/thread-self/schedstat`.
 //!
-//! Others who are ready to run say less: the kernel (since Linux 6.12) leaves
-//! some that sleep in the count of `/proc/loadavg` for a while, on two CPUs
-//! often as many as there are CPUs.
+//! The count of those who run or are ready to, in `/proc/loadavg`, says less:
+//! Linux 6.18 leaves some that sleep in it for a while (docs/benchmarks.md,
+//! "Yielding, and going on with it").
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -49,6 +49,10 @@ fn waited(text: &[u8]) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+    use std::time::Instant;
 
     #[test]
     fn the_wait_is_found_or_nothing() {
@@ -67,6 +71,31 @@ mod tests {
             std::fs::write(file.path(), format!("7 {all} 1\n")).unwrap();
             assert_eq!(waits.lately(), Some(Duration::from_nanos(lately)));
         }
-        assert!(Waits::new().lately().is_some(), "this kernel has the statistics");
+    }
+
+    #[test]
+    fn whoever_shares_a_cpu_waits_for_it() {
+        let all = sched_getaffinity(None).unwrap();
+        let mut one = CpuSet::new();
+        one.set((0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).unwrap());
+        let (is_over, began) = (AtomicBool::new(false), Instant::now());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                sched_setaffinity(None, &one).unwrap();
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let waiter = scope.spawn(|| {
+                sched_setaffinity(None, &one).unwrap();
+                let (mut waits, mut all) = (Waits::new(), Duration::ZERO);
+                while all < Duration::from_millis(20) && began.elapsed() < Duration::from_secs(20) {
+                    all += waits.lately().expect("this kernel has the statistics");
+                }
+                is_over.store(true, Ordering::Relaxed);
+                all
+            });
+            assert!(waiter.join().unwrap() >= Duration::from_millis(20));
+        });
     }
 }
