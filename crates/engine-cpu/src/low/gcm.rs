@@ -1,7 +1,8 @@
 //! AES-256-GCM (NIST SP 800-38D) in one pass: counter mode on four blocks in
-//! each of eight registers, and between its rounds the hash of the stride
-//! before, when sealing, or of the same one, when opening. Constant time, as
-//! the instructions are.
+//! each of sixteen registers, and between its rounds the hash of the stride
+//! before, when sealing, or of the same one, when opening. What is left behind
+//! these strides goes through eight registers at once. Constant time, as the
+//! instructions are.
 //!
 //! Powers of the hash key are made once for the key, so that a message of one
 //! block of a file pays for nothing but itself.
@@ -20,16 +21,20 @@ use super::vector::{V128, V512};
 use crate::gcm::OnePass;
 use crate::kernel::{Block, Code};
 
-/// Registers of counters worked on side by side.
-const REGISTERS: usize = 8;
+/// Registers of counters worked on side by side: a round of one waits for the
+/// round before it, and with eight of them two units for AES would wait too.
+const LONG: usize = 16;
+/// The same of what is left, and of a short message.
+const SHORT: usize = 8;
 /// Blocks of a register.
 const WIDTH: usize = 4;
-/// Blocks that go through the cipher at once.
-const STRIDE: usize = REGISTERS * WIDTH;
 /// Rounds of AES-256.
 const ROUNDS: usize = 14;
+/// The last of these rounds but one, between which is hashed.
+const HASHING: usize = 8;
 
-type Stride = [Block; STRIDE];
+/// What goes through the cipher at once in `R` registers.
+type Stride<const R: usize> = [[Block; WIDTH]; R];
 
 /// A key of AES-256-GCM for AVX-512 with VAES.
 pub(crate) struct Gcm512 {
@@ -83,48 +88,35 @@ vaes512! {
     }
 
     fn seal(token: Vaes512, key: &Gcm512, nonce: &[u8; 12], ad: &[u8], data: &mut [u8]) -> Tag {
-        let (data_len, keys) = (data.len(), key.keys.of_aes_256());
-        let (mask, mut hash, mut counters) = begin(token, key, nonce, ad, data_len);
-        let (strides, rest, part) = divided(data);
-        if let Some((first, others)) = strides.split_first_mut() {
-            let stream = key_stream(token, keys, &mut counters, &mut hash, None);
-            xor_onto(token, first, stream);
-            let mut before: &Stride = first;
-            for stride in others {
-                let beside = Some(hash.next(before));
-                let stream = key_stream(token, keys, &mut counters, &mut hash, beside);
-                xor_onto(token, stride, stream);
-                before = stride;
-            }
-            hash.add_alone(before);
+        let (data_len, mut message) = (data.len(), Message::begin(token, key, nonce, ad, data.len()));
+        let (long, rest) = strides::<LONG>(data);
+        message.seal(long);
+        let (short, rest) = strides::<SHORT>(rest);
+        message.seal(short);
+        if !rest.is_empty() {
+            let mut padded = padded(rest);
+            let stream = message.key_stream::<SHORT>(None);
+            xor_onto(token, &mut padded, stream);
+            cut(&mut padded, rest);
+            message.hash.add_alone(&padded);
         }
-        if !(rest.is_empty() && part.is_empty()) {
-            let mut short = padded(rest, part);
-            let stream = key_stream(token, keys, &mut counters, &mut hash, None);
-            xor_onto(token, &mut short, stream);
-            cut(&mut short, rest, part);
-            hash.add_alone(&short);
-        }
-        hash.tag(&mask, ad.len(), data_len)
+        message.hash.tag(&message.mask, ad.len(), data_len)
     }
 
     fn open(token: Vaes512, key: &Gcm512, nonce: &[u8; 12], ad: &[u8], data: &mut [u8]) -> Tag {
-        let (data_len, keys) = (data.len(), key.keys.of_aes_256());
-        let (mask, mut hash, mut counters) = begin(token, key, nonce, ad, data_len);
-        let (strides, rest, part) = divided(data);
-        for stride in strides {
-            let beside = Some(hash.next(stride));
-            let stream = key_stream(token, keys, &mut counters, &mut hash, beside);
-            xor_onto(token, stride, stream);
+        let (data_len, mut message) = (data.len(), Message::begin(token, key, nonce, ad, data.len()));
+        let (long, rest) = strides::<LONG>(data);
+        message.open(long);
+        let (short, rest) = strides::<SHORT>(rest);
+        message.open(short);
+        if !rest.is_empty() {
+            let mut padded = padded(rest);
+            let beside = Some(message.hash.next(&padded));
+            let stream = message.key_stream::<SHORT>(beside);
+            xor_onto(token, &mut padded, stream);
+            cut(&mut padded, rest);
         }
-        if !(rest.is_empty() && part.is_empty()) {
-            let mut short = padded(rest, part);
-            let beside = Some(hash.next(&short));
-            let stream = key_stream(token, keys, &mut counters, &mut hash, beside);
-            xor_onto(token, &mut short, stream);
-            cut(&mut short, rest, part);
-        }
-        hash.tag(&mask, ad.len(), data_len)
+        message.hash.tag(&message.mask, ad.len(), data_len)
     }
 }
 
@@ -141,90 +133,128 @@ fn encrypted(token: Vaes512, keys: &[Block; ROUNDS + 1], block: &Block) -> Block
     encrypted[0]
 }
 
-/// The counter block number `counter`.
+/// The counter block number `counter`, as a number. It does not pass through
+/// memory: what is written there in parts can be read as a whole only once all
+/// before it has been computed.
 #[inline(always)]
-fn counter_block(nonce: &[u8; 12], counter: u32) -> Block {
-    let mut block = [0; 16];
-    block[..12].copy_from_slice(nonce);
-    block[12..].copy_from_slice(&counter.to_be_bytes());
-    block
+fn counter_number(&[a, b, c, d, e, f, g, h, i, j, k, l]: &[u8; 12], counter: u32) -> u128 {
+    let high = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    let low = u32::from_be_bytes([i, j, k, l]);
+    u128::from(high) << 64 | u128::from(low) << 32 | u128::from(counter)
 }
 
-/// What masks the tag, the hash of the associated data, and the counters of the
-/// first blocks.
-#[inline(always)]
-fn begin<'k>(
+/// A message that is being sealed or opened.
+struct Message<'k> {
     token: Vaes512,
-    key: &'k Gcm512,
-    nonce: &[u8; 12],
-    ad: &[u8],
-    data_len: usize,
-) -> (Block, Hash<'k>, V512) {
-    let mask = encrypted(token, key.keys.of_aes_256(), &counter_block(nonce, 1));
-    (mask, Hash::begin(token, &key.powers, ad, data_len), first_counters(token, nonce))
+    keys: &'k [Block; ROUNDS + 1],
+    /// What masks the tag.
+    mask: Block,
+    hash: Hash<'k>,
+    /// Those of the next four blocks, as little-endian numbers.
+    counters: V512,
 }
 
-/// Whole strides, whole blocks behind them, and a part of a block.
+impl<'k> Message<'k> {
+    #[inline(always)]
+    fn begin(token: Vaes512, key: &'k Gcm512, nonce: &[u8; 12], ad: &[u8], data_len: usize) -> Message<'k> {
+        let keys = key.keys.of_aes_256();
+        let mask = encrypted(token, keys, &counter_number(nonce, 1).to_be_bytes());
+        let hash = Hash::begin(token, &key.powers, ad, data_len);
+        Message { token, keys, mask, hash, counters: first_counters(token, nonce) }
+    }
+
+    /// Encrypts, and hashes each stride beside the one behind it.
+    #[inline(always)]
+    fn seal<const R: usize>(&mut self, strides: &mut [Stride<R>]) {
+        let Some((first, others)) = strides.split_first_mut() else { return };
+        let stream = self.key_stream::<R>(None);
+        xor_onto(self.token, first, stream);
+        let mut before: &Stride<R> = first;
+        for stride in others {
+            let beside = Some(self.hash.next(before));
+            let stream = self.key_stream::<R>(beside);
+            xor_onto(self.token, stride, stream);
+            before = stride;
+        }
+        self.hash.add_alone(before);
+    }
+
+    /// Hashes and decrypts.
+    #[inline(always)]
+    fn open<const R: usize>(&mut self, strides: &mut [Stride<R>]) {
+        for stride in strides {
+            let beside = Some(self.hash.next(stride));
+            let stream = self.key_stream::<R>(beside);
+            xor_onto(self.token, stride, stream);
+        }
+    }
+
+    /// The key stream of the next stride. What is to be hashed beside it has its
+    /// products made between the last rounds: what was sealed before is written
+    /// by then.
+    #[inline(always)]
+    fn key_stream<const R: usize>(&mut self, beside: Option<Pending<'_, R>>) -> [V512; R] {
+        let (token, keys) = (self.token, self.keys);
+        let step = V512::splat_block(token, &(WIDTH as u128).to_le_bytes());
+        let mut state = [V512::splat_block(token, &keys[0]); R];
+        for register in &mut state {
+            *register = register.xor_with(self.counters.reversed(token));
+            self.counters = self.counters.add_words(step);
+        }
+        let (first, others) = keys[1..ROUNDS].split_at(ROUNDS - 1 - HASHING);
+        for key in first {
+            round(token, key, &mut state);
+        }
+        match beside {
+            Some(mut pending) => {
+                let mut registers = pending.registers();
+                // A loop of a length that the compiler does not know: it would put
+                // the products before the rounds, and wait for both.
+                for key in black_box(others) {
+                    round(token, key, &mut state);
+                    let mut left = R / HASHING;
+                    while left > 0 {
+                        let register = registers.next().expect("as many as the rounds take");
+                        self.hash.add(register, &mut pending.onto);
+                        left -= 1;
+                    }
+                }
+                self.hash.added(R);
+            }
+            None => {
+                for key in others {
+                    round(token, key, &mut state);
+                }
+            }
+        }
+        let last = V512::splat_block(token, &keys[ROUNDS]);
+        for register in &mut state {
+            *register = register.encrypt_last(token, last);
+        }
+        state
+    }
+}
+
+/// Whole strides, and what is left behind them.
 #[inline(always)]
-fn divided(data: &mut [u8]) -> (&mut [Stride], &mut [Block], &mut [u8]) {
-    let (blocks, part) = data.as_chunks_mut();
-    let (strides, rest) = blocks.as_chunks_mut();
-    (strides, rest, part)
+fn strides<const R: usize>(data: &mut [u8]) -> (&mut [Stride<R>], &mut [u8]) {
+    let (strides, rest) = data.split_at_mut(data.len() - data.len() % size_of::<Stride<R>>());
+    let (blocks, _) = strides.as_chunks_mut();
+    let (registers, _) = blocks.as_chunks_mut();
+    (registers.as_chunks_mut().0, rest)
 }
 
 /// The counters of the first four blocks of data, as little-endian numbers. A
 /// segment is too short for the counter to leave its 32 bits.
 #[inline(always)]
 fn first_counters(token: Vaes512, nonce: &[u8; 12]) -> V512 {
-    let blocks: [Block; WIDTH] = [2, 3, 4, 5].map(|counter| counter_block(nonce, counter));
-    V512::load_blocks(token, &blocks).reversed(token)
-}
-
-/// The key stream of a stride. What is to be hashed beside it has its products
-/// made between the last rounds: what was sealed before is written by then.
-#[inline(always)]
-fn key_stream(
-    token: Vaes512,
-    keys: &[Block; ROUNDS + 1],
-    counters: &mut V512,
-    hash: &mut Hash<'_>,
-    beside: Option<Pending<'_>>,
-) -> [V512; REGISTERS] {
-    let step = V512::splat_block(token, &(WIDTH as u128).to_le_bytes());
-    let mut state = [V512::splat_block(token, &keys[0]); REGISTERS];
-    for register in &mut state {
-        *register = register.xor_with(counters.reversed(token));
-        *counters = counters.add_words(step);
-    }
-    let (first, others) = keys[1..ROUNDS].split_at(ROUNDS - 1 - REGISTERS);
-    for key in first {
-        round(token, key, &mut state);
-    }
-    match beside {
-        Some(mut pending) => {
-            // A loop of a length that the compiler does not know: it would put
-            // the products before the rounds, and wait for both.
-            for (key, register) in black_box(others).iter().zip(pending.registers()) {
-                round(token, key, &mut state);
-                hash.add(register, &mut pending.onto);
-            }
-            hash.added();
-        }
-        None => {
-            for key in others {
-                round(token, key, &mut state);
-            }
-        }
-    }
-    let last = V512::splat_block(token, &keys[ROUNDS]);
-    for register in &mut state {
-        *register = register.encrypt_last(token, last);
-    }
-    state
+    let counters: [Block; WIDTH] = [2, 3, 4, 5].map(u128::to_le_bytes);
+    let nonce = V512::splat_block(token, &counter_number(nonce, 0).to_le_bytes());
+    nonce.add_words(V512::load_blocks(token, &counters))
 }
 
 #[inline(always)]
-fn round(token: Vaes512, key: &Block, state: &mut [V512; REGISTERS]) {
+fn round<const R: usize>(token: Vaes512, key: &Block, state: &mut [V512; R]) {
     let key = V512::splat_block(token, key);
     for register in state {
         *register = register.encrypt_round(token, key);
@@ -232,29 +262,27 @@ fn round(token: Vaes512, key: &Block, state: &mut [V512; REGISTERS]) {
 }
 
 #[inline(always)]
-fn xor_onto(token: Vaes512, blocks: &mut Stride, stream: [V512; REGISTERS]) {
+fn xor_onto<const R: usize>(token: Vaes512, stride: &mut Stride<R>, stream: [V512; R]) {
     let mut register = 0;
-    while register < REGISTERS {
-        let four = &mut blocks[WIDTH * register..];
+    while register < R {
+        let four = &mut stride[register];
         V512::load_blocks(token, four).xor_with(stream[register]).store_blocks(four);
         register += 1;
     }
 }
 
-/// The blocks and the part of a block behind the last whole stride, and zeros.
+/// What is left behind the last whole stride, and zeros.
 #[inline(always)]
-fn padded(rest: &[Block], part: &[u8]) -> Stride {
-    let mut short = [[0; 16]; STRIDE];
-    short[..rest.len()].copy_from_slice(rest);
-    short.as_flattened_mut()[rest.len() * 16..][..part.len()].copy_from_slice(part);
-    short
+fn padded(rest: &[u8]) -> Stride<SHORT> {
+    let mut padded = [[[0; 16]; WIDTH]; SHORT];
+    padded.as_flattened_mut().as_flattened_mut()[..rest.len()].copy_from_slice(rest);
+    padded
 }
 
-/// Gives them back, and puts zeros where nothing was.
+/// Gives it back, and puts zeros where nothing was.
 #[inline(always)]
-fn cut(short: &mut Stride, rest: &mut [Block], part: &mut [u8]) {
-    rest.copy_from_slice(&short[..rest.len()]);
-    let (_, behind) = short.as_flattened_mut().split_at_mut(rest.len() * 16);
-    part.copy_from_slice(&behind[..part.len()]);
-    behind[part.len()..].fill(0);
+fn cut(padded: &mut Stride<SHORT>, rest: &mut [u8]) {
+    let (ours, behind) = padded.as_flattened_mut().as_flattened_mut().split_at_mut(rest.len());
+    rest.copy_from_slice(ours);
+    behind.fill(0);
 }

@@ -6,7 +6,7 @@ use std::arch::x86_64::*;
 use strongroom_engine::Tag;
 use zeroize::Zeroize;
 
-use super::{STRIDE, Stride, WIDTH};
+use super::{HASHING, LONG, SHORT, Stride, WIDTH};
 use crate::kernel::Block;
 use crate::low::aes::vectors::AesVector;
 use crate::low::cpu::Vaes512;
@@ -14,16 +14,22 @@ use crate::low::polyval::reduced;
 use crate::low::vector::{V128, V512};
 use crate::polyval::times_x;
 
-/// Blocks whose products are added before they are reduced.
+/// Blocks whose products are added before they are reduced: of whole strides, in
+/// which as many registers are hashed after each round.
 const GROUP: usize = 128;
+const _: () = assert!(GROUP.is_multiple_of(LONG * WIDTH) && LONG.is_multiple_of(SHORT));
+const _: () = assert!(SHORT.is_multiple_of(HASHING));
 /// The place of the first power.
 const FIRST_POWER: usize = GROUP;
 /// Powers and zeros.
-const POWERS: usize = FIRST_POWER + 1 + STRIDE;
+const POWERS: usize = FIRST_POWER + 1 + SHORT * WIDTH;
 
 /// Powers of the hash key: one for each block of a group and for the lengths
 /// behind it, the highest first, and zeros, by which what a short stride does
-/// not have is multiplied. Numbers are little-endian, as the CPU is.
+/// not have is multiplied. Numbers are little-endian, as the CPU is. Aligned as
+/// registers are, so that those of a group of 128 blocks lie in a line of the
+/// cache each.
+#[repr(align(64))]
 pub(super) struct Powers {
     whole: [Block; POWERS],
     /// The sum of both halves in the lower one (Karatsuba's middle factor).
@@ -92,7 +98,7 @@ impl Products {
         let blocks = blocks.reversed(token);
         // SAFETY: the token proves the instructions.
         unsafe {
-            let blocks = _mm512_xor_si512(blocks.0, _mm512_zextsi128_si512(onto.0));
+            let blocks = _mm512_xor_si512(blocks.0, first_of_four(token, onto).0);
             let halves = _mm512_xor_si512(blocks, _mm512_shuffle_epi32::<0x4e>(blocks));
             let low = _mm512_clmulepi64_epi128::<0x00>(blocks, whole.0);
             let high = _mm512_clmulepi64_epi128::<0x11>(blocks, whole.0);
@@ -126,23 +132,43 @@ fn lanes_added(_token: Vaes512, lanes: V512) -> __m128i {
     }
 }
 
+/// The block, and zeros behind it.
+#[inline(always)]
+fn first_of_four(_token: Vaes512, block: V128) -> V512 {
+    // SAFETY: the token proves the instructions.
+    V512(unsafe { _mm512_zextsi128_si512(block.0) })
+}
+
+/// At most four blocks of bytes behind so many zeros, with zeros behind them.
+///
+/// # Panics
+/// If there are none, or they are too many.
+#[inline(always)]
+fn loaded_behind(_token: Vaes512, zeros: usize, bytes: &[u8]) -> V512 {
+    assert!(!bytes.is_empty() && zeros + bytes.len() <= WIDTH * 16, "a part of a register");
+    let places = u64::MAX >> (64 - bytes.len()) << zeros;
+    // SAFETY: the token proves the instruction. It reads at `places` alone,
+    // which are those of `bytes`, as just seen.
+    V512(unsafe { _mm512_maskz_loadu_epi8(places, bytes.as_ptr().wrapping_sub(zeros).cast()) })
+}
+
 /// Four blocks, and their powers and middle factors.
 pub(super) type Register<'a> = (&'a [Block; WIDTH], &'a [Block; WIDTH], &'a [Block; WIDTH]);
 
 /// A stride to be hashed, with the powers of its blocks.
-pub(super) struct Pending<'a> {
-    blocks: &'a Stride,
-    whole: &'a Stride,
-    middle: &'a Stride,
+pub(super) struct Pending<'a, const R: usize> {
+    blocks: &'a Stride<R>,
+    whole: &'a Stride<R>,
+    middle: &'a Stride<R>,
     /// What is added to its first block.
     pub(super) onto: V128,
 }
 
-impl<'a> Pending<'a> {
+impl<'a, const R: usize> Pending<'a, R> {
     #[inline(always)]
-    pub(super) fn registers(&self) -> impl Iterator<Item = Register<'a>> + use<'a> {
-        let [blocks, whole, middle] = [self.blocks, self.whole, self.middle].map(|part| part.as_chunks().0);
-        blocks.iter().zip(whole).zip(middle).map(|((blocks, whole), middle)| (blocks, whole, middle))
+    pub(super) fn registers(&self) -> impl Iterator<Item = Register<'a>> + use<'a, R> {
+        let registers = self.blocks.iter().zip(self.whole).zip(self.middle);
+        registers.map(|((blocks, whole), middle)| (blocks, whole, middle))
     }
 }
 
@@ -172,19 +198,13 @@ impl<'k> Hash<'k> {
         let mut missing = (blocks.next_multiple_of(WIDTH) - blocks) * 16;
         let mut rest = ad;
         while !rest.is_empty() {
-            let mut four = [[0; 16]; WIDTH];
-            let taken = rest.len().min(four.as_flattened().len() - missing);
-            four.as_flattened_mut()[missing..missing + taken].copy_from_slice(&rest[..taken]);
+            let (four, others) = rest.split_at(rest.len().min(WIDTH * 16 - missing));
             let mut sum = Products::none(token);
             // Where blocks are missing nothing was hashed before.
-            sum.add(
-                token,
-                V512::load_blocks(token, &four),
-                hash.powers_from(FIRST_POWER + 1 - WIDTH),
-                hash.state,
-            );
+            let powers = hash.powers_from(FIRST_POWER + 1 - WIDTH);
+            sum.add(token, loaded_behind(token, missing, four), powers, hash.state);
             hash.state = sum.hash(token);
-            (rest, missing) = (&rest[taken..], 0);
+            (rest, missing) = (others, 0);
         }
         hash
     }
@@ -197,7 +217,7 @@ impl<'k> Hash<'k> {
 
     /// The stride that comes next; zeros stand behind a short one.
     #[inline(always)]
-    pub(super) fn next<'a>(&self, blocks: &'a Stride) -> Pending<'a>
+    pub(super) fn next<'a, const R: usize>(&self, blocks: &'a Stride<R>) -> Pending<'a, R>
     where
         'k: 'a,
     {
@@ -205,8 +225,10 @@ impl<'k> Hash<'k> {
         let left = self.blocks - (self.done - in_group);
         // Behind the last group come the lengths.
         let place = if left <= GROUP { FIRST_POWER - left } else { FIRST_POWER + 1 - GROUP } + in_group;
-        let whole = self.powers.whole[place..].first_chunk().expect("zeros stand behind");
-        let middle = self.powers.middle[place..].first_chunk().expect("zeros stand behind");
+        let [whole, middle] = [&self.powers.whole, &self.powers.middle].map(|powers| {
+            let (registers, _) = powers[place..].as_chunks();
+            registers.first_chunk().expect("zeros stand behind")
+        });
         let zero = V128::splat_block(self.token.into(), &[0; 16]);
         Pending { blocks, whole, middle, onto: if in_group == 0 { self.state } else { zero } }
     }
@@ -220,10 +242,10 @@ impl<'k> Hash<'k> {
         *onto = V128::splat_block(token.into(), &[0; 16]);
     }
 
-    /// All products of a stride have been added.
+    /// All products of a stride of so many registers have been added.
     #[inline(always)]
-    pub(super) fn added(&mut self) {
-        self.done += STRIDE;
+    pub(super) fn added(&mut self, registers: usize) {
+        self.done += registers * WIDTH;
         if self.done.is_multiple_of(GROUP) && self.done < self.blocks {
             self.state = self.sum.hash(self.token);
             self.sum = Products::none(self.token);
@@ -232,25 +254,24 @@ impl<'k> Hash<'k> {
 
     /// Adds a stride with nothing beside it.
     #[inline(always)]
-    pub(super) fn add_alone(&mut self, blocks: &Stride) {
+    pub(super) fn add_alone<const R: usize>(&mut self, blocks: &Stride<R>) {
         let mut pending = self.next(blocks);
         for register in pending.registers() {
             self.add(register, &mut pending.onto);
         }
-        self.added();
+        self.added(R);
     }
 
     /// The tag, once everything has been added.
     #[inline(always)]
     pub(super) fn tag(mut self, mask: &Block, ad_len: usize, data_len: usize) -> Tag {
         let lengths = ((ad_len as u128 * 8) << 64) | (data_len as u128 * 8);
-        let mut four = [[0; 16]; WIDTH];
-        four[0] = lengths.to_be_bytes();
+        let lengths = first_of_four(self.token, V128::splat_block(self.token.into(), &lengths.to_be_bytes()));
         let zero = V128::splat_block(self.token.into(), &[0; 16]);
         let onto = if self.blocks == 0 { self.state } else { zero };
         // Zeros stand behind the first power.
         let powers = self.powers_from(FIRST_POWER);
-        self.sum.add(self.token, V512::load_blocks(self.token, &four), powers, onto);
+        self.sum.add(self.token, lengths, powers, onto);
         let mut hash = [[0; 16]];
         self.sum.hash(self.token).store_blocks(&mut hash);
         (u128::from_le_bytes(hash[0]) ^ u128::from_be_bytes(*mask)).to_be_bytes()
