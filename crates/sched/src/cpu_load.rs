@@ -49,7 +49,8 @@ pub struct CpuLoad {
     ticks: [AtomicU64; 3],
     clock: Clock,
     interest: Arc<Interest>,
-    sampler: OnceLock<Thread>,
+    /// Empty where no thread could be started.
+    sampler: OnceLock<Option<Thread>>,
 }
 
 /// Whether samples are wanted. The sampler sleeps when they are not.
@@ -74,9 +75,7 @@ impl Interest {
 
 impl Drop for CpuLoad {
     fn drop(&mut self) {
-        if let Some(sampler) = self.sampler.get() {
-            sampler.unpark();
-        }
+        self.wake_sampler();
     }
 }
 
@@ -103,37 +102,27 @@ impl CpuLoad {
         }
     }
 
-    /// Samples until the last owner is gone, as long as figures are asked for.
-    /// Without a thread they stay those of an idle machine. `in_flight` counts
-    /// batches: while there are any, nothing pauses.
-    pub(crate) fn watch(self: &Arc<CpuLoad>, in_flight: Arc<AtomicU32>) {
-        let weak: Weak<CpuLoad> = Arc::downgrade(self);
-        let interest = Arc::clone(&self.interest);
-        let sample = move || {
-            let mut sources = Sources::open();
-            let (mut samples, mut idle_samples) = (0u32, 0);
-            while let Some(load) = weak.upgrade() {
-                load.read_waiting(&mut sources);
-                if samples.is_multiple_of(SHARES_EVERY) {
-                    load.read_shares(&mut sources);
-                }
-                let is_wanted = load.sample_placing(in_flight.load(Relaxed) > 0);
-                drop(load);
-                samples = samples.wrapping_add(1);
-                idle_samples = if is_wanted { 0 } else { idle_samples + 1 };
-                if idle_samples < IDLE_SAMPLES {
-                    std::thread::sleep(PERIOD);
-                } else {
-                    interest.waits();
-                    // What was meanwhile says nothing of now.
-                    samples = 0;
-                    weak.upgrade().inspect(|load| load.ticks[0].store(NO_SAMPLE, Relaxed));
-                }
-            }
-        };
-        if let Ok(sampler) = std::thread::Builder::new().name("cpu-load".into()).spawn(sample) {
-            let _ = self.sampler.set(sampler.thread().clone());
-        }
+    /// Samples from the first call on until the last owner is gone, as long as
+    /// figures are asked for. Without a thread they stay those of an idle
+    /// machine. `in_flight` counts batches: while there are any, nothing
+    /// pauses.
+    pub(crate) fn watch(self: &Arc<CpuLoad>, in_flight: &Arc<AtomicU32>) {
+        self.sampler.get_or_init(|| {
+            let (weak, interest) = (Arc::downgrade(self), Arc::clone(&self.interest));
+            let in_flight = Arc::clone(in_flight);
+            let sample = move || sample(&weak, &interest, &in_flight);
+            let sampler = std::thread::Builder::new().name("cpu-load".into()).spawn(sample).ok()?;
+            Some(sampler.thread().clone())
+        });
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.sampler.get().is_some()
+    }
+
+    fn wake_sampler(&self) {
+        self.sampler.get().and_then(Option::as_ref).inspect(|sampler| sampler.unpark());
     }
 
     /// A batch is placed: samples go on. What pauses there were before, and how
@@ -143,7 +132,7 @@ impl CpuLoad {
         if !self.interest.is_wanted.load(Relaxed) {
             self.interest.is_wanted.store(true, SeqCst);
             if self.interest.sleeps.load(SeqCst) {
-                self.sampler.get().inspect(|sampler| sampler.unpark());
+                self.wake_sampler();
             }
         }
         self.clock.marks()
@@ -198,6 +187,30 @@ impl CpuLoad {
             waiting: load(&self.waiting),
             idle: load(&self.idle),
             own: load(&self.own),
+        }
+    }
+}
+
+/// What the thread does that samples.
+fn sample(weak: &Weak<CpuLoad>, interest: &Interest, in_flight: &AtomicU32) {
+    let mut sources = Sources::open();
+    let (mut samples, mut idle_samples) = (0u32, 0);
+    while let Some(load) = weak.upgrade() {
+        load.read_waiting(&mut sources);
+        if samples.is_multiple_of(SHARES_EVERY) {
+            load.read_shares(&mut sources);
+        }
+        let is_wanted = load.sample_placing(in_flight.load(Relaxed) > 0);
+        drop(load);
+        samples = samples.wrapping_add(1);
+        idle_samples = if is_wanted { 0 } else { idle_samples + 1 };
+        if idle_samples < IDLE_SAMPLES {
+            std::thread::sleep(PERIOD);
+        } else {
+            interest.waits();
+            // What was meanwhile says nothing of now.
+            samples = 0;
+            weak.upgrade().inspect(|load| load.ticks[0].store(NO_SAMPLE, Relaxed));
         }
     }
 }
@@ -287,7 +300,7 @@ mod tests {
     #[test]
     fn samples_are_taken_while_they_are_asked_for() {
         let load = CpuLoad::of_this_machine();
-        load.watch(Arc::default());
+        load.watch(&Arc::default());
         let until = |is_so: &dyn Fn() -> bool| {
             let began = std::time::Instant::now();
             while !is_so() {

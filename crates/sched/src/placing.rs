@@ -29,9 +29,15 @@ const IN_VAIN: f64 = 1.5;
 /// for a device waits for long.
 const LONG_WAIT: f64 = 2.0;
 
+/// A tier of the CPU that takes so many times as long as another is not asked
+/// where there are tiers alone: what it would tell is not worth what it takes.
+const HOPELESS: f64 = 4.0;
+
 /// What is known of engines for one session, and where its batches go.
 pub struct Placer {
     records: Box<[Record]>,
+    /// All engines are inline: the tiers of one CPU.
+    tiers_alone: bool,
     trials: Trials,
     /// Decisions that stand for a while.
     pub standing: Standing,
@@ -61,12 +67,16 @@ impl Placer {
     /// With more than [`ENGINES_MAX`] engines.
     #[must_use]
     pub fn new(engines: impl IntoIterator<Item = Expectation>) -> Placer {
-        let records: Box<[Record]> = engines.into_iter().map(Record::new).collect();
-        assert!(records.len() <= ENGINES_MAX, "a scheduler has at most {ENGINES_MAX} engines");
+        let engines: Vec<Expectation> = engines.into_iter().collect();
+        assert!(engines.len() <= ENGINES_MAX, "a scheduler has at most {ENGINES_MAX} engines");
+        let tiers_alone = engines.iter().all(|engine| engine.inline);
+        let begin = if tiers_alone { Record::of_tier } else { Record::new };
+        let records: Box<[Record]> = engines.into_iter().map(begin).collect();
         let devices = records.iter().enumerate().filter(|(_, record)| !record.is_inline()).map(|(at, _)| at);
         Placer {
             trials: Trials::new(devices),
             records,
+            tiers_alone,
             standing: Standing::default(),
             version: AtomicU32::new(0),
             marks: AtomicU32::new(0),
@@ -115,6 +125,9 @@ impl Placer {
         let views = &mut views[..self.records.len()];
         let way = self.way(settings, request, now);
         self.look(views, settings, request, now, way);
+        if self.tiers_alone && settings.policy == Policy::Adaptive {
+            leave_out_hopeless(views);
+        }
         self.trials.sees_waiting(now.cpu.own * now.cpu.waiting);
         // What a device's queue has no room for goes where it goes with `fixed`.
         let stays = way == Way::Inline || matches!(way, Way::Device(_)) && !now.is_first;
@@ -240,6 +253,13 @@ impl Placer {
             self.standing.ends();
         }
     }
+}
+
+/// Leaves out what takes far longer than another, by what was measured or, where
+/// nothing was, by what it says of itself.
+fn leave_out_hopeless(views: &mut [EngineView]) {
+    let least = least(views.iter().enumerate().filter(|(_, view)| view.usable), |view| view.service_ns);
+    views.iter_mut().for_each(|view| view.usable &= view.service_ns <= HOPELESS * least);
 }
 
 fn place(
@@ -432,6 +452,53 @@ mod tests {
         for stretch in [1.0, 3.0, 30.0, 300.0] {
             assert!(large_on_slower(stretch) < 30, "{stretch}: {}", large_on_slower(stretch));
         }
+    }
+
+    /// Places batches of 4 KiB on three tiers that say 15, 4 and 0.4 GB/s of
+    /// themselves, where each takes what `takes` tells of it, which is told
+    /// whether it had the batch before too; how many came to each.
+    fn on_tiers_alone(takes: impl Fn(usize, bool) -> f64) -> [u32; 3] {
+        let said = |rate: f64| Expectation {
+            inline: true,
+            fixed_ns: 300.0,
+            per_byte_ns: 1.0 / rate,
+            ..Expectation::of_nothing()
+        };
+        let placer = Placer::new([said(15.0), said(4.0), said(0.4)]);
+        let settings = Settings { policy: Policy::Adaptive, ..Settings::default() };
+        let cpu = CpuView { cpus: 2.0, waiting: 0.0, idle: 1.0, own: 1.0 };
+        let now = Circumstances { cpu, usable: 0b111, version: 0, is_first: true };
+        let request =
+            Request { operation: Operation::Open, bytes: BYTES, segments: 1, in_flight: 1, computing: 1 };
+        let (mut before, mut placed) = (usize::MAX, [0; 3]);
+        for _ in 0..5000 {
+            let decision = placer.decide(&settings, &request, &now).expect("three engines");
+            let Placement::Whole(tier) = decision.placement else { panic!("a batch of one segment") };
+            placed[tier] += 1;
+            let record = &placer.records()[tier];
+            if decision.reason == Reason::Probe || record.wants_time(request.operation, BYTES) {
+                let took = takes(tier, before == tier);
+                let flight = record.began(request.operation, BYTES);
+                record.left(&flight);
+                record.learn(&flight, Measurement { service_ns: took, cpu_ns: took });
+            }
+            before = tier;
+        }
+        placed
+    }
+
+    #[test]
+    fn cold_caches_do_not_make_the_faster_tier_the_slower_one() {
+        let takes = |tier, is_warm| [450.0, 1350.0, 9600.0][tier] + if is_warm { 0.0 } else { 10_000.0 };
+        let placed = on_tiers_alone(takes);
+        assert!(placed[0] > 4900 && placed[2] == 0, "{placed:?}");
+    }
+
+    #[test]
+    fn a_tier_that_is_far_slower_than_it_says_is_left_for_one_that_says_less() {
+        let placed = on_tiers_alone(|tier, _| [90_000.0, 60_000.0, 12_000.0][tier]);
+        // What it says is believed for a thousand batches, and no longer.
+        assert!(placed[2] > 3500, "{placed:?}");
     }
 
     /// A CPU, and a device that takes half of its time and whose answers wait so long

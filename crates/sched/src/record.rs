@@ -147,6 +147,8 @@ impl Expectation {
 /// See the module.
 pub struct Record {
     expectation: Expectation,
+    /// What its first answers say is held against its own word.
+    is_of_tier: bool,
     cells: [[Cell; SIZE_CLASSES]; OPERATIONS],
     /// Answers of all sizes.
     answered: [AtomicU32; OPERATIONS],
@@ -215,6 +217,7 @@ impl Record {
     pub fn new(expectation: Expectation) -> Record {
         Record {
             expectation,
+            is_of_tier: false,
             cells: Default::default(),
             answered: Default::default(),
             backlog_ns: AtomicU64::new(0),
@@ -226,6 +229,15 @@ impl Record {
             placements: AtomicU32::new(0),
             timed: AtomicU32::new(0),
         }
+    }
+
+    /// The same of an inline engine that stands beside others of its CPU, and no
+    /// device. The first batches of a session find nothing in the caches, and pay
+    /// for what is made for a key once: in what they take tiers do not differ as
+    /// they do in the long run, and whichever is taken for the faster then is the
+    /// only one that ever finds its caches warm. So their own word counts more.
+    pub(crate) fn of_tier(expectation: Expectation) -> Record {
+        Record { is_of_tier: true, ..Record::new(expectation) }
     }
 
     /// Whether the engine computes on the caller's thread.
@@ -448,15 +460,16 @@ impl Record {
     /// Brings a number of a cell nearer to what was seen. A device's first
     /// answer is believed. What an inline engine takes can only seem too much,
     /// so that of its first answers a lower one is believed, and a higher one
-    /// at most so much above what sizes nearby have shown.
+    /// at most so much above what sizes nearby have shown, or a tier says.
     fn blend(&self, operation: Operation, class: usize, number: fn(&Cell) -> &Number, seen: f64) {
         let cell = &self.cells[operation_index(operation)][class];
         let answers = cell.answers.load(Relaxed);
         let (inline, old) = (self.expectation.inline, number(cell).load());
         let new = match answers {
             0 if inline => {
-                let most = self.nearest(operation, class).map(|near| number(near).load() * OUTLIER_INLINE);
-                seen.min(most.unwrap_or(f64::INFINITY))
+                let near = self.nearest(operation, class).map(|near| number(near).load());
+                let near = near.or(self.is_of_tier.then_some(1.0));
+                seen.min(near.map_or(f64::INFINITY, |near| near * OUTLIER_INLINE))
             }
             0 => seen,
             1..SETTLED if inline && seen < old => seen,
@@ -642,6 +655,17 @@ mod tests {
         assert!(predicted(65_536) > 2.0 * 66_536.0, "{}", predicted(65_536));
         (0..16).for_each(|_| computes(&record, 65_536, 3.0 * 66_536.0));
         assert!(predicted(65_536) > 2.8 * 66_536.0, "{}", predicted(65_536));
+    }
+
+    #[test]
+    fn a_first_answer_of_a_tier_is_held_against_its_own_word() {
+        let record = Record::of_tier(Expectation { inline: true, ..device().expectation });
+        let predicted = || record.view(&request(4096), true).service_ns;
+        let said = predicted();
+        computes(&record, 4096, 20.0 * said);
+        assert_eq!(predicted(), OUTLIER_INLINE * said);
+        computes(&record, 4096, 0.8 * said);
+        assert!((predicted() - 0.8 * said).abs() < 1.0);
     }
 
     #[test]

@@ -106,9 +106,6 @@ impl Scheduler {
         };
         let load = CpuLoad::of_this_machine();
         let in_flight = Arc::new(AtomicU32::new(0));
-        if engines.len() > 1 {
-            load.watch(Arc::clone(&in_flight));
-        }
         let core = Core {
             engines: engines.into_iter().map(serve).collect(),
             fallback: serve(fallback),
@@ -460,6 +457,9 @@ impl Engine for Scheduler {
 
     fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError> {
         let state = SchedulerSession::open(self.id, &self.core, algorithm, key)?;
+        if state.chooses_device {
+            self.core.load.watch(&self.core.in_flight);
+        }
         Ok(Session::new(algorithm, Arc::new(state)))
     }
 
@@ -474,7 +474,7 @@ impl Engine for Scheduler {
         let core = &self.core;
         let in_flight = core.in_flight.fetch_add(1, Relaxed) + 1;
         let (operation, bytes, version) = (batch.operation, batch.bytes() as u64, core.settings.version());
-        if state.has_choice {
+        if state.chooses_device {
             state.placer.goes_on(core.load.places());
         }
         let Some((at, reason)) = state.placer.standing.engine(operation, bytes, in_flight, version) else {
@@ -503,7 +503,7 @@ impl Engine for Scheduler {
         let in_flight = core.in_flight.fetch_add(1, Relaxed) + 1;
         let version = core.settings.version();
         let alone = state.only_inline(operation);
-        if alone.is_none() {
+        if state.chooses_device && alone.is_none() {
             state.placer.goes_on(core.load.places());
         }
         let turn = state.placer.turn();

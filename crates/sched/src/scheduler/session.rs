@@ -26,8 +26,10 @@ pub(super) struct SchedulerSession {
     pub(super) algorithm: Algorithm,
     pub(super) engines: Vec<EngineSession>,
     pub(super) fallback: Option<Session>,
-    /// Several engines have the algorithm. Else nobody samples the CPUs for it.
-    pub(super) has_choice: bool,
+    /// Several engines have the algorithm, and one of them is a device. Else
+    /// nobody samples the CPUs for it: which code of one CPU is the cheapest
+    /// does not follow from what others do.
+    pub(super) chooses_device: bool,
     pub(super) placer: Arc<Placer>,
     pub(super) left_over: LeftOver,
 }
@@ -103,9 +105,10 @@ impl SchedulerSession {
             }
         }
         let left_over = LeftOver::default();
-        let has_choice = engines.iter().filter(|engine| engine.session.is_some()).count() > 1;
+        let having = || engines.iter().filter(|engine| engine.session.is_some());
+        let chooses_device = having().count() > 1 && having().any(EngineSession::is_device);
         let placer = Arc::new(placer);
-        Ok(SchedulerSession { owner, algorithm, engines, fallback, has_choice, placer, left_over })
+        Ok(SchedulerSession { owner, algorithm, engines, fallback, chooses_device, placer, left_over })
     }
 
     pub(super) fn record(&self, at: usize) -> &Record {
@@ -168,6 +171,11 @@ impl EngineSession {
         self.capabilities[operation as usize].as_ref()
     }
 
+    /// It computes something elsewhere than on the caller's thread.
+    fn is_device(&self) -> bool {
+        self.capabilities.iter().flatten().any(|capability| !capability.inline)
+    }
+
     /// What the engine says of itself, of sealing or encrypting.
     fn expectation(&self) -> Expectation {
         let capability = self.capabilities.iter().flatten().next();
@@ -178,6 +186,29 @@ impl EngineSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Options, Scheduler};
+    use strongroom_engine::unruly::{Faults, UnrulyEngine};
+    use strongroom_engine::{Aead, Engine};
+    use strongroom_engine_cpu::{CpuEngine, Tier};
+
+    /// Whether the CPUs are sampled for a session on these engines.
+    fn is_watched(engines: Vec<Arc<dyn Engine>>) -> bool {
+        let fallback = Arc::new(CpuEngine::new());
+        let scheduler = Scheduler::new(engines, fallback, Options::default());
+        assert!(!scheduler.core.load.is_watched());
+        scheduler.session(Algorithm::Aead(Aead::XAes256Gcm), &[7; 32]).expect("a session");
+        scheduler.core.load.is_watched()
+    }
+
+    #[test]
+    fn the_cpus_are_sampled_only_where_a_device_can_be_chosen() {
+        let cpu = || Arc::new(CpuEngine::new()) as Arc<dyn Engine>;
+        let portable = Arc::new(CpuEngine::of_tier(Tier::Portable).expect("every CPU has it"));
+        let device = || Arc::new(UnrulyEngine::new(cpu(), 1, Faults::harmless())) as Arc<dyn Engine>;
+        assert!(!is_watched(vec![cpu(), portable]));
+        assert!(!is_watched(vec![device()]));
+        assert!(is_watched(vec![cpu(), device()]));
+    }
 
     #[test]
     fn a_decision_is_left_over_for_its_like_alone_and_once() {
