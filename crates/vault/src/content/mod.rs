@@ -25,6 +25,7 @@ mod rescue;
 mod reserve;
 mod resize;
 mod settle;
+mod spare;
 mod state;
 pub(crate) mod table;
 mod verify;

@@ -7,7 +7,7 @@ use strongroom_engine::{AssociatedData, Batch, Buffer, Operation, Segment, Store
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, PlainOffset};
 
 use super::state::{Blocks, Source, State};
-use super::{Content, NODES_IN_MEMORY};
+use super::{Content, NODES_IN_MEMORY, spare};
 use crate::error::{Damage, Error, Result};
 use crate::journal::slots_of;
 use crate::reading::read_at;
@@ -93,7 +93,7 @@ impl Content {
     ) -> Result<()> {
         let size = self.geometry().block_size();
         let base = size.start_of(first).0;
-        let mut segments = Vec::with_capacity((last.0 - first.0 + 1) as usize);
+        let mut segments = spare::take((last.0 - first.0 + 1) as usize);
         let mut cut_off = None;
         let mut blocks = state.blocks_from(first);
         for run in runs(state, first, last) {
@@ -114,10 +114,10 @@ impl Content {
                 cut_off = Some(BlockIndex(run.first.0 + (read as u64 >> size.shift())));
                 bytes[read..].fill(0);
             }
-            for block in (run.first.0..run.first.0 + run.blocks).map(BlockIndex) {
+            segments.extend((run.first.0..run.first.0 + run.blocks).map(BlockIndex).map(|block| {
                 let at = (size.start_of(block).0 - base) as usize;
-                segments.push(self.segment_to_open(state, &mut blocks, block, at));
-            }
+                self.segment_to_open(state, &mut blocks, block, at)
+            }));
         }
         if let Some(block) = cut_off {
             return Err(self.damaged_blocks(block, 1));
@@ -125,6 +125,8 @@ impl Content {
         self.open_segments(buffer, segments, base)
     }
 
+    // Made where it is to stand: moving it would take longer than making it.
+    #[inline(always)]
     fn segment_to_open(
         &self,
         state: &State,
@@ -145,6 +147,7 @@ impl Content {
 
     fn open_segments(&self, buffer: &mut Buffer, segments: Vec<Segment>, base: u64) -> Result<()> {
         if segments.is_empty() {
+            spare::give(segments);
             return Ok(());
         }
         let batch = Batch::new(Operation::Open, buffer.take(), segments);
@@ -152,7 +155,10 @@ impl Content {
         *buffer = batch.buffer;
         let mut forged = batch.segments.iter().filter(|segment| segment.verdict() != Verdict::Done);
         match forged.next() {
-            None => Ok(()),
+            None => {
+                spare::give(batch.segments);
+                Ok(())
+            }
             Some(segment) => {
                 let size = self.geometry().block_size();
                 let block = size.block_of(PlainOffset(base + segment.start() as u64));
