@@ -212,6 +212,7 @@ impl<'k> Message<'k> {
                 // the products before the rounds, and wait for both.
                 for key in black_box(others) {
                     round(token, key, &mut state);
+                    // What `take` gives would be one more loop in it.
                     let mut left = R / HASHING;
                     while left > 0 {
                         let register = registers.next().expect("as many as the rounds take");
