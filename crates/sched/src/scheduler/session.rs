@@ -176,10 +176,13 @@ impl EngineSession {
         self.capabilities.iter().flatten().any(|capability| !capability.inline)
     }
 
-    /// What the engine says of itself, of sealing or encrypting.
+    /// What the engine says of itself, of sealing or encrypting. One that does
+    /// not have the algorithm is never usable, and so no device that could be
+    /// tried.
     fn expectation(&self) -> Expectation {
         let capability = self.capabilities.iter().flatten().next();
-        capability.map_or_else(Expectation::of_nothing, Expectation::of)
+        let without = || Expectation { inline: true, ..Expectation::of_nothing() };
+        capability.map_or_else(without, Expectation::of)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A vector of segments that each thread uses again, for the batches of what
 //! it reads. It is larger than what an allocator keeps at hand, and reading a
-//! long file page by page would grow the heap behind it each time.
+//! long file page by page would grow the heap behind it each time. It stays as
+//! large as its longest read had it: 40 KiB for 1 MiB in blocks of 4 KiB.
 
 use std::cell::Cell;
 
@@ -32,13 +33,11 @@ mod tests {
     #[test]
     fn what_is_given_back_comes_again_and_is_empty() {
         let mut segments = take(64);
-        let memory = segments.as_ptr();
         let nonce = StoredNonce::new([1; 24]);
         segments.push(Segment::open(0, 16, nonce, AssociatedData::new(&[]), [0; 16]));
         give(segments);
-        let again = take(64);
-        assert!(again.is_empty() && again.as_ptr() == memory);
-        let another = take(64);
-        assert!(another.capacity() >= 64 && another.as_ptr() != memory);
+        let again = take(1);
+        assert!(again.is_empty() && again.capacity() >= 64);
+        assert!(take(1).capacity() < 64);
     }
 }
