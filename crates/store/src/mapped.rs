@@ -2,7 +2,8 @@
 //!
 //! For whoever makes one pass over much data anyway, such as a cipher: it takes
 //! them from the page cache, or puts them there, instead of having `pread` or
-//! `pwrite` copy them beforehand. It is an offer and never the only way:
+//! `pwrite` copy them beforehand. And for copying to another file: one `pwrite`
+//! out of the mapping is a copy less than `pread` and `pwrite`. It is an offer and never the only way:
 //! [`MappedFile::with`] answers false whenever the file should be read or
 //! written by system calls, and these then tell what is wrong.
 //!
@@ -13,7 +14,7 @@
 //! which nobody has tried it.
 //!
 //! A file that gets shorter under a mapping, or a disk that fails, is a signal
-//! (SIGBUS) and not an error. The signal is caught, the bytes are zeros, the
+//! (SIGBUS) and not an error, but for what the kernel itself reads there. The signal is caught, the bytes are zeros, the
 //! range counts as not done, and the file is never offered again.
 //!
 //! At most [`WINDOWS`] windows of 256 MiB are mapped: page tables and what is
@@ -22,12 +23,13 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use rustix::fs::OFlags;
 
-use crate::low::{Mapping, WINDOW_LEN};
+use crate::low::{Mapping, WINDOW_LEN, write_shared};
 
 /// Windows of a file at a time.
 pub const WINDOWS: usize = 4;
@@ -36,6 +38,9 @@ pub const WINDOWS: usize = 4;
 /// one costs a fault for every 64 KiB again, as much as many ranges of system
 /// calls.
 const MISSES_BEFORE_EXCHANGE: u32 = 64;
+
+/// Bytes that are looked for in the page cache and written on from there at once.
+const WRITTEN_AT_ONCE: u64 = 1 << 20;
 
 /// File systems that may be mapped (`statfs(2)`), and whether for writing.
 const FILE_SYSTEMS: [(u64, bool); 4] = [
@@ -91,6 +96,18 @@ impl MappedFile {
     /// # Errors
     /// The system's.
     pub fn new(file: &fs::File) -> io::Result<Option<MappedFile>> {
+        MappedFile::offer(file, true)
+    }
+
+    /// As [`MappedFile::new`], to be read alone.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn to_read(file: &fs::File) -> io::Result<Option<MappedFile>> {
+        MappedFile::offer(file, false)
+    }
+
+    fn offer(file: &fs::File, may_write: bool) -> io::Result<Option<MappedFile>> {
         if !file.metadata()?.is_file() {
             return Ok(None);
         }
@@ -105,7 +122,7 @@ impl MappedFile {
         }
         Ok(Some(MappedFile {
             file: file.try_clone()?,
-            writable: *in_memory && flags & OFlags::RWMODE == OFlags::RDWR,
+            writable: may_write && *in_memory && flags & OFlags::RWMODE == OFlags::RDWR,
             windows: RwLock::default(),
             misses: AtomicU32::new(0),
             retired: AtomicBool::new(false),
@@ -146,6 +163,24 @@ impl MappedFile {
         done && self.reaches(offset + len as u64)
     }
 
+    /// Writes the `len` bytes from `at` on to `offset` of another file, which
+    /// copies them once, and tells how many: fewer when the rest is not there,
+    /// or the other file did not take it.
+    pub(crate) fn write_to(&self, at: u64, len: u64, to: impl AsFd, offset: u64) -> u64 {
+        let mut done = 0;
+        while done < len {
+            let in_window = WINDOW_LEN as u64 - (at + done) % WINDOW_LEN as u64;
+            let part = (len - done).min(WRITTEN_AT_ONCE).min(in_window);
+            let mut write = |bytes: &[AtomicU8]| write_all(&to, bytes, offset + done);
+            // Bounded by the constant.
+            if !self.with(Purpose::Read, at + done, part as usize, &mut write) {
+                break;
+            }
+            done += part;
+        }
+        done
+    }
+
     fn reaches(&self, end: u64) -> bool {
         rustix::fs::fstat(&self.file).is_ok_and(|status| u64::try_from(status.st_size).unwrap_or(0) >= end)
     }
@@ -171,6 +206,19 @@ impl MappedFile {
             Err(_) => self.retired.store(true, Ordering::Release),
         }
     }
+}
+
+/// Whether a file took all of them.
+fn write_all(to: impl AsFd, bytes: &[AtomicU8], offset: u64) -> bool {
+    let mut done = 0;
+    while done < bytes.len() {
+        match write_shared(&to, &bytes[done..], offset + done as u64) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(count) if count > 0 => done += count,
+            _ => return false,
+        }
+    }
+    true
 }
 
 #[cfg(test)]
@@ -240,6 +288,45 @@ mod tests {
         assert_eq!(read(&mapped, LEN - 4096, 4096), None, "the rest of the last page is not the file's");
         assert!(read(&mapped, 0, 4096).is_some());
         assert_eq!(file.metadata().expect("a length").len(), LEN - 4000, "nothing grew by being asked for");
+    }
+
+    #[test]
+    fn what_is_there_is_written_to_another_file() {
+        let from = tempfile::tempfile_in("/dev/shm").expect("a file in memory");
+        let start = WINDOW_LEN as u64 - LEN;
+        let bytes: Vec<u8> = (0..3 * LEN).map(|at| (at / 7) as u8).collect();
+        from.write_all_at(&bytes, start).expect("written");
+        let mapped = MappedFile::to_read(&from).expect("no error").expect("tmpfs can be mapped");
+        let to = tempfile::tempfile().expect("a file");
+        let len = 2 * LEN + 77;
+        assert_eq!(mapped.write_to(start + 5, len, &to, 9), len, "across windows");
+        let mut found = vec![0; len as usize];
+        to.read_exact_at(&mut found, 9).expect("read");
+        assert!(found == bytes[5..][..len as usize]);
+        assert_eq!(to.metadata().expect("a length").len(), 9 + len);
+        assert_eq!(mapped.write_to(start + 2 * LEN, 2 * LEN, &to, 0), LEN, "to the end of the source");
+        assert_eq!(mapped.write_to(0, LEN, &to, 0), 0, "a hole is not in the page cache");
+        assert!(!mapped.with(Purpose::Write, start, 4096, &mut |_| panic!("to be read alone")));
+    }
+
+    #[test]
+    fn a_file_that_takes_nothing_and_a_source_that_is_cut_are_told() {
+        let from = file();
+        let mapped = mapped(&from);
+        let to = tempfile::NamedTempFile::new().expect("a file");
+        let reader = fs::File::open(to.path()).expect("opened");
+        assert_eq!(mapped.write_to(0, 4096, &reader, 0), 0, "opened to read");
+        assert_eq!(mapped.write_to(0, 4096, to.as_file(), 1 << 63), 0, "beyond all files");
+        // The kernel, which has no page to read from, says so; no signal comes.
+        let mut cut = |bytes: &[AtomicU8]| {
+            from.set_len(4096).expect("cut");
+            let error = write_shared(to.as_file(), &bytes[8192..], 0).expect_err("no such page");
+            assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::FAULT.raw_os_error()));
+            write_all(to.as_file(), bytes, 0)
+        };
+        assert!(!mapped.with(Purpose::Read, 0, 300_000, &mut cut));
+        assert!(to.as_file().metadata().expect("a length").len() <= 4096);
+        assert!(read(&mapped, 0, 4096).is_some(), "nothing was touched that could not be had");
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use std::any::Any;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
@@ -14,10 +14,15 @@ use super::node::{attributes_of, timestamps};
 use super::unsynced::Note;
 use super::{Shared, error};
 use crate::copying::copy_through_memory;
+use crate::mapped::MappedFile;
 use crate::{AllocateMode, Attributes, File, InodeId, Result, SetTime};
 
 /// Most buffers that one call to the system takes (`IOV_MAX`).
 const VECTORS_MAX: usize = 1024;
+
+/// For less than this it takes longer to look whether it is in the page cache
+/// than to copy it once more.
+const MAPPED_MIN: u64 = 32 << 10;
 
 /// `RWF_DONTCACHE` of Linux 6.14: pages that a read brings into memory leave
 /// it after the read; pages that were there before stay.
@@ -31,16 +36,25 @@ pub(super) struct LocalFile {
     id: InodeId,
     /// Reads ask the kernel to drop what they have brought into memory.
     uncached: AtomicBool,
+    /// Made for the first that copies much from here; none where it cannot be.
+    mapped: OnceLock<Option<Box<MappedFile>>>,
 }
 
 impl LocalFile {
     pub(super) fn new(store: Arc<Shared>, fd: Arc<OwnedFd>, id: InodeId) -> LocalFile {
-        LocalFile { store, fd, id, uncached: AtomicBool::new(false) }
+        LocalFile { store, fd, id, uncached: AtomicBool::new(false), mapped: OnceLock::new() }
     }
 
     /// The file is changed before what is returned goes.
     fn change(&self) -> Note<'_> {
         self.store.unsynced.file(self.id, &self.fd)
+    }
+
+    /// The file's bytes where the kernel keeps them.
+    fn mapped(&self) -> Option<&MappedFile> {
+        let map = || MappedFile::to_read(&self.fd.try_clone()?.into());
+        // Who cannot have it reads, and hears what is wrong.
+        self.mapped.get_or_init(|| map().ok().flatten().map(Box::new)).as_deref()
     }
 
     /// Reads so that only what was in memory before stays there; `None` when
@@ -178,12 +192,12 @@ impl File for LocalFile {
 
     fn copy_from(&self, from: &dyn File, at: u64, offset: u64, len: u64) -> Result<u64> {
         let done = match from.as_any().downcast_ref::<LocalFile>() {
-            Some(from) => {
+            Some(from) if len >= MAPPED_MIN => {
                 let _timing = self.store.times.writes.begin();
                 let _change = self.change();
-                self.store.splicer.copy((&*from.fd, at), (&*self.fd, offset), len)
+                from.mapped().map_or(0, |mapped| mapped.write_to(at, len, &*self.fd, offset))
             }
-            None => 0,
+            _ => 0,
         };
         Ok(done + copy_through_memory(self, offset + done, (from, at + done), len - done)?)
     }

@@ -14,7 +14,6 @@
 mod file;
 mod node;
 mod probe;
-mod splicing;
 mod times;
 mod unsynced;
 
@@ -29,7 +28,6 @@ use rustix::process::{Resource, Rlimit};
 use crate::{Error, Limits, NodeRef, Result, Space, Store};
 use node::LocalNode;
 pub use probe::Abilities;
-use splicing::Splicer;
 pub use times::StoreTimes;
 use times::Times;
 use unsynced::Unsynced;
@@ -52,7 +50,6 @@ pub(crate) struct Shared {
     mode: OpenMode,
     unsynced: Unsynced,
     times: Times,
-    splicer: Splicer,
 }
 
 impl Shared {
@@ -89,8 +86,7 @@ impl LocalStore {
             symlink_max: SYMLINK_MAX,
         };
         let unsynced = Unsynced::of(&handle)?;
-        let shared =
-            Arc::new(Shared { mode, unsynced, times: Times::default(), splicer: Splicer::default() });
+        let shared = Arc::new(Shared { mode, unsynced, times: Times::default() });
         let (root, _) = LocalNode::from_fd(Arc::clone(&shared), Arc::clone(&handle), true)?;
         let root = Arc::new(root);
         Ok(LocalStore { shared, root, handle, limits })

@@ -8,5 +8,7 @@
 
 mod fault;
 mod mapping;
+mod writing;
 
 pub(crate) use mapping::{Mapping, WINDOW_LEN};
+pub(crate) use writing::write_shared;

@@ -83,7 +83,7 @@ pub(crate) fn copies(subject: &Subject) {
         expected[offset..offset + copied].copy_from_slice(&data[at..at + copied]);
         assert!(content(&to) == expected, "{at} {offset} {len}");
     }
-    // What a copy that was refused has taken from its source is in no other.
+    // A copy that was refused leaves nothing to the next one.
     let unwritable = node.open(Access::Read).unwrap();
     assert!(unwritable.copy_from(&*from, 0, 0, 100_000).is_err());
     assert_eq!(to.copy_from(&*from, 200_000, 0, 100_000).unwrap(), 100_000);
