@@ -298,7 +298,8 @@ fn a_file_without_its_header_page_loses_its_first_group() {
 }
 
 /// Asked to end while it reads, it ends with a report of what it has seen. It
-/// is stopped while it is asked, and tried again when it was done before.
+/// is stopped while it is asked, and tried again when it was done before, or
+/// had opened the file and seen nothing of it.
 #[test]
 fn an_interrupt_leaves_a_report_of_what_was_seen() {
     let place = Place::new().vault();
@@ -333,10 +334,12 @@ fn an_interrupt_leaves_a_report_of_what_was_seen() {
         }
         let document = run.expect(1).document();
         assert_eq!(document["interrupted"], true);
-        assert_eq!(document["files"], 1);
-        assert!(document["bytes"].as_u64().expect("a number") < 96 << 20);
         assert_eq!(document["damage"], serde_json::json!([]), "what was not looked at is no damage");
-        return;
+        assert!(document["bytes"].as_u64().expect("a number") < 96 << 20);
+        if document["files"] == 1 {
+            return;
+        }
+        assert_eq!(document["files"], 0);
     }
-    panic!("it was never asked before it was done");
+    panic!("it was never asked while it read");
 }
