@@ -3,9 +3,9 @@
 //! For whoever makes one pass over much data anyway, such as a cipher: it takes
 //! them from the page cache, or puts them there, instead of having `pread` or
 //! `pwrite` copy them beforehand. And for copying to another file: one `pwrite`
-//! out of the mapping is a copy less than `pread` and `pwrite`. It is an offer and never the only way:
-//! [`MappedFile::with`] answers false whenever the file should be read or
-//! written by system calls, and these then tell what is wrong.
+//! out of the mapping is a copy less than `pread` and `pwrite`. It is an offer
+//! and never the only way: [`MappedFile::with`] answers false whenever the file
+//! should be read or written by system calls, and these then tell what is wrong.
 //!
 //! Not offered are: what is not in the page cache (a system call reads ahead
 //! and waits better than a page fault); writing on file systems that have a
@@ -14,8 +14,9 @@
 //! which nobody has tried it.
 //!
 //! A file that gets shorter under a mapping, or a disk that fails, is a signal
-//! (SIGBUS) and not an error, but for what the kernel itself reads there. The signal is caught, the bytes are zeros, the
-//! range counts as not done, and the file is never offered again.
+//! (SIGBUS) and not an error, but for what the kernel itself reads there. The
+//! signal is caught, the bytes are zeros, the range counts as not done, and the
+//! file is never offered again.
 //!
 //! At most [`WINDOWS`] windows of 256 MiB are mapped: page tables and what is
 //! accounted to the process have a bound, however long the file is. Nothing is
@@ -171,7 +172,10 @@ impl MappedFile {
         while done < len {
             let in_window = WINDOW_LEN as u64 - (at + done) % WINDOW_LEN as u64;
             let part = (len - done).min(WRITTEN_AT_ONCE).min(in_window);
-            let mut write = |bytes: &[AtomicU8]| write_all(&to, bytes, offset + done);
+            // What is cut short is left to whoever writes it again, and hears why.
+            let mut write = |bytes: &[AtomicU8]| {
+                write_shared(&to, bytes, offset + done).is_ok_and(|count| count == bytes.len())
+            };
             // Bounded by the constant.
             if !self.with(Purpose::Read, at + done, part as usize, &mut write) {
                 break;
@@ -206,19 +210,6 @@ impl MappedFile {
             Err(_) => self.retired.store(true, Ordering::Release),
         }
     }
-}
-
-/// Whether a file took all of them.
-fn write_all(to: impl AsFd, bytes: &[AtomicU8], offset: u64) -> bool {
-    let mut done = 0;
-    while done < bytes.len() {
-        match write_shared(&to, &bytes[done..], offset + done as u64) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(count) if count > 0 => done += count,
-            _ => return false,
-        }
-    }
-    true
 }
 
 #[cfg(test)]
@@ -322,7 +313,7 @@ mod tests {
             from.set_len(4096).expect("cut");
             let error = write_shared(to.as_file(), &bytes[8192..], 0).expect_err("no such page");
             assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::FAULT.raw_os_error()));
-            write_all(to.as_file(), bytes, 0)
+            write_shared(to.as_file(), bytes, 0).expect("one page is left") == bytes.len()
         };
         assert!(!mapped.with(Purpose::Read, 0, 300_000, &mut cut));
         assert!(to.as_file().metadata().expect("a length").len() <= 4096);

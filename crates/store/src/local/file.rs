@@ -20,8 +20,8 @@ use crate::{AllocateMode, Attributes, File, InodeId, Result, SetTime};
 /// Most buffers that one call to the system takes (`IOV_MAX`).
 const VECTORS_MAX: usize = 1024;
 
-/// For less than this it takes longer to look whether it is in the page cache
-/// than to copy it once more.
+/// For 8 KiB it takes longer to look whether they are in the page cache than to
+/// copy them once more, for this it does not.
 const MAPPED_MIN: u64 = 32 << 10;
 
 /// `RWF_DONTCACHE` of Linux 6.14: pages that a read brings into memory leave
@@ -190,6 +190,9 @@ impl File for LocalFile {
         Ok(())
     }
 
+    /// Not by `copy_file_range(2)`: where the file system can it makes both
+    /// files share what is stored, and takes away the space that was reserved
+    /// for the one that is written.
     fn copy_from(&self, from: &dyn File, at: u64, offset: u64, len: u64) -> Result<u64> {
         let done = match from.as_any().downcast_ref::<LocalFile>() {
             Some(from) if len >= MAPPED_MIN => {
