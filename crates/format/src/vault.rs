@@ -1,4 +1,4 @@
-//! The vault format, version 1 (`docs/format/vault.md`).
+//! The vault format, version 2 (`docs/format/vault.md`).
 //!
 //! [`geometry`] says where things stand in a stored file; [`page`], [`node`],
 //! [`map`] and [`block`] what they hold; [`journal`], [`header`] and [`names`]
@@ -23,7 +23,7 @@ pub use page::PageKind;
 pub use suite::Suite;
 
 /// The version of the format that this program reads and writes.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Bytes of a nonce on the wire.
 pub const NONCE_LEN: usize = 24;

@@ -145,12 +145,15 @@ fn numbers_in_the_text_are_those_of_the_code() {
         format!("memory times passes at most {} GiB", slot::KdfCost::WORK_MAX >> 20),
     ];
     let sentences = [
-        format!("page kind: {} header, {} node, {} map, {} root map", kinds[0], kinds[1], kinds[2], kinds[3]),
+        format!(
+            "page kind: {} header, {} node, {} map, {} middle map, {} root map",
+            kinds[0], kinds[1], kinds[2], kinds[3], kinds[4]
+        ),
         format!("sessions: {} of {} bytes", header::SESSIONS, header::session::LEN),
         format!("key slots: {} of {} bytes", header::SLOTS, slot::slot::LEN),
         format!("entries: {} of {} bytes", node::ENTRIES, node::entry::LEN),
         format!("write sessions: {} ids", node::SESSIONS),
-        format!("presence, {} bits", map::BITS),
+        format!("tokens: {} of {} bytes", map::SLOTS, map::Token::LEN),
         format!("at most {} MiB long, the path hint at most {}", journal::SEALED_MAX >> 20, record::HINT_MAX),
     ];
     for sentence in sentences.into_iter().chain(cost) {

@@ -1,10 +1,10 @@
-//! What binds directories, homes and pages to their vault: HMAC-SHA256 under
+//! What binds directories and homes to their vault: HMAC-SHA256 under
 //! the records key (sections 4.1 and 5 of the format).
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use strongroom_format::vault::DirectoryId;
 use strongroom_format::vault::names::{DirectoryRecord, RECORD_MAC_LEN};
-use strongroom_format::vault::{DirectoryId, FileId, PageKind, TAG_LEN};
 use subtle::ConstantTimeEq;
 
 use crate::hierarchy::VaultKeys;
@@ -53,20 +53,6 @@ impl RecordMac {
         self.first_16(&[b"symlink", stored])
     }
 
-    /// A page's term of its file's page digest, which is the XOR of all.
-    #[must_use]
-    pub fn page_term(
-        &self,
-        kind: PageKind,
-        file: FileId,
-        number: u64,
-        sequence: u64,
-        tag: &[u8; TAG_LEN],
-    ) -> [u8; 16] {
-        let (number, sequence) = (number.to_le_bytes(), sequence.to_le_bytes());
-        self.first_16(&[b"page", &[kind.number()], &file.0, &number, &sequence, tag])
-    }
-
     fn directory_mac(&self, id: DirectoryId) -> [u8; RECORD_MAC_LEN] {
         self.first_16(&[b"directory", &id.0])
     }
@@ -100,8 +86,6 @@ mod tests {
         assert_eq!(hex(mac.root_directory().0), "2432f65dbe3effd8d50a37e6649cac76");
         assert_eq!(hex(mac.directory(DirectoryId([1; 16])).mac), "e01964c598560ad64bee30757c5e00a8");
         assert_eq!(hex(mac.home(DirectoryId([1; 16]), b"name")), "6576f36ed9a2d3440a681cf080bf405f");
-        let term = mac.page_term(PageKind::Node, FileId([2; 16]), 3, 4, &[5; 16]);
-        assert_eq!(hex(term), "98be365953139e24639aa1dbc7d688a2");
     }
 
     #[test]

@@ -9,11 +9,10 @@ use std::sync::{Arc, PoisonError};
 use strongroom_engine::{Buffer, SessionId};
 use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
 use strongroom_format::vault::{FileId, Geometry, Suite, WriteSession};
-use strongroom_keys::RecordMac;
 use strongroom_store::{InodeId, Store};
 
 use crate::content::table::Table;
-use crate::content::{Content, Image, PageAddress, PageReader, Promise, Replayed};
+use crate::content::{Content, Image, PageReader, Promise, Replayed};
 use crate::error::{Error, Result, errno};
 use crate::fence::Fenced;
 use crate::follow::Follower;
@@ -30,14 +29,14 @@ const PENDING_MAX: usize = 1000;
 pub enum Recovered {
     /// Replayed from the journal.
     Replayed,
-    /// Never made durable: it is empty now.
-    Emptied,
-    /// Cut to what was durable, or to what verifies.
+    /// Never made durable: it is there no more, and what was stored of it, if
+    /// anything, is kept in `.strongroom/aside/`.
+    Removed,
+    /// Cut to what was durable.
     Trimmed,
-    /// Emptied or cut, and what was stored is kept in `.strongroom/aside/`.
-    SetAside,
-    /// Renamed shortly before the crash: bound to its name now.
-    Moved,
+    /// Newer than what the journal says of it, and left as it is: the journal
+    /// is an old one that somebody has put back.
+    Newer,
 }
 
 /// Figures of a mounted vault, since the mount.
@@ -60,7 +59,6 @@ pub(crate) struct Context {
     pub(crate) suite: Suite,
     pub(crate) generation: u32,
     pub(crate) sealer: Sealer,
-    pub(crate) records: RecordMac,
     pub(crate) journal: Option<Journal>,
     pub(crate) freshness: Option<Freshness>,
     pub(crate) fenced: Fenced,
@@ -73,12 +71,42 @@ pub(crate) struct Context {
     pub(crate) table: Table,
     pub(crate) counters: Counters,
     pub(crate) wakeup: Wakeup,
+    pub(crate) barriers: Barriers,
     /// Sessions that did not end cleanly and are not settled yet.
     crashed: Mutex<Vec<WriteSession>>,
     crashed_any: AtomicBool,
     replayed: HashMap<FileId, Arc<Replayed>>,
     recovered: Mutex<BTreeMap<InodeId, Recovered>>,
     last_error: Mutex<Option<String>>,
+}
+
+/// Counts barriers of the whole store, so that one can tell whether what it
+/// has done is durable.
+#[derive(Debug, Default)]
+pub(crate) struct Barriers {
+    begun: AtomicU64,
+    /// The latest that has succeeded.
+    done: AtomicU64,
+}
+
+impl Barriers {
+    /// How many have begun.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    /// Whether one has succeeded that began when `begun` had begun already.
+    pub(crate) fn covers(&self, begun: u64) -> bool {
+        self.done.load(Ordering::Acquire) > begun
+    }
+
+    fn begin(&self) -> u64 {
+        self.begun.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    fn succeeded(&self, number: u64) {
+        self.done.fetch_max(number, Ordering::AcqRel);
+    }
 }
 
 /// How the committer is woken before its time.
@@ -112,7 +140,6 @@ pub(crate) struct Parts {
     pub(crate) suite: Suite,
     pub(crate) generation: u32,
     pub(crate) sealer: Sealer,
-    pub(crate) records: RecordMac,
     pub(crate) journal: Option<Journal>,
     pub(crate) freshness: Option<Freshness>,
     pub(crate) fenced: Fenced,
@@ -132,7 +159,6 @@ impl Context {
             suite: parts.suite,
             generation: parts.generation,
             sealer: parts.sealer,
-            records: parts.records,
             writable: parts.writable,
             background: parts.background,
             journal: parts.journal,
@@ -143,6 +169,7 @@ impl Context {
             table: Table::default(),
             counters: Counters::default(),
             wakeup: Wakeup::default(),
+            barriers: Barriers::default(),
             crashed_any: AtomicBool::new(!parts.crashed.is_empty()),
             crashed: Mutex::new(parts.crashed),
             replayed: parts.replayed,
@@ -166,11 +193,6 @@ impl Context {
             geometry: self.geometry,
             generation: self.generation,
         }
-    }
-
-    /// A page's term in the page digest of its file.
-    pub(crate) fn page_term(&self, file: FileId, address: PageAddress, image: &Image) -> [u8; 16] {
-        self.records.page_term(address.kind, file, address.number, image.sequence, &image.tag)
     }
 
     /// Waits until the journal can promise slots. The caller holds no lock
@@ -201,7 +223,9 @@ impl Context {
     /// What the store reports; nothing may be assumed durable then.
     pub(crate) fn sync_store(&self) -> Result<()> {
         let moment = self.freshness.as_ref().map(Freshness::now);
+        let number = self.barriers.begin();
         self.store.sync_all()?;
+        self.barriers.succeeded(number);
         if let (Some(freshness), Some(moment)) = (&self.freshness, moment) {
             freshness.barrier_passed(moment);
         }
@@ -262,10 +286,12 @@ impl Context {
         self.has_crashed() && self.crashed().contains(&session)
     }
 
-    /// The same of a session or one that renewed it (section 3 of the format).
-    pub(crate) fn is_kin_of_crashed(&self, session: WriteSession) -> bool {
+    /// Whether a page that was being written in place by `session`, or one
+    /// that it renewed (section 3 of the format), may have been torn.
+    pub(crate) fn may_have_torn(&self, session: WriteSession) -> bool {
         let kin = |id: &WriteSession| id.0[..SessionId::KIN_LEN] == session.0[..SessionId::KIN_LEN];
-        self.has_crashed() && self.crashed().iter().any(kin)
+        let is_live = |id: WriteSession| self.follower.as_ref().is_some_and(|follower| follower.is_live(id));
+        self.has_crashed() && self.crashed().into_iter().any(|id| kin(&id) && !is_live(id))
     }
 
     pub(crate) fn crashed(&self) -> Vec<WriteSession> {

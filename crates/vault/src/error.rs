@@ -27,6 +27,11 @@ pub enum Damage {
     },
     /// The file stands under a name that is not its home.
     Home,
+    /// The file was never durable, and a crash has left it as it is: whoever
+    /// opens the vault for writing removes it.
+    Unfinished,
+    /// The stored file is newer than the journal that speaks of it.
+    Journaled,
     /// A stored name, record, symlink target or attribute that does not open.
     Name(&'static str),
     /// The journal has been changed behind a durable record.
@@ -98,6 +103,12 @@ impl Error {
         }
     }
 
+    /// True of a file that a crash has left and that was never durable.
+    #[must_use]
+    pub fn is_unfinished(&self) -> bool {
+        matches!(self, Error::Damaged(Damage::Unfinished))
+    }
+
     /// True for "no such entry".
     #[must_use]
     pub fn is_not_found(&self) -> bool {
@@ -134,6 +145,10 @@ impl std::fmt::Display for Damage {
                 write!(f, "{blocks} block(s) from byte {offset} on do not open")
             }
             Damage::Home => f.write_str("the file does not belong under this name"),
+            Damage::Unfinished => f.write_str("the file was never made durable before a crash"),
+            Damage::Journaled => f.write_str(
+                "the file is newer than the journal: the journal or the vault header is an old one",
+            ),
         }
     }
 }

@@ -12,7 +12,7 @@ use strongroom_store::{Access, FileRef, Kind, NodeRef, Store};
 
 use crate::content::{Content, Opened, Replayed, checkpoint_all};
 use crate::context::{Context, Recovered};
-use crate::error::Result;
+use crate::error::{Damage, Error, Result};
 use crate::header_file::PRIVATE;
 use crate::rules::Rule;
 
@@ -32,9 +32,16 @@ pub(crate) fn replay(context: &Arc<Context>, replayed: HashMap<FileId, Arc<Repla
     for (id, (node, file)) in files {
         let inode = node.id();
         let opened = Opened { node, file };
-        let content = Content::open_replayed(context, opened, &replayed[&id])?;
-        context.note_recovered(inode, Recovered::Replayed);
-        contents.push(Arc::new(content));
+        match Content::open_replayed(context, opened, &replayed[&id]) {
+            Ok(content) => {
+                context.note_recovered(inode, Recovered::Replayed);
+                contents.push(Arc::new(content));
+            }
+            // It is newer than the journal, which is an old one put back, and
+            // stays as it is.
+            Err(Error::Damaged(Damage::Journaled)) => context.note_recovered(inode, Recovered::Newer),
+            Err(error) => return Err(error),
+        }
     }
     checkpoint_all(context, &contents, Rule::ReplayBeforeDelisting)?;
     if context.rules.keeps(Rule::ReplayBeforeDelisting) {

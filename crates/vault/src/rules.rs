@@ -25,6 +25,8 @@ pub enum Rule {
     RecordBeforeCut,
     /// Rule 6: the source of a rename is durable before it replaces a file.
     SourceBeforeReplace,
+    /// Rule 6: what binds a file to a name is durable before it has the name.
+    HomeBeforeName,
     /// Rule 7: the session is listed durably before its first write.
     SessionBeforeWrite,
     /// Rule 7: everything is durable at home before the session is delisted.
@@ -51,7 +53,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 19] = [
+    pub const ALL: [Rule; 20] = [
         Rule::JournalOverwrites,
         Rule::JournalPages,
         Rule::DataBeforeRecord,
@@ -62,6 +64,7 @@ impl Rule {
         Rule::HeaderBeforeReuse,
         Rule::RecordBeforeCut,
         Rule::SourceBeforeReplace,
+        Rule::HomeBeforeName,
         Rule::SessionBeforeWrite,
         Rule::HomeBeforeDelisting,
         Rule::ReplayBeforeDelisting,

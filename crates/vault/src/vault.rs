@@ -11,7 +11,7 @@ use strongroom_engine::Engine;
 use strongroom_format::vault::header::{Header, Session, SessionState};
 use strongroom_format::vault::journal::SLOT_LEN;
 use strongroom_format::vault::{FileId, Geometry, WriteSession};
-use strongroom_keys::{RecordMac, RootKey, VaultKeys};
+use strongroom_keys::{RootKey, VaultKeys};
 use strongroom_store::{InodeId, Kind, NodeRef, Store};
 
 use crate::committer::{self, Committer};
@@ -594,7 +594,6 @@ impl Unopened<'_> {
             suite: self.header.suite,
             generation: self.header.generation,
             sealer,
-            records: RecordMac::new(&self.keys),
             journal: None,
             freshness: None,
             fenced: Fenced::new(self.fence.clone()),

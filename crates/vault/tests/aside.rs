@@ -1,13 +1,12 @@
-//! What settling would throw away is kept: files that were spoiled while a
-//! crashed session is listed, whoever spoiled them.
+//! What a crash takes away is kept: files that were spoiled while a crashed
+//! session is listed, whoever spoiled them.
 
 mod attack_model;
 mod support;
 
 use attack_model::{BLOCK, Resting, content};
 use strongroom_format::vault::Suite;
-use strongroom_store::{Access, NodeRef, Store, XattrMode};
-use strongroom_vault::error::errno;
+use strongroom_store::{Access, NodeRef, Store};
 use strongroom_vault::namespace::{Opening, ROOT};
 use strongroom_vault::{Error, Options, Recovered, Vault};
 use support::{create_file, options, write};
@@ -46,13 +45,13 @@ fn recovered(vault: &Vault) -> Vec<Recovered> {
 #[test]
 fn a_spoiled_first_sector_loses_nothing_more_than_itself() {
     let resting = crashed();
-    resting.file("new").put(0, &[0; 512]);
-    let before = resting.file("new").bytes();
-    let inode = resting.node("new").id().inode;
+    let (file, inode) = (resting.file("new"), resting.node("new").id().inode);
+    file.put(0, &[0; 512]);
+    let before = file.bytes();
     let vault = support::open_with(std::sync::Arc::new(resting.store.clone()), support::engine(), &options())
         .unwrap();
-    assert_eq!(open(&vault, "new"), Ok(0));
-    assert!(recovered(&vault).contains(&Recovered::SetAside));
+    assert!(open(&vault, "new").unwrap_err().is_not_found());
+    assert!(recovered(&vault).contains(&Recovered::Removed));
     vault.settle().unwrap();
     vault.close().unwrap();
     let kept = aside(&resting);
@@ -91,60 +90,48 @@ fn what_holds_zeros_alone_is_not_kept() {
     let len = resting.file("new").len() as usize;
     resting.file("new").put(0, &vec![0; len]);
     let vault = support::open(std::sync::Arc::new(resting.store.clone()));
-    assert_eq!(open(&vault, "new"), Ok(0));
-    assert!(recovered(&vault).contains(&Recovered::Emptied));
+    assert!(open(&vault, "new").unwrap_err().is_not_found());
+    assert!(recovered(&vault).contains(&Recovered::Removed));
     vault.close().unwrap();
     assert_eq!(aside(&resting).len(), 0);
 }
 
-/// The values are bound to an id that is lost: who may write removes them, and
-/// who only reads does not see them.
+/// Who only reads does not see it, and changes nothing; who writes removes it.
 #[test]
-fn attributes_of_a_file_that_was_never_durable_are_neither_read_nor_damage() {
-    const LIST: &[u8] = b"system.posix_acl_access";
+fn a_file_that_was_never_durable_is_not_there() {
     let resting = crashed();
     let store = || std::sync::Arc::new(resting.store.clone());
     let vault = support::open(store());
-    let names = vault.namespace();
-    let (lost, written) = create_file(names, "lost");
+    let (_, written) = create_file(vault.namespace(), "lost");
     write(&written, 0, &content(3, BLOCK)).unwrap();
-    let old = names.lookup(ROOT, b"old").unwrap().number;
-    for number in [lost.number, old] {
-        names.set_xattr(number, b"user.one", b"kept", XattrMode::Any, false).unwrap();
-    }
-    let mut list = 2u32.to_le_bytes().to_vec();
-    for (tag, id) in [(1u16, u32::MAX), (2, 1000), (4, u32::MAX), (16, u32::MAX), (32, u32::MAX)] {
-        list.extend([&tag.to_le_bytes()[..], &4u16.to_le_bytes(), &id.to_le_bytes()].concat());
-    }
-    names.set_xattr(lost.number, LIST, &list, XattrMode::Any, false).unwrap();
     vault.abandon();
-
-    let stored = || resting.node("lost").xattr_names().unwrap().len();
-    assert_eq!(stored(), 2);
+    let count = || {
+        let names = resting.store.root().entries().unwrap().into_iter().map(|entry| entry.name);
+        names.filter(|name| !name.starts_with(b".")).count()
+    };
     let reading = Options { writable: false, ..options() };
-    // Asked for before the file is opened, and after.
-    for opens_first in [false, true] {
-        let vault = support::open_with(store(), support::engine(), &reading).unwrap();
-        let names = vault.namespace();
-        let lost = names.lookup(ROOT, b"lost").unwrap().number;
-        if opens_first {
-            names.open(lost, Opening::default()).unwrap();
-        }
-        assert_eq!(names.xattr_names(lost), Ok(Vec::new()));
-        for name in [&b"user.one"[..], LIST] {
-            assert_eq!(names.xattr(lost, name), Err(Error::Refused(errno::ENODATA)));
-        }
-        assert_eq!(open(&vault, "lost"), Ok(0));
-        let old = names.lookup(ROOT, b"old").unwrap().number;
-        assert_eq!(names.xattr(old, b"user.one"), Ok(b"kept".to_vec()));
-        assert_eq!(names.xattr_names(old), Ok(vec![b"user.one".to_vec()]));
-    }
-    assert_eq!(stored(), 2, "who reads changes nothing");
+    let vault = support::open_with(store(), support::engine(), &reading).unwrap();
+    assert!(open(&vault, "lost").unwrap_err().is_not_found());
+    assert_eq!(open(&vault, "new"), Ok(2 * BLOCK as u64));
+    assert_eq!(count(), 3, "who reads changes nothing");
     let vault = support::open(store());
     vault.settle().unwrap();
     vault.close().unwrap();
-    assert_eq!(stored(), 0);
-    let vault = support::open_with(store(), support::engine(), &reading).unwrap();
-    let lost = vault.namespace().lookup(ROOT, b"lost").unwrap().number;
-    assert_eq!(vault.namespace().xattr_names(lost), Ok(Vec::new()));
+    assert_eq!(count(), 2);
+    assert_eq!(aside(&resting).len(), 1);
+}
+
+/// The directory's `fsync` promises the name, so that it has to make the file
+/// durable too.
+#[test]
+fn a_directory_that_was_synced_keeps_its_new_files() {
+    let resting = Resting::with(Suite::Xaes256Gcm, &[]);
+    let store = || std::sync::Arc::new(resting.store.clone());
+    let vault = support::open(store());
+    let (_, written) = create_file(vault.namespace(), "new");
+    write(&written, 0, &content(3, BLOCK)).unwrap();
+    vault.namespace().sync_directory(ROOT).unwrap();
+    vault.abandon();
+    let vault = support::open(store());
+    assert_eq!(open(&vault, "new"), Ok(BLOCK as u64));
 }

@@ -5,13 +5,13 @@ mod attack_model;
 mod support;
 
 use attack_model::{BLOCK, Resting, content, geometry, node_at};
-use strongroom_format::vault::Suite;
+use strongroom_format::vault::{PageKind, Suite};
 use strongroom_store::{RenameMode, Store};
 use strongroom_vault::namespace::ROOT;
 use strongroom_vault::{Damage, Error};
 use support::{create_file, options, write};
 
-/// Two groups: header, 128 blocks, node 1, 3 blocks, the last one partial.
+/// Two groups: header, 128 blocks, map 0, node 1, 3 blocks, the last one partial.
 const TWO_GROUPS: usize = 130 * BLOCK + 1000;
 
 /// Stored units of such a file that attacks are made on, by offset.
@@ -66,7 +66,7 @@ fn a_flipped_bit_in_a_node_page_is_an_error() {
 fn a_flipped_bit_in_a_map_is_an_error_and_never_a_hole() {
     for suite in Suite::ALL {
         let resting = Resting::with(suite, &[]);
-        let far = 64 * 128 * BLOCK as u64;
+        let far = 512 * 128 * BLOCK as u64;
         resting.change(|vault| {
             let (_, content) = create_file(vault.namespace(), "f");
             write(&content, 0, &[1; 100]).unwrap();
@@ -75,9 +75,9 @@ fn a_flipped_bit_in_a_map_is_an_error_and_never_a_hole() {
         let (file, mounted) = (resting.file("f"), resting.mount());
         let number = mounted.find("f").unwrap().number;
         let names = mounted.vault.namespace();
-        let root_map = geometry().root_map_offset().0;
-        let map = geometry().map_offset(0).0;
-        for (page, name) in [(root_map, "root map"), (map, "map"), (node_at(64), "node")] {
+        let middle = geometry().page_offset(PageKind::MiddleMap, 0).0;
+        let map = geometry().page_offset(PageKind::Map, 1).0;
+        for (page, name) in [(middle, "middle map"), (map, "map"), (node_at(512), "node")] {
             for at in (page..page + 80).chain((page + 80..page + BLOCK as u64).step_by(9)) {
                 file.flip(at);
                 let content = names.open(number, Default::default()).unwrap();
@@ -274,7 +274,7 @@ fn a_file_under_another_name_or_in_another_directory_does_not_open() {
 }
 
 #[test]
-fn an_older_page_with_its_blocks_is_found_by_verifying_and_by_a_full_read() {
+fn an_older_page_with_its_blocks_is_an_error_at_every_read() {
     for suite in Suite::ALL {
         let (old, mut new) = (content(1, TWO_GROUPS), content(1, TWO_GROUPS));
         let resting = Resting::with(suite, &[("f", old)]);
@@ -299,12 +299,20 @@ fn an_older_page_with_its_blocks_is_found_by_verifying_and_by_a_full_read() {
         let block = geometry().block_offset(strongroom_units::BlockIndex(129)).0;
         file.put(block, &before[block as usize..block as usize + BLOCK]);
         mounted.demand_damage("f", &new, "an older block");
-        // The group as a whole opens, and is older than the header says.
+        // The group as a whole opens, and is older than its map says: each of
+        // its blocks is an error by itself.
         file.replace(&after);
         file.put(node_at(1), &before[group..]);
         let seen = mounted.look("f").unwrap();
         assert_ne!(seen.verification.damage, [], "an older group, found by verifying");
         assert!(matches!(seen.whole, Err(Error::Damaged(_))), "an older group, found by a full read");
+        let of_group = |block: usize| block >= 128;
+        assert!(seen.blocks.iter().enumerate().all(|(block, read)| read.is_err() == of_group(block)));
+        // The same with its map.
+        let map = geometry().page_offset(PageKind::Map, 0).0;
+        file.put(map, &before[map as usize..]);
+        let seen = mounted.look("f").unwrap();
+        assert!(seen.blocks.iter().enumerate().all(|(block, read)| read.is_err() == of_group(block)));
         // The header page alone.
         file.replace(&after);
         file.put(0, &before[..BLOCK]);

@@ -229,14 +229,12 @@ pub(crate) struct JournalStatus {
 pub(crate) struct RecoveredStatus {
     /// Replayed from the journal.
     pub(crate) replayed: u64,
-    /// Never made durable, and empty now.
-    pub(crate) emptied: u64,
+    /// Never made durable, and removed.
+    pub(crate) removed: u64,
     /// Cut to what was durable.
     pub(crate) trimmed: u64,
-    /// Emptied or cut, with what was stored kept aside.
-    pub(crate) set_aside: u64,
-    /// Renamed shortly before the crash.
-    pub(crate) moved: u64,
+    /// Newer than the journal, which somebody has put back.
+    pub(crate) newer: u64,
 }
 
 /// The daemon's memory.
@@ -383,10 +381,9 @@ impl Daemon {
         for what in self.vault.recovered().into_values() {
             let count = match what {
                 Recovered::Replayed => &mut status.replayed,
-                Recovered::Emptied => &mut status.emptied,
+                Recovered::Removed => &mut status.removed,
                 Recovered::Trimmed => &mut status.trimmed,
-                Recovered::SetAside => &mut status.set_aside,
-                Recovered::Moved => &mut status.moved,
+                Recovered::Newer => &mut status.newer,
             };
             *count += 1;
         }

@@ -131,15 +131,18 @@ fn mount_text(status: &MountStatus) -> String {
         line("recovery", "files of a session that did not end cleanly are being checked".to_owned());
     }
     let recovered = &status.recovered;
-    let RecoveredStatus { replayed, emptied, trimmed, set_aside, moved } = recovered;
-    if replayed + emptied + trimmed + set_aside + moved > 0 {
-        line(
-            "recovered",
-            format!("{replayed} from the journal, {emptied} emptied, {trimmed} trimmed, {moved} renamed"),
-        );
+    let RecoveredStatus { replayed, removed, trimmed, newer } = recovered;
+    if replayed + removed + trimmed > 0 {
+        line("recovered", format!("{replayed} from the journal, {removed} removed, {trimmed} trimmed"));
     }
-    if *set_aside > 0 {
-        line("set aside", format!("what was stored of {set_aside} files: `strongroom check` lists them"));
+    if *removed > 0 {
+        line("set aside", "`strongroom check` lists what was stored of the removed files".to_owned());
+    }
+    if *newer > 0 {
+        line(
+            "rolled back",
+            format!("{newer} files are newer than the journal: somebody put back an old one"),
+        );
     }
     if status.errors.background > 0 {
         let last = status.errors.last.as_deref().unwrap_or("unknown");
@@ -219,7 +222,7 @@ pub(super) mod tests {
             "requests": [{"name": "write", "count": 3, "errors": 0, "latency_ns": 100}],
             "errors": {"background": 0, "last": null, "damaged_requests": 0, "damaged": [], "panics": 0},
             "journal": null, "settling": false,
-            "recovered": {"replayed": 0, "emptied": 0, "trimmed": 0, "set_aside": 0, "moved": 0},
+            "recovered": {"replayed": 0, "removed": 0, "trimmed": 0, "newer": 0},
             "memory": {"resident_bytes": 1, "resident_max_bytes": 2},
         });
         serde_json::from_value(value).expect("a status")

@@ -10,11 +10,11 @@ use strongroom_units::{
 
 use super::page::PageKind;
 
-/// Groups whose presence stands in the header page rather than in a map.
-pub const HEADER_GROUPS: u64 = 64;
+/// Pages that a map page tells of.
+pub const MAP_SLOTS: u64 = 512;
 
-/// Groups that a map page tells of, and map pages that the root map tells of.
-pub const MAP_BITS: u64 = 16384;
+/// Groups that the maps below one middle map tell of.
+const MIDDLE_GROUPS: u64 = MAP_SLOTS * MAP_SLOTS;
 
 /// Blocks of the largest file, at the smallest block size.
 pub const MAX_BLOCKS: u64 = MAX_PLAIN_LEN >> BlockSize::MIN.shift();
@@ -23,11 +23,14 @@ pub const MAX_BLOCKS: u64 = MAX_PLAIN_LEN >> BlockSize::MIN.shift();
 pub const MAX_GROUPS: u64 = MAX_BLOCKS / GROUP_BLOCKS;
 
 /// Map pages of the largest file, at the smallest block size.
-pub const MAX_MAPS: u64 = (MAX_GROUPS - HEADER_GROUPS).div_ceil(MAP_BITS);
+pub const MAX_MAPS: u64 = MAX_GROUPS.div_ceil(MAP_SLOTS);
+
+/// Middle map pages of the largest file, at the smallest block size.
+pub const MAX_MIDDLE_MAPS: u64 = MAX_MAPS.div_ceil(MAP_SLOTS);
 
 const PAGE: u64 = PAGE_LEN as u64;
 
-const _: () = assert!(MAX_MAPS <= MAP_BITS);
+const _: () = assert!(MAX_MIDDLE_MAPS <= MAP_SLOTS);
 // The largest index at the largest block size stays inside a file offset.
 const _: () = assert!(MAX_BLOCKS.checked_mul(2 * BlockSize::MAX.bytes()).is_some());
 
@@ -70,11 +73,8 @@ impl Geometry {
     /// Where a group's node page begins; the header page's place for group 0.
     #[must_use]
     pub const fn node_offset(self, group: GroupIndex) -> StoredOffset {
-        let maps = match map_of(group) {
-            None => 0,
-            Some((map, _)) => 2 + map,
-        };
-        StoredOffset(group.0.saturating_mul(self.stride()).saturating_add(maps.saturating_mul(PAGE)))
+        let maps = maps_before(group.0).saturating_mul(PAGE);
+        StoredOffset(group.0.saturating_mul(self.stride()).saturating_add(maps))
     }
 
     /// Where a block begins.
@@ -84,17 +84,23 @@ impl Geometry {
         StoredOffset(self.node_offset(block.group()).0.saturating_add(within))
     }
 
-    /// Where map page `map` begins.
-    #[must_use]
-    pub const fn map_offset(self, map: u64) -> StoredOffset {
-        let first = HEADER_GROUPS.saturating_add(map.saturating_mul(MAP_BITS));
+    /// Where map page `map` begins: before the node of the first group that it
+    /// tells of; of map 0, which the header stands before, that is group 1.
+    const fn map_offset(self, map: u64) -> StoredOffset {
+        let first = if map == 0 { 1 } else { map.saturating_mul(MAP_SLOTS) };
         StoredOffset(self.node_offset(GroupIndex(first)).0 - PAGE)
     }
 
-    /// Where the root map page begins.
-    #[must_use]
-    pub const fn root_map_offset(self) -> StoredOffset {
-        StoredOffset(self.map_offset(0).0 - PAGE)
+    /// Where middle map page `middle` begins: before the first map that only it
+    /// tells of.
+    const fn middle_map_offset(self, middle: u64) -> StoredOffset {
+        let first = if middle == 0 { MAP_SLOTS } else { middle.saturating_mul(MIDDLE_GROUPS) };
+        StoredOffset(self.node_offset(GroupIndex(first)).0 - 2 * PAGE)
+    }
+
+    /// Where the root map page begins: before middle map 1.
+    const fn root_map_offset(self) -> StoredOffset {
+        StoredOffset(self.node_offset(GroupIndex(MIDDLE_GROUPS)).0 - 3 * PAGE)
     }
 
     /// Where a page begins; `number` is ignored for the header and the root map.
@@ -104,6 +110,7 @@ impl Geometry {
             PageKind::Header => StoredOffset(0),
             PageKind::Node => self.node_offset(GroupIndex(number)),
             PageKind::Map => self.map_offset(number),
+            PageKind::MiddleMap => self.middle_map_offset(number),
             PageKind::RootMap => self.root_map_offset(),
         }
     }
@@ -138,33 +145,87 @@ impl Geometry {
     /// The group in whose node or blocks the byte at `offset` lies, and how far
     /// behind the node's beginning; `None` inside a map or past the largest file.
     const fn group_at(self, offset: u64) -> Option<(u64, u64)> {
-        let plain_part = HEADER_GROUPS * self.stride();
-        if offset < plain_part {
-            return Some((offset / self.stride(), offset % self.stride()));
+        // The last group that begins at or before the offset.
+        let (mut group, mut beyond) = (0, MAX_GROUPS);
+        if offset < self.stride() {
+            return Some((0, offset));
         }
-        let behind = offset - plain_part;
-        if behind < PAGE {
-            return None;
+        while group + 1 < beyond {
+            let middle = group.midpoint(beyond);
+            if self.node_offset(GroupIndex(middle)).0 <= offset {
+                group = middle;
+            } else {
+                beyond = middle;
+            }
         }
-        let period = PAGE + MAP_BITS * self.stride();
-        let (map, rest) = ((behind - PAGE) / period, (behind - PAGE) % period);
-        if rest < PAGE || map >= MAX_MAPS {
-            return None;
-        }
-        let in_map = rest - PAGE;
-        Some((HEADER_GROUPS + map * MAP_BITS + in_map / self.stride(), in_map % self.stride()))
+        let within = offset - self.node_offset(GroupIndex(group)).0;
+        if within < self.stride() { Some((group, within)) } else { None }
     }
 }
 
-/// The map page and the bit in it that tell of `group`; `None` for the groups
-/// that the header tells of.
-#[must_use]
-pub const fn map_of(group: GroupIndex) -> Option<(u64, usize)> {
-    if group.0 < HEADER_GROUPS {
-        return None;
+/// Map pages of all kinds that stand before a group's node.
+const fn maps_before(group: u64) -> u64 {
+    if group == 0 {
+        return 0;
     }
-    let behind = group.0 - HEADER_GROUPS;
-    Some((behind / MAP_BITS, (behind % MAP_BITS) as usize))
+    let maps = group / MAP_SLOTS + 1;
+    let middle = if group >= MAP_SLOTS { group / MIDDLE_GROUPS + 1 } else { 0 };
+    let root = if group >= MIDDLE_GROUPS { 1 } else { 0 };
+    maps + middle + root
+}
+
+/// The page that holds a page's token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parent {
+    /// The header page, in one of its [`HEADER_SLOTS`].
+    Header {
+        /// Which.
+        slot: usize,
+    },
+    /// A map page of some kind.
+    Map {
+        /// `Map`, `MiddleMap` or `RootMap`.
+        kind: PageKind,
+        /// Its number.
+        number: u64,
+        /// Where in it, below [`MAP_SLOTS`].
+        slot: usize,
+    },
+}
+
+/// Tokens in the header page: of map 0, of middle map 0, of the root map.
+pub const HEADER_SLOTS: usize = 3;
+
+/// The page that holds the token of another; `None` for the header page.
+///
+/// As an inode's single, double and triple indirect blocks: the first of each
+/// kind hangs from the header page, so that small files have short ways.
+#[must_use]
+pub const fn parent_of(kind: PageKind, number: u64) -> Option<Parent> {
+    let (above, slot) = ((number / MAP_SLOTS), (number % MAP_SLOTS) as usize);
+    match kind {
+        PageKind::Header => None,
+        PageKind::Node => Some(Parent::Map { kind: PageKind::Map, number: above, slot }),
+        PageKind::Map if number == 0 => Some(Parent::Header { slot: 0 }),
+        PageKind::Map => Some(Parent::Map { kind: PageKind::MiddleMap, number: above, slot }),
+        PageKind::MiddleMap if number == 0 => Some(Parent::Header { slot: 1 }),
+        PageKind::MiddleMap => Some(Parent::Map { kind: PageKind::RootMap, number: above, slot }),
+        PageKind::RootMap => Some(Parent::Header { slot: 2 }),
+    }
+}
+
+/// The first group that a page tells of. Group 0 is the header page's own.
+#[must_use]
+pub const fn first_group_of(kind: PageKind, number: u64) -> GroupIndex {
+    GroupIndex(match kind {
+        PageKind::Header => 0,
+        PageKind::Node => number,
+        PageKind::Map if number == 0 => 1,
+        PageKind::Map => number.saturating_mul(MAP_SLOTS),
+        PageKind::MiddleMap if number == 0 => MAP_SLOTS,
+        PageKind::MiddleMap => number.saturating_mul(MIDDLE_GROUPS),
+        PageKind::RootMap => MIDDLE_GROUPS,
+    })
 }
 
 #[cfg(test)]
@@ -192,7 +253,7 @@ mod tests {
             near(1 << 19),
             near(1 << 27),
             (0u64..4096, 12u8..=20, -2i64..=2).prop_map(|(map, shift, d)| {
-                ((HEADER_GROUPS + map * MAP_BITS) * (GROUP_BLOCKS << shift)).saturating_add_signed(d)
+                (map * MAP_SLOTS * (GROUP_BLOCKS << shift)).saturating_add_signed(d)
             }),
         ]
         .prop_map(|len| len.min(MAX_PLAIN_LEN))
@@ -206,14 +267,17 @@ mod tests {
             assert_eq!(g.node_offset(GroupIndex(0)).0, 0);
             assert_eq!(g.block_offset(BlockIndex(0)).0, 4096);
             assert_eq!(g.block_offset(BlockIndex(127)).0, 4096 + 127 * b);
-            assert_eq!(g.node_offset(GroupIndex(1)).0, stride);
-            assert_eq!(g.node_offset(GroupIndex(63)).0, 63 * stride);
-            assert_eq!(g.root_map_offset().0, 64 * stride);
-            assert_eq!(g.map_offset(0).0, 64 * stride + 4096);
-            assert_eq!(g.node_offset(GroupIndex(64)).0, 64 * stride + 8192);
-            let second = 64 + 16384;
-            assert_eq!(g.map_offset(1).0, second * stride + 8192);
-            assert_eq!(g.node_offset(GroupIndex(second)).0, second * stride + 12288);
+            assert_eq!(g.map_offset(0).0, stride);
+            assert_eq!(g.node_offset(GroupIndex(1)).0, stride + 4096);
+            assert_eq!(g.node_offset(GroupIndex(511)).0, 511 * stride + 4096);
+            assert_eq!(g.middle_map_offset(0).0, 512 * stride + 4096);
+            assert_eq!(g.map_offset(1).0, 512 * stride + 8192);
+            assert_eq!(g.node_offset(GroupIndex(512)).0, 512 * stride + 12288);
+            let second = 512 * 512;
+            assert_eq!(g.root_map_offset().0, second * stride + 513 * 4096);
+            assert_eq!(g.middle_map_offset(1).0, g.root_map_offset().0 + 4096);
+            assert_eq!(g.map_offset(512).0, g.root_map_offset().0 + 8192);
+            assert_eq!(g.node_offset(GroupIndex(second)).0, g.root_map_offset().0 + 12288);
         }
     }
 
@@ -224,8 +288,8 @@ mod tests {
         assert_eq!(g.stored_len(PlainLen(1)), StoredLen(4097));
         assert_eq!(g.stored_len(PlainLen(4096)), StoredLen(8192));
         assert_eq!(g.stored_len(PlainLen(128 * 4096)), StoredLen(129 * 4096));
-        assert_eq!(g.stored_len(PlainLen(128 * 4096 + 1)), StoredLen(130 * 4096 + 1));
-        for not_an_image in [0, 1, 4095, 129 * 4096 + 1, 130 * 4096] {
+        assert_eq!(g.stored_len(PlainLen(128 * 4096 + 1)), StoredLen(131 * 4096 + 1));
+        for not_an_image in [0, 1, 4095, 129 * 4096 + 1, 130 * 4096, 131 * 4096] {
             assert_eq!(g.plain_len(StoredLen(not_an_image)), None, "{not_an_image}");
         }
     }
@@ -233,10 +297,10 @@ mod tests {
     #[test]
     fn every_stored_length_of_the_first_groups_and_around_the_maps_is_an_image_or_not() {
         let g = Geometry::new(BlockSize::MIN);
-        let border = g.root_map_offset().0;
-        let next_map = g.map_offset(1).0;
+        let border = g.middle_map_offset(0).0;
+        let next_map = g.root_map_offset().0;
         let ranges =
-            [0..300_000, 520_000..540_000, border - 5000..border + 15_000, next_map - 99..next_map + 9000];
+            [0..300_000, 520_000..540_000, border - 5000..border + 20_000, next_map - 5000..next_map + 9000];
         for range in ranges {
             let images = range.clone().filter(|&s| g.plain_len(StoredLen(s)).is_some()).count();
             for stored in range.clone() {
@@ -257,7 +321,7 @@ mod tests {
             assert_eq!(g.plain_len(StoredLen(u64::MAX)), None);
             assert!(i64::try_from(most.0).is_ok());
             let _ = g.block_offset(BlockIndex(u64::MAX));
-            let _ = g.map_offset(u64::MAX);
+            PageKind::ALL.iter().for_each(|&kind| _ = g.page_offset(kind, u64::MAX));
         }
     }
 
@@ -291,38 +355,48 @@ mod tests {
             prop_assert_eq!(node + 4096, first);
             prop_assert_eq!(end, node + 4096 + g.group_len());
             let next = g.node_offset(GroupIndex(group + 1)).0;
-            let between = if group + 1 == 64 {
+            let mut between = 0;
+            if group + 1 == MIDDLE_GROUPS {
                 prop_assert_eq!(g.root_map_offset().0, end);
-                prop_assert_eq!(g.map_offset(0).0, end + 4096);
-                8192
-            } else if group + 1 > 64 && (group + 1 - 64) % MAP_BITS == 0 {
-                prop_assert_eq!(g.map_offset((group + 1 - 64) / MAP_BITS).0, end);
-                4096
-            } else {
-                0
-            };
+                between += 4096;
+            }
+            if (group + 1) % MIDDLE_GROUPS == 0 || group + 1 == MAP_SLOTS {
+                let middle = (group + 1) / MIDDLE_GROUPS;
+                prop_assert_eq!(g.middle_map_offset(middle).0, end + between);
+                between += 4096;
+            }
+            if (group + 1) % MAP_SLOTS == 0 || group == 0 {
+                prop_assert_eq!(g.map_offset((group + 1) / MAP_SLOTS).0, end + between);
+                between += 4096;
+            }
             prop_assert_eq!(next, end + between);
         }
 
         #[test]
-        fn the_map_of_a_group_stands_before_it(g in geometry(), group in 0..MAX_GROUPS) {
-            match map_of(GroupIndex(group)) {
-                None => prop_assert!(group < 64),
-                Some((map, bit)) => {
-                    prop_assert_eq!(64 + map * MAP_BITS + bit as u64, group);
-                    prop_assert!(g.map_offset(map) < g.node_offset(GroupIndex(group)));
-                    prop_assert!(g.map_offset(map + 1) > g.node_offset(GroupIndex(group)));
-                }
+        fn every_way_to_the_header_is_short_and_goes_forward(g in geometry(), group in 1..MAX_GROUPS) {
+            let mut at = (PageKind::Node, group);
+            for step in 0.. {
+                prop_assert!(step < 4);
+                prop_assert!(at.0.check_number(at.1).is_ok());
+                let Some(Parent::Map { kind, number, slot }) = parent_of(at.0, at.1) else { break };
+                prop_assert!((slot as u64) < MAP_SLOTS);
+                prop_assert!(first_group_of(kind, number).0 <= group);
+                prop_assert!(g.page_offset(kind, number) < g.node_offset(GroupIndex(group)));
+                at = (kind, number);
             }
+            let hangs_from_header = matches!(parent_of(at.0, at.1), Some(Parent::Header { .. }));
+            prop_assert!(hangs_from_header);
         }
     }
 
     #[test]
-    fn all_places_around_the_first_two_maps_are_disjoint() {
+    fn all_places_around_the_first_maps_are_disjoint() {
         for g in geometries() {
-            let mut places =
-                vec![(g.root_map_offset().0, 4096), (g.map_offset(0).0, 4096), (g.map_offset(1).0, 4096)];
-            for group in (0..200).chain(64 + MAP_BITS - 3..64 + MAP_BITS + 3) {
+            let mut places = vec![(g.root_map_offset().0, 4096)];
+            places.extend([0, 1].map(|middle| (g.middle_map_offset(middle).0, 4096)));
+            places.extend([0, 1, 511, 512].map(|map| (g.map_offset(map).0, 4096)));
+            let around = |group: u64| group - 3..group + 3;
+            for group in (0..200).chain(around(MAP_SLOTS)).chain(around(MIDDLE_GROUPS)) {
                 places.push((g.node_offset(GroupIndex(group)).0, 4096));
                 for block in [0, 1, 126, 127] {
                     let at = g.block_offset(BlockIndex(group * GROUP_BLOCKS + block)).0;

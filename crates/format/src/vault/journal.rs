@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn segment_headers_come_back_and_malformed_ones_do_not() {
         assert_eq!(SegmentHeader::decode(&slot()), Ok((segment_header(), [9; 32])));
-        for (at, bad) in [(0, 0), (4, 2), (5, 1), (7, 1), (8, 0), (29, 0), (104, 1), (4095, 1)] {
+        for (at, bad) in [(0, 0), (4, 1), (5, 1), (7, 1), (8, 0), (29, 0), (104, 1), (4095, 1)] {
             let mut bytes = slot();
             bytes[at] = bad;
             assert!(SegmentHeader::decode(&bytes).is_err(), "byte {at} = {bad}");

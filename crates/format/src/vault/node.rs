@@ -9,6 +9,8 @@
 
 use strongroom_units::{GROUP_BLOCKS, MAX_PLAIN_LEN, PlainLen};
 
+use super::geometry::HEADER_SLOTS;
+use super::map::{Child, Token};
 use super::page::{PageKind, SEALED_LEN};
 use super::{DirectoryId, NONCE_LEN, TAG_LEN, WriteSession};
 use crate::error::{FormatError, within, zero};
@@ -36,16 +38,12 @@ layout! {
     fields: super::sealed::HEADER.len;
     PLAIN_LEN = 0, 8, "plain length";
     FLAGS = 8, 4, "flags";
-    ZERO_1 = 12, 4, "zero";
-    GROUPS = 16, 8, "groups 0 to 63";
-    ROOT_MAP = 24, 1, "1 when the root map";
-    ZERO_2 = 25, 7, "zero";
-    DIGEST = 32, 16, "page digest";
-    HOME = 48, 16, "home";
-    HOME_BEFORE = 64, 16, "home before the last rename";
-    BIRTH = 80, 12, "birth";
-    DIRECTORY = 92, 16, "directory";
-    ZERO_3 = 108, 4, "zero";
+    MAPS = 12, 21, "tokens";
+    ZERO_1 = 33, 19, "zero";
+    HOME = 52, 16, "home";
+    HOME_BEFORE = 68, 16, "home before the last rename";
+    BIRTH = 84, 12, "birth";
+    DIRECTORY = 96, 16, "directory";
 }
 
 /// Entries of a node page, one per block of its group.
@@ -57,6 +55,7 @@ const FLAG_LINKED: u32 = 1;
 const FLAG_SETTLED: u32 = 2;
 
 const _: () = assert!(sealed::ENTRIES.len == ENTRIES * entry::LEN);
+const _: () = assert!(fields::MAPS.len == HEADER_SLOTS * Token::LEN);
 const _: () = assert!(sealed::SESSIONS.len == SESSIONS * WriteSession::LEN);
 const _: () = assert!(WriteSession::LEN + entry::SUFFIX.len == NONCE_LEN && entry::TAG.len == TAG_LEN);
 
@@ -115,12 +114,8 @@ pub struct HeaderFields {
     pub linked: bool,
     /// The file has been made durable whole.
     pub settled: bool,
-    /// Groups 0 to 63 that are present, bit 0 the lowest and always set.
-    pub groups: u64,
-    /// The root map page is present.
-    pub root_map: bool,
-    /// XOR of the terms of every other present page.
-    pub digest: [u8; 16],
+    /// The pages that hang from this one: map 0, middle map 0, the root map.
+    pub maps: [Child; HEADER_SLOTS],
     /// Binds the file to its directory and name; zero when it has none.
     pub home: [u8; 16],
     /// The home before the last rename.
@@ -134,23 +129,18 @@ pub struct HeaderFields {
 
 impl HeaderFields {
     fn decode(bytes: &[u8]) -> Result<HeaderFields, FormatError> {
-        for field in [fields::ZERO_1, fields::ZERO_2, fields::ZERO_3] {
-            zero("header fields", field.of(bytes), field.offset)?;
-        }
+        zero("header fields", fields::ZERO_1.of(bytes), fields::ZERO_1.offset)?;
         let flags = fields::FLAGS.u32(bytes);
         within("file flags", u64::from(flags), 0, u64::from(FLAG_LINKED | FLAG_SETTLED))?;
-        let groups = fields::GROUPS.u64(bytes);
-        if groups & 1 == 0 {
-            return Err(FormatError::Inconsistent { what: "the header page lists group 0 as absent" });
+        let mut maps = [Child::Absent; HEADER_SLOTS];
+        for (child, token) in maps.iter_mut().zip(fields::MAPS.of(bytes).chunks_exact(Token::LEN)) {
+            *child = Child::decode(token)?;
         }
-        let root_map = within("root map presence", u64::from(fields::ROOT_MAP.byte(bytes)), 0, 1)? == 1;
         Ok(HeaderFields {
             plain_len: PlainLen(within("plain length", fields::PLAIN_LEN.u64(bytes), 0, MAX_PLAIN_LEN)?),
             linked: flags & FLAG_LINKED != 0,
             settled: flags & FLAG_SETTLED != 0,
-            groups,
-            root_map,
-            digest: fields::DIGEST.array(bytes),
+            maps,
             home: fields::HOME.array(bytes),
             home_before: fields::HOME_BEFORE.array(bytes),
             birth: WriteSession(fields::BIRTH.array(bytes)),
@@ -164,9 +154,10 @@ impl HeaderFields {
         bytes.fill(0);
         fields::PLAIN_LEN.set(bytes, &self.plain_len.0.to_le_bytes());
         fields::FLAGS.set(bytes, &(linked | settled).to_le_bytes());
-        fields::GROUPS.set(bytes, &(self.groups | 1).to_le_bytes());
-        fields::ROOT_MAP.set(bytes, &[u8::from(self.root_map)]);
-        fields::DIGEST.set(bytes, &self.digest);
+        let tokens = &mut bytes[fields::MAPS.range()];
+        for (token, child) in tokens.chunks_exact_mut(Token::LEN).zip(self.maps) {
+            token.copy_from_slice(&child.encode());
+        }
         fields::HOME.set(bytes, &self.home);
         fields::HOME_BEFORE.set(bytes, &self.home_before);
         fields::BIRTH.set(bytes, &self.birth.0);
@@ -208,7 +199,7 @@ impl Node {
         match kind {
             PageKind::Header => drop(HeaderFields::decode(header)?),
             PageKind::Node => zero("header fields of a node page", header, sealed::HEADER.offset)?,
-            PageKind::Map | PageKind::RootMap => {
+            PageKind::Map | PageKind::MiddleMap | PageKind::RootMap => {
                 return Err(FormatError::Inconsistent { what: "a map page was read as a node page" });
             }
         }
@@ -247,7 +238,7 @@ impl Node {
             .then(|| HeaderFields::decode(sealed::HEADER.of(&self.raw[..])).expect("checked when it came in"))
     }
 
-    /// Sets the header fields; group 0 is made present.
+    /// Sets the header fields.
     ///
     /// # Panics
     /// In a node page, or for a plain length above [`MAX_PLAIN_LEN`].
@@ -426,9 +417,7 @@ mod tests {
             plain_len: PlainLen(12345),
             linked: true,
             settled: false,
-            groups: 5,
-            root_map: true,
-            digest: [1; 16],
+            maps: [Child::Sealed(Token::of(&[1; 16])), Child::Absent, Child::Sealed(Token::of(&[9; 16]))],
             home: [2; 16],
             home_before: [3; 16],
             birth: WriteSession([4; 12]),
@@ -444,15 +433,12 @@ mod tests {
         assert_eq!(again, node);
         assert!(Node::decode(PageKind::Node, node.encoded()).is_err(), "a node page has no header fields");
         assert!(Node::decode(PageKind::Map, node.encoded()).is_err());
-        assert!(Node::decode(PageKind::Header, Node::new().encoded()).is_err(), "group 0 is always present");
     }
 
     #[test]
     fn malformed_header_fields_are_refused() {
         let good = *Node::new_header(&header()).encoded();
-        for (at, bad) in
-            [(7, 1), (8, 4), (9, 1), (12, 1), (16, 4), (24, 2), (25, 1), (31, 1), (108, 1), (111, 1)]
-        {
+        for (at, bad) in [(7, 1), (8, 4), (9, 1), (12, 2), (19, 2), (33, 1), (51, 1)] {
             let mut bytes = good;
             bytes[sealed::HEADER.offset + at] = bad;
             assert!(Node::decode(PageKind::Header, &bytes).is_err(), "byte {at} = {bad}");

@@ -4,7 +4,7 @@
 
 use strongroom_units::{BlockSize, PAGE_LEN};
 
-use super::geometry::{MAX_GROUPS, MAX_MAPS};
+use super::geometry::{MAX_GROUPS, MAX_MAPS, MAX_MIDDLE_MAPS};
 use super::{FileId, NONCE_LEN, Suite, TAG_LEN, VERSION};
 use crate::error::{FormatError, within, zero};
 use crate::layout::layout;
@@ -46,20 +46,29 @@ pub enum PageKind {
     Header = 1,
     /// The node of a group other than the first.
     Node = 2,
-    /// Presence of 16384 groups.
+    /// Tokens of 512 node pages.
     Map = 3,
-    /// Presence of the map pages.
-    RootMap = 4,
+    /// Tokens of 512 map pages.
+    MiddleMap = 4,
+    /// Tokens of the middle map pages.
+    RootMap = 5,
 }
 
 impl PageKind {
     /// Every kind, by number.
-    pub const ALL: [PageKind; 4] = [PageKind::Header, PageKind::Node, PageKind::Map, PageKind::RootMap];
+    pub const ALL: [PageKind; 5] =
+        [PageKind::Header, PageKind::Node, PageKind::Map, PageKind::MiddleMap, PageKind::RootMap];
 
     /// The number on the wire.
     #[must_use]
     pub const fn number(self) -> u8 {
         self as u8
+    }
+
+    /// True for the kinds whose sealed part is a [`super::map::Map`].
+    #[must_use]
+    pub const fn is_map(self) -> bool {
+        matches!(self, PageKind::Map | PageKind::MiddleMap | PageKind::RootMap)
     }
 
     /// The kind with this number.
@@ -82,6 +91,7 @@ impl PageKind {
             PageKind::Header | PageKind::RootMap => (0, 0),
             PageKind::Node => (1, MAX_GROUPS - 1),
             PageKind::Map => (0, MAX_MAPS - 1),
+            PageKind::MiddleMap => (0, MAX_MIDDLE_MAPS - 1),
         };
         within("page number", number, min, max)
     }
@@ -204,9 +214,10 @@ mod tests {
         for (at, bad) in [
             (0, 0),
             (4, 0),
-            (4, 5),
+            (4, 6),
             (5, 0),
-            (5, 2),
+            (5, 1),
+            (5, 3),
             (6, 0),
             (6, Suite::ALL.len() as u8 + 1),
             (7, 11),
@@ -239,6 +250,7 @@ mod tests {
         assert!(PageKind::Node.check_number(0).is_err());
         assert!(PageKind::Node.check_number(MAX_GROUPS).is_err());
         assert!(PageKind::Map.check_number(MAX_MAPS).is_err());
+        assert!(PageKind::MiddleMap.check_number(MAX_MIDDLE_MAPS).is_err());
         assert_eq!(PageKind::Node.check_number(MAX_GROUPS - 1), Ok(MAX_GROUPS - 1));
     }
 

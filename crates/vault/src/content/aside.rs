@@ -1,28 +1,25 @@
-//! Keeping what settling would throw away. While a crashed session is listed,
-//! a file that was never made durable is cut to what verifies, or to nothing.
-//! Whether a crash, a faulty disk or somebody else spoiled it cannot be told,
-//! so the stored file is copied to `.strongroom/aside/` first, durably.
+//! Keeping what a crash takes away. A file that was never made durable is
+//! removed when a crash has left it torn. Whether the crash, a faulty disk or
+//! somebody else spoiled it cannot be told, so its stored file goes to
+//! `.strongroom/aside/`.
 //!
-//! A copy is named by the file id that its first sector gives, or `unknown`,
-//! and by the stored inode. Doing it twice replaces the first copy, so that a
-//! crash between the copy and the cut does no harm.
+//! It is named there by the file id that its first sector gives, or `unknown`,
+//! and by the stored inode.
 
 use strongroom_engine::Buffer;
 use strongroom_format::vault::WriteSession;
 use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
-use strongroom_store::{NodeRef, RenameMode};
-use strongroom_units::PAGE_LEN;
+use strongroom_store::{Access, File, Node, NodeRef, RenameMode};
 
-use super::Opened;
 use crate::context::Context;
 use crate::error::Result;
 use crate::header_file::PRIVATE;
 use crate::reading::read_at;
 
-/// In the vault's own directory: copies of what settling has cut.
+/// In the vault's own directory: what crashes have taken away.
 const ASIDE: &[u8] = b"aside";
 
-/// Bytes copied at a time.
+/// Bytes looked at at a time.
 const STEP: usize = 1 << 20;
 
 /// The session that sealed the header page whose beginning this is, as far as
@@ -36,47 +33,39 @@ fn clear(page: &[u8]) -> Option<PageHeader> {
     PageHeader::decode(page.first_chunk::<CLEAR_LEN>()?).ok()
 }
 
-/// Copies a stored file aside, durably; false when it holds nothing but zeros.
+/// Takes the entry `stored` of `parent`, which is `node`, out of the tree; what
+/// holds more than zeros is kept.
 ///
 /// # Errors
-/// What the store reported, for lack of space too; the stored file is as it
-/// was then.
-pub(super) fn keep(context: &Context, opened: &Opened) -> Result<bool> {
-    let len = opened.file.len()?;
-    let mut buffer = Buffer::new(STEP);
-    let read = read_at(&*opened.file, &mut buffer, 0)?;
-    let id = clear(&buffer[..read]).map_or_else(|| "unknown".to_owned(), |header| header.file.to_string());
-    let name = format!("{id}.{}", opened.node.id().inode).into_bytes();
-    let directory = directory(context)?;
-    let passing = [&name[..], b".new"].concat();
-    match directory.remove(&passing) {
-        Err(error) if !error.is_not_found() => return Err(error.into()),
-        _ => {}
+/// What the store reported; the entry is as it was then.
+pub(crate) fn put(context: &Context, parent: &dyn Node, stored: &[u8], node: &NodeRef) -> Result<()> {
+    let file = node.open(Access::Read)?;
+    let mut first = [0; CLEAR_LEN];
+    let read = read_at(&*file, &mut first, 0)?;
+    if is_zero(&*file)? {
+        return Ok(parent.remove(stored)?);
     }
-    let (_, copy) = directory.create(&passing, 0o600)?;
-    let mut kept = false;
+    let id = clear(&first[..read]).map_or_else(|| "unknown".to_owned(), |header| header.file.to_string());
+    let name = format!("{id}.{}", node.id().inode).into_bytes();
+    let directory = directory(context)?;
+    Ok(parent.rename(stored, &*directory, &name, RenameMode::Replace)?)
+}
+
+/// Whether a stored file holds nothing but zeros.
+fn is_zero(file: &dyn File) -> Result<bool> {
+    let len = file.len()?;
+    let mut buffer = Buffer::new(STEP);
     let mut at = 0;
     while at < len {
-        let read = read_at(&*opened.file, &mut buffer, at)?;
+        let read = read_at(file, &mut buffer, at)?;
         if read == 0 {
             break;
         }
-        for (index, page) in buffer[..read].chunks(PAGE_LEN).enumerate() {
-            if page.iter().any(|&byte| byte != 0) {
-                copy.write_at(page, at + (index * PAGE_LEN) as u64)?;
-                kept = true;
-            }
+        if buffer[..read].iter().any(|&byte| byte != 0) {
+            return Ok(false);
         }
         at += read as u64;
     }
-    if !kept {
-        directory.remove(&passing)?;
-        return Ok(false);
-    }
-    copy.set_len(len)?;
-    copy.sync_all()?;
-    directory.rename(&passing, &*directory, &name, RenameMode::Replace)?;
-    directory.sync()?;
     Ok(true)
 }
 

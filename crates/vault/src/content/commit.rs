@@ -353,11 +353,8 @@ impl Content {
         };
         state.committed_images.retain(|block| !is_void(block));
         let group_len = size.bytes() * GROUP_BLOCKS;
-        state.committed_pages.retain(|address, _| match address.kind {
-            PageKind::Header => true,
-            PageKind::Node => !behind(address.number * group_len),
-            PageKind::Map => !behind(first_group_of_map(address.number) * group_len),
-            PageKind::RootMap => !behind(first_group_of_map(0) * group_len),
+        state.committed_pages.retain(|address, _| {
+            address.kind == PageKind::Header || !behind(address.first_group() * group_len)
         });
     }
 
@@ -406,11 +403,6 @@ impl Content {
     fn punch(&self, start: u64, end: u64) {
         let _ = self.file.allocate(AllocateMode::Punch, start, end - start);
     }
-}
-
-/// The group before which a map page stands.
-pub(super) fn first_group_of_map(map: u64) -> u64 {
-    strongroom_format::vault::geometry::HEADER_GROUPS + map * strongroom_format::vault::geometry::MAP_BITS
 }
 
 fn timestamp(time: strongroom_store::Timestamp) -> Timestamp {

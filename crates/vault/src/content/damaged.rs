@@ -5,10 +5,11 @@
 use std::sync::Arc;
 
 use strongroom_engine::Buffer;
-use strongroom_format::vault::FileId;
-use strongroom_format::vault::geometry::HEADER_GROUPS;
+use strongroom_format::vault::geometry::{HEADER_SLOTS, first_group_of};
+use strongroom_format::vault::map::Child;
 use strongroom_format::vault::node::{HeaderFields, Node};
 use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
+use strongroom_format::vault::{FileId, PageKind};
 use strongroom_store::{Access, NodeRef};
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex, PAGE_LEN, PlainLen, StoredLen};
 
@@ -20,7 +21,7 @@ use crate::reading::read_at;
 
 /// Node pages that are looked at for the file's id when the header page does
 /// not tell it.
-const NODES_ASKED: u64 = HEADER_GROUPS;
+const NODES_ASKED: u64 = 64;
 
 impl Contents {
     /// Opens a damaged stored file as far as it goes. It stays out of the
@@ -67,18 +68,24 @@ impl Content {
             Some(id) => id,
             None => Self::id_from_nodes(context, &opened, groups.min(NODES_ASKED))?,
         };
-        let header = HeaderFields {
-            plain_len,
-            groups: if groups >= HEADER_GROUPS { u64::MAX } else { (1 << groups) - 1 },
-            root_map: groups > HEADER_GROUPS,
-            ..HeaderFields::default()
-        };
+        let header = HeaderFields { plain_len, maps: Self::maps_of(groups), ..HeaderFields::default() };
         let mut state = State::new(context.geometry, header);
-        state.nodes.insert(0, NodeSlot::new(Slot::fresh(Node::new_header(&header), true), 0));
+        let lost = Node::new_header(&HeaderFields { plain_len, ..HeaderFields::default() });
+        state.nodes.insert(0, NodeSlot::new(Slot::fresh(lost, true), 0));
         state.home_len = stored;
         let mut content = Content::with_state(context, opened, id, state);
         content.lost_header = true;
         Ok(content)
+    }
+
+    /// What may hang from the header page of a file of so many groups. Nothing
+    /// tells which images.
+    fn maps_of(groups: u64) -> [Child; HEADER_SLOTS] {
+        let first = [PageKind::Map, PageKind::MiddleMap, PageKind::RootMap];
+        first.map(|kind| match first_group_of(kind, 0).0 < groups {
+            true => Child::Unsealed,
+            false => Child::Absent,
+        })
     }
 
     fn id_from_nodes(context: &Context, opened: &Opened, groups: u64) -> Result<FileId> {

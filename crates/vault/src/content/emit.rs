@@ -1,6 +1,8 @@
 //! The first step of a commit: seal every page that has changed, write the
 //! images to where they may stand, and say what the record has to name.
 
+use std::collections::BTreeSet;
+
 use strongroom_engine::{AssociatedData, Batch, Buffer, Operation, Segment};
 use strongroom_format::vault::PageKind;
 use strongroom_format::vault::page::{CLEAR_LEN, PageHeader, SEALED_LEN};
@@ -88,6 +90,7 @@ impl Content {
         Ok(emission)
     }
 
+    /// Seals `pages`, each kind before those that hold its tokens.
     fn emit_all(
         &self,
         state: &mut State,
@@ -96,8 +99,10 @@ impl Content {
         images: &mut Images,
     ) -> Result<()> {
         let (_, others) = pages.split_last().expect("the header page comes last");
-        for part in others.chunks(PAGES_PER_BATCH) {
-            self.emit_pages(state, part, promise, images)?;
+        for kind in others.chunk_by(|a, b| a.kind == b.kind) {
+            for part in kind.chunks(PAGES_PER_BATCH) {
+                self.emit_pages(state, part, promise, images)?;
+            }
         }
         self.emit_header(state, promise, images)
     }
@@ -139,6 +144,10 @@ impl Content {
     }
 
     fn emit_header(&self, state: &mut State, promise: &mut Promise<'_>, images: &mut Images) -> Result<()> {
+        if state.moved.is_some_and(|began| self.context.barriers.covers(began)) {
+            state.header.home_before = [0; 16];
+            state.moved = None;
+        }
         let mut header = state.header;
         header.settled = state.settled;
         let slot = &mut state.nodes.get_mut(&0).expect("node 0 stays in memory").slot;
@@ -202,29 +211,15 @@ impl Content {
         Ok(())
     }
 
-    /// Makes the image just written the page's last one, in memory and in the
-    /// page digest.
+    /// Makes the image just written the page's last one, in memory and for the
+    /// page above.
     fn note_image(&self, state: &mut State, address: PageAddress, tag: [u8; 16]) {
         let mark = state.mark(address).expect("an emitted page is in memory");
-        let image = Image { sequence: mark.sequence, tag };
-        let before = mark.image.replace(image);
+        *mark.image = Some(Image { sequence: mark.sequence, tag });
         *mark.dirty = false;
         *mark.referenced = true;
         *mark.in_flight = true;
-        if address != PageAddress::HEADER {
-            for image in before.iter().chain([&image]) {
-                self.toggle_digest(state, address, image);
-            }
-        }
-    }
-
-    /// Adds or removes a page's term in the page digest.
-    pub(super) fn toggle_digest(&self, state: &mut State, address: PageAddress, image: &Image) {
-        state.watch = None;
-        let term = self.context.page_term(self.id, address, image);
-        for (byte, term) in state.header.digest.iter_mut().zip(term) {
-            *byte ^= term;
-        }
+        state.set_sealed(address, &tag);
     }
 
     /// From here on, what the emitted pages name may survive a crash.
@@ -248,13 +243,8 @@ fn next_image(state: &mut State, address: PageAddress) -> &[u8; SEALED_LEN] {
             slot.page.set_sequence(slot.page.sequence() + 1);
             slot.page.encoded()
         }
-        PageKind::Map => {
-            let slot = state.maps.get_mut(&address.number).expect("a dirty map is in memory");
-            slot.page.set_sequence(slot.page.sequence() + 1);
-            slot.page.encoded()
-        }
-        PageKind::RootMap => {
-            let slot = state.root_map.as_mut().expect("a dirty root map is in memory");
+        PageKind::Map | PageKind::MiddleMap | PageKind::RootMap => {
+            let slot = state.maps.get_mut(&address).expect("a dirty map is in memory");
             slot.page.set_sequence(slot.page.sequence() + 1);
             slot.page.encoded()
         }
@@ -264,8 +254,7 @@ fn next_image(state: &mut State, address: PageAddress) -> &[u8; SEALED_LEN] {
 fn page_referenced(state: &State, address: PageAddress) -> bool {
     match address.kind {
         PageKind::Header | PageKind::Node => state.nodes[&address.number].slot.referenced,
-        PageKind::Map => state.maps[&address.number].referenced,
-        PageKind::RootMap => state.root_map.as_ref().is_some_and(|slot| slot.referenced),
+        PageKind::Map | PageKind::MiddleMap | PageKind::RootMap => state.maps[&address].referenced,
     }
 }
 
@@ -277,17 +266,18 @@ fn has_images(state: &State, address: PageAddress) -> bool {
         && state.images.range(first..first + GROUP_BLOCKS).next().is_some()
 }
 
-/// Every dirty page but the header page, whose turn comes last: it holds the
-/// digest over the others.
+/// Every page to be sealed but the header page, whose turn comes last: each
+/// dirty one, and those above it, which hold its token. Kinds come in order.
 fn dirty_pages(state: &State) -> Vec<PageAddress> {
     let nodes = state.nodes.iter().filter(|&(&number, node)| number != 0 && node.slot.dirty);
-    let maps = state.maps.iter().filter(|(_, map)| map.dirty);
-    let root = state.root_map.iter().filter(|map| map.dirty);
-    let mut pages: Vec<PageAddress> = nodes
-        .map(|(&number, _)| PageAddress::node(GroupIndex(number)))
-        .chain(maps.map(|(&number, _)| PageAddress::map(number)))
-        .chain(root.map(|_| PageAddress::ROOT_MAP))
-        .collect();
-    pages.sort_unstable();
-    pages
+    let nodes = nodes.map(|(&number, _)| PageAddress::node(GroupIndex(number)));
+    let maps = state.maps.iter().filter(|(_, map)| map.dirty).map(|(&address, _)| address);
+    let mut pages: BTreeSet<PageAddress> = BTreeSet::new();
+    for page in nodes.chain(maps) {
+        let mut at = Some(page);
+        while let Some(address) = at.filter(|address| pages.insert(*address)) {
+            at = address.map_above();
+        }
+    }
+    pages.into_iter().collect()
 }

@@ -1,6 +1,5 @@
-//! Looking at a whole file, group by group: every page, every block, and the
-//! digest over the pages, so that an old page put back with its blocks is
-//! found. Groups can be looked at by many threads at once.
+//! Looking at a whole file, group by group: every page and every block.
+//! Groups can be looked at by many threads at once.
 //!
 //! A group is looked at under the file's state, locked to read, as any read
 //! is; of the state nothing is changed, and no page is kept.
@@ -8,12 +7,12 @@
 use std::ops::Range;
 
 use strongroom_engine::Buffer;
-use strongroom_format::vault::geometry::{HEADER_GROUPS, MAP_BITS};
+use strongroom_format::vault::PageKind;
+use strongroom_format::vault::geometry::MAP_SLOTS;
 use strongroom_format::vault::node::Node;
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex};
 
 use super::Content;
-use super::commit::first_group_of_map;
 use super::pages::malformed;
 use super::state::{Image, NodeSlot, PageAddress, Slot, Source, State};
 use crate::error::{Damage, Error, Result};
@@ -34,8 +33,6 @@ pub struct Loss {
 /// A file that is being looked at.
 pub struct Examination {
     groups: Vec<GroupIndex>,
-    /// Of the map pages.
-    digest: [u8; 16],
     losses: Vec<Loss>,
 }
 
@@ -46,7 +43,6 @@ pub struct Examined {
     pub bytes: u64,
     /// What is lost, in the order of the file.
     pub losses: Vec<Loss>,
-    digest: [u8; 16],
 }
 
 impl Examination {
@@ -62,7 +58,6 @@ impl Examined {
     pub fn add(&mut self, other: Examined) {
         self.bytes += other.bytes;
         self.losses.extend(other.losses);
-        xor(&mut self.digest, other.digest);
     }
 
     /// Notes a loss; one that continues the one before is joined to it.
@@ -83,10 +78,6 @@ impl Examined {
     }
 }
 
-fn xor(digest: &mut [u8; 16], term: [u8; 16]) {
-    digest.iter_mut().zip(term).for_each(|(byte, term)| *byte ^= term);
-}
-
 impl Content {
     /// Lists the groups that there are, as far as the map pages tell. Where
     /// one does not open, every group it might list is looked for.
@@ -95,45 +86,37 @@ impl Content {
     /// What the store reported; damage is no error here.
     pub fn examination(&self) -> Result<Examination> {
         let mut state = self.write_state();
-        let bits = state.header.groups;
-        let mut groups: Vec<u64> = (0..HEADER_GROUPS).filter(|group| bits >> group & 1 == 1).collect();
-        let mut examination = Examination { groups: Vec::new(), digest: [0; 16], losses: Vec::new() };
-        if state.header.root_map {
-            self.examine_maps(&mut state, &mut groups, &mut examination)?;
+        let mut examination = Examination { groups: vec![GroupIndex(0)], losses: Vec::new() };
+        for kind in [PageKind::Map, PageKind::MiddleMap, PageKind::RootMap] {
+            self.list_below(&mut state, PageAddress { kind, number: 0 }, &mut examination)?;
         }
-        examination.groups = groups.into_iter().map(GroupIndex).collect();
         Ok(examination)
     }
 
-    fn examine_maps(&self, state: &mut State, groups: &mut Vec<u64>, found: &mut Examination) -> Result<()> {
-        let end = self.geometry().block_size().blocks_in(state.plain_len()).div_ceil(GROUP_BLOCKS);
-        match self.load_root_map(state) {
+    /// Lists the groups that a map page tells of, if it is there.
+    fn list_below(&self, state: &mut State, map: PageAddress, found: &mut Examination) -> Result<()> {
+        match self.load_map(state, map) {
             Ok(()) => {}
             Err(Error::Damaged(damage)) => {
-                let range = Some(self.range_of(state, first_group_of_map(0), u64::MAX));
-                found.losses.push(Loss { damage, range });
-                groups.extend(first_group_of_map(0)..end);
+                let first = map.first_group();
+                let range = self.range_of(state, first, behind(map));
+                found.losses.push(Loss { damage, range: Some(range) });
+                let end = self.geometry().block_size().blocks_in(state.plain_len()).div_ceil(GROUP_BLOCKS);
+                found.groups.extend((first..end.min(behind(map))).map(GroupIndex));
                 return Ok(());
             }
             Err(error) => return Err(error),
         }
-        self.add_term(state, PageAddress::ROOT_MAP, &mut found.digest);
-        let root = state.root_map.as_ref().expect("the root map is loaded");
-        let maps: Vec<u64> = root.page.present().map(|number| number as u64).collect();
-        for map in maps {
-            let first = first_group_of_map(map);
-            match self.load_map(state, map) {
-                Ok(()) => {
-                    self.add_term(state, PageAddress::map(map), &mut found.digest);
-                    let bits = &state.maps.get(&map).expect("a present map is loaded").page;
-                    groups.extend(bits.present().map(|bit| first + bit as u64));
+        let Some(slots) = state.maps.get(&map).map(|map| map.page.present().collect::<Vec<_>>()) else {
+            return Ok(());
+        };
+        let numbers = slots.into_iter().map(|slot| map.number * MAP_SLOTS + slot as u64);
+        match kind_below(map.kind) {
+            PageKind::Node => found.groups.extend(numbers.map(GroupIndex)),
+            kind => {
+                for number in numbers {
+                    self.list_below(state, PageAddress { kind, number }, found)?;
                 }
-                Err(Error::Damaged(damage)) => {
-                    let range = Some(self.range_of(state, first, first + MAP_BITS));
-                    found.losses.push(Loss { damage, range });
-                    groups.extend(first..end.min(first + MAP_BITS));
-                }
-                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -144,15 +127,6 @@ impl Content {
         let group = GROUP_BLOCKS * self.geometry().block_size().bytes();
         let len = state.plain_len().0;
         len.min(first.saturating_mul(group))..len.min(end.saturating_mul(group))
-    }
-
-    pub(super) fn add_term(&self, state: &State, address: PageAddress, digest: &mut [u8; 16]) {
-        if address == PageAddress::HEADER {
-            return;
-        }
-        if let Some(image) = state.image(address) {
-            xor(digest, self.context.page_term(self.id, address, &image));
-        }
     }
 
     /// Opens every page and block of some groups. Each run of data goes to
@@ -173,7 +147,6 @@ impl Content {
             match self.view(&state, group) {
                 Ok(None) => {}
                 Ok(Some(view)) => {
-                    self.add_term(&view, PageAddress::node(group), &mut found.digest);
                     if !self.examine_group(&view, group, &mut found, scratch, sink)? {
                         break;
                     }
@@ -205,7 +178,13 @@ impl Content {
             }
             None if state.group_present(group) == Some(false) => return Ok(None),
             None => {
-                let opened = self.read_page(state, PageAddress::node(group))?;
+                let address = PageAddress::node(group);
+                // Below a map that is lost, nothing vouches for a node: what it
+                // gives is better than nothing, and the loss has been told of.
+                let opened = match state.child(address) {
+                    None => self.read_unvouched(state, address)?,
+                    Some(_) => self.read_page(state, address)?,
+                };
                 let node = Node::decode(opened.header.kind, opened.sealed()).map_err(|_| malformed())?;
                 let image = Image { sequence: node.sequence(), tag: opened.header.tag };
                 NodeSlot::read(node, image)
@@ -284,24 +263,10 @@ impl Content {
         }
     }
 
-    /// Ends an examination whose groups have all been looked at: holds the
-    /// pages against the digest in the header page, and gives everything that
-    /// is lost, in the order of the file.
+    /// Ends an examination: gives everything that is lost in the groups that
+    /// have been looked at, in the order of the file.
     #[must_use]
-    pub fn conclude(&self, examination: Examination, examined: Examined) -> Vec<Loss> {
-        let mut digest = examination.digest;
-        xor(&mut digest, examined.digest);
-        let mut losses = Self::conclude_part(examination, examined);
-        if losses.is_empty() && digest != self.read_state().header.digest {
-            losses.push(Loss { damage: Damage::Page("a page is older than its header"), range: None });
-        }
-        losses
-    }
-
-    /// Ends an examination of which some groups have not been looked at: gives
-    /// what is lost in the others. The digest says nothing then.
-    #[must_use]
-    pub fn conclude_part(examination: Examination, examined: Examined) -> Vec<Loss> {
+    pub fn conclude(examination: Examination, examined: Examined) -> Vec<Loss> {
         let mut losses = examination.losses;
         losses.extend(examined.losses);
         losses.sort_by_key(|loss| loss.range.as_ref().map_or(0, |range| range.start));
@@ -309,14 +274,20 @@ impl Content {
     }
 }
 
-impl State {
-    /// The last image of a page in memory.
-    fn image(&self, address: PageAddress) -> Option<Image> {
-        use strongroom_format::vault::PageKind;
-        match address.kind {
-            PageKind::Header | PageKind::Node => self.nodes.get(&address.number)?.slot.image,
-            PageKind::Map => self.maps.get(&address.number)?.image,
-            PageKind::RootMap => self.root_map.as_ref()?.image,
-        }
+fn kind_below(map: PageKind) -> PageKind {
+    match map {
+        PageKind::RootMap => PageKind::MiddleMap,
+        PageKind::MiddleMap => PageKind::Map,
+        PageKind::Header | PageKind::Node | PageKind::Map => PageKind::Node,
+    }
+}
+
+/// The first group that a map page does not tell of.
+fn behind(map: PageAddress) -> u64 {
+    match map.kind {
+        PageKind::Header | PageKind::Node => map.number + 1,
+        PageKind::Map => (map.number + 1) * MAP_SLOTS,
+        PageKind::MiddleMap => (map.number + 1) * MAP_SLOTS * MAP_SLOTS,
+        PageKind::RootMap => u64::MAX,
     }
 }

@@ -16,7 +16,6 @@ mod damaged;
 mod emit;
 mod examine;
 mod follow;
-mod freshness;
 mod images;
 mod pages;
 mod range;
@@ -44,6 +43,7 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::freshness::Version;
 pub(crate) use crate::journal::Promise;
+use crate::rules::Rule;
 pub(crate) use attributed::Attribute;
 pub(crate) use checkpoint::checkpoint_all;
 pub(crate) use commit::{Extent, commit_all};
@@ -112,8 +112,7 @@ pub struct Content {
     /// The header page is gone: nothing of group 0 can be read, and what the
     /// header fields say was guessed from the stored length.
     lost_header: bool,
-    /// A crash has emptied the file, or nobody has committed it yet, and the
-    /// vault is opened to read: what is stored of it is as it was.
+    /// A writer beside us has created it and not committed it yet.
     emptied: bool,
     committing: Mutex<()>,
     state: RwLock<State>,
@@ -143,7 +142,8 @@ impl Content {
     #[must_use]
     pub fn belongs(&self, home: Home) -> bool {
         let state = self.read_state();
-        state.header.linked || state.header.home == home.mac
+        let before = state.header.home_before == home.mac && home != Home::UNBOUND;
+        state.header.linked || state.header.home == home.mac || before
     }
 
     /// Whether the file has had several names, and is bound to none.
@@ -160,8 +160,7 @@ impl Content {
     }
 
     /// Whether the stored file's extended attributes are this file's: not when
-    /// a crash has lost the id that they are bound to. Who opens the vault to
-    /// write removes them.
+    /// nobody has committed the id that they are bound to.
     #[must_use]
     pub fn has_attributes(&self) -> bool {
         !self.emptied
@@ -197,19 +196,39 @@ impl Content {
         Ok(())
     }
 
-    /// The file has been renamed: its new home is bound at the next commit,
-    /// and until then both are valid.
+    /// The file is about to be renamed, or was not after all: it belongs under
+    /// its new home, and until the rename is durable under the old one too.
     ///
     /// # Errors
-    /// `EROFS`, or what the journal reported.
-    pub fn moved(&self, home: Home) -> Result<()> {
+    /// `EROFS`, or what the journal or a barrier reported.
+    pub fn bind(&self, home: Home) -> Result<()> {
+        self.await_move(home)?;
         self.change_header(|state| {
             if state.header.home != home.mac {
                 state.header.home_before = state.header.home;
                 state.header.home = home.mac;
+                state.moved = None;
             }
             state.header.directory = home.directory;
         })
+    }
+
+    /// A second rename forgets the home before the first, which has to be
+    /// durable then.
+    fn await_move(&self, home: Home) -> Result<()> {
+        let state = self.read_state();
+        let forgets = state.header.home_before != [0; 16] && state.header.home != home.mac;
+        let moved = state.moved;
+        drop(state);
+        match moved {
+            Some(began) if forgets && !self.context.barriers.covers(began) => self.context.sync_store(),
+            _ => Ok(()),
+        }
+    }
+
+    /// The file has been renamed to its home.
+    pub fn has_moved(&self) {
+        self.write_state().moved = Some(self.context.barriers.begun());
     }
 
     /// The file has got a further name, and is no longer bound to one.
@@ -218,6 +237,29 @@ impl Content {
     /// `EROFS`, or what the journal reported.
     pub fn linked(&self) -> Result<()> {
         self.change_header(|state| state.header.linked = true)
+    }
+
+    /// Makes sure that a crash finds the name by which the header binds the
+    /// file as soon as it finds the file under it (rule 6). What was never
+    /// durable needs no barrier: its header page is written again in place.
+    ///
+    /// # Errors
+    /// What the store reported.
+    pub(crate) fn vouch(&self) -> Result<()> {
+        if !self.context.rules.keeps(Rule::HomeBeforeName) {
+            return Ok(());
+        }
+        {
+            let _commit = self.lock_commit();
+            let mut state = self.write_state();
+            if !state.born {
+                return Ok(());
+            }
+            if state.was_never_durable() {
+                state.born = false;
+            }
+        }
+        if self.read_state().born { self.sync_pending() } else { self.write_out() }
     }
 
     fn change_header(&self, change: impl FnOnce(&mut State)) -> Result<()> {
@@ -285,7 +327,7 @@ impl Content {
         let size = self.geometry().block_size().bytes();
         let blocks = (offset % size + len).div_ceil(size) + 2;
         let images = blocks * (size / PAGE_LEN as u64);
-        let pages = 3 * (blocks / strongroom_units::GROUP_BLOCKS + 2);
+        let pages = 3 * (blocks / strongroom_units::GROUP_BLOCKS + 3);
         self.context.note_pending(self);
         let slots = images + pages + images / 128 + 4;
         self.context.promise(u32::try_from(slots).unwrap_or(u32::MAX))

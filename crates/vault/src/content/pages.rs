@@ -1,14 +1,14 @@
 //! Loading pages: from their committed image in the journal, or from home.
 
 use strongroom_engine::Buffer;
-use strongroom_format::vault::geometry::{HEADER_GROUPS, map_of};
-use strongroom_format::vault::map::Map;
+use strongroom_format::vault::map::{Child, Map};
 use strongroom_format::vault::node::Node;
 use strongroom_format::vault::page::{self, PageHeader};
 use strongroom_format::vault::{FileId, Geometry, Suite};
 use strongroom_units::{GroupIndex, PAGE_LEN};
 
 use super::Content;
+use super::follow::Following;
 use super::state::{Image, NodeSlot, PageAddress, Slot, State};
 use crate::error::{Damage, Error, Result};
 use crate::reading::read_at;
@@ -93,50 +93,65 @@ impl Content {
         if state.nodes.contains_key(&group.0) {
             return Ok(());
         }
-        if group.0 >= HEADER_GROUPS {
-            let (map, _) = map_of(group).expect("groups past the header's have a map");
-            self.load_map(state, map)?;
-        }
-        if state.group_present(group) == Some(false) {
+        let address = PageAddress::node(group);
+        self.load_way(state, address)?;
+        if state.is_present(address) == Some(false) {
             return Ok(());
         }
-        let opened = self.read_page(state, PageAddress::node(group))?;
+        let opened = self.read_page(state, address)?;
         let node = Node::decode(opened.header.kind, opened.sealed()).map_err(|_| malformed())?;
         let image = Image { sequence: node.sequence(), tag: opened.header.tag };
-        self.note_loaded(state, PageAddress::node(group), &image);
+        self.note_loaded(state);
         state.nodes.insert(group.0, NodeSlot::read(node, image));
         Ok(())
     }
 
-    /// Loads a map page, if it is present, and the root map before it.
-    pub(super) fn load_map(&self, state: &mut State, map: u64) -> Result<()> {
-        self.load_root_map(state)?;
-        if state.map_present(map) == Some(true) && !state.maps.contains_key(&map) {
-            let slot = self.read_map(state, PageAddress::map(map))?;
-            slot.image.iter().for_each(|image| self.note_loaded(state, PageAddress::map(map), image));
-            state.maps.insert(map, slot);
+    /// Loads the maps above a page, as far as there are any.
+    pub(super) fn load_way(&self, state: &mut State, address: PageAddress) -> Result<()> {
+        match address.map_above() {
+            Some(above) => self.load_map(state, above),
+            None => Ok(()),
+        }
+    }
+
+    /// Loads a map page, if it is present, and those above it.
+    pub(super) fn load_map(&self, state: &mut State, address: PageAddress) -> Result<()> {
+        if state.maps.contains_key(&address) {
+            return Ok(());
+        }
+        self.load_way(state, address)?;
+        if state.is_present(address) == Some(true) {
+            let opened = self.read_page(state, address)?;
+            let map = Map::decode(opened.header.kind, opened.sealed()).map_err(|_| malformed())?;
+            let image = Image { sequence: map.sequence(), tag: opened.header.tag };
+            self.note_loaded(state);
+            state.maps.insert(address, Slot::read(map, image));
         }
         Ok(())
     }
 
-    /// Loads the root map, if it is present.
-    pub(super) fn load_root_map(&self, state: &mut State) -> Result<()> {
-        if state.header.root_map && state.root_map.is_none() {
-            let slot = self.read_map(state, PageAddress::ROOT_MAP)?;
-            slot.image.iter().for_each(|image| self.note_loaded(state, PageAddress::ROOT_MAP, image));
-            state.root_map = Some(slot);
-        }
-        Ok(())
+    /// Takes note of a page that has just been loaded.
+    fn note_loaded(&self, state: &mut State) {
+        state.following.iter_mut().for_each(Following::note_loaded);
     }
 
-    fn read_map(&self, state: &State, address: PageAddress) -> Result<Slot<Map>> {
-        let opened = self.read_page(state, address)?;
-        let map = Map::decode(opened.header.kind, opened.sealed()).map_err(|_| malformed())?;
-        let image = Image { sequence: map.sequence(), tag: opened.header.tag };
-        Ok(Slot::read(map, image))
-    }
-
+    /// Reads a page that is not in memory; of it, the image that the page
+    /// above vouches for, and no other.
     pub(super) fn read_page(&self, state: &State, address: PageAddress) -> Result<OpenedPage> {
+        let opened = self.read_unvouched(state, address)?;
+        match state.child(address) {
+            Some(Child::Sealed(token)) if token.is_of(&opened.header.tag) => Ok(opened),
+            Some(Child::Sealed(_)) => {
+                Err(Error::Damaged(Damage::Page("a page is of another time than its header")))
+            }
+            // Nothing vouches for what hangs from a header page that is lost.
+            Some(Child::Unsealed) if self.lost_header => Ok(opened),
+            Some(Child::Unsealed | Child::Absent) | None => Err(malformed()),
+        }
+    }
+
+    /// The same of a page for which the page above cannot be asked.
+    pub(super) fn read_unvouched(&self, state: &State, address: PageAddress) -> Result<OpenedPage> {
         let mut buffer = Buffer::new(PAGE_LEN);
         let read = match state.committed_pages.get(&address) {
             Some(&place) => state.segments()?.read(place, &mut buffer)?,

@@ -49,11 +49,6 @@ impl Content {
                 self.load_groups(&mut state, first.group(), last.group())?;
                 continue;
             }
-            if end == state.plain_len().0 && Self::can_end_watch(&state) {
-                drop(state);
-                Self::end_watch(&mut self.write_state())?;
-                continue;
-            }
             return self.read_loaded(&state, offset, end, buffer);
         }
     }

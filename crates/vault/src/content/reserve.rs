@@ -7,7 +7,6 @@
 //! Whoever writes is told when there is no space. What was ever written home
 //! has its space already. Where the store cannot reserve, nothing is promised.
 
-use strongroom_format::vault::geometry::{HEADER_GROUPS, map_of};
 use strongroom_store::AllocateMode;
 use strongroom_units::{BlockIndex, GroupIndex, PAGE_LEN};
 
@@ -30,16 +29,10 @@ impl Content {
         if group.0 == 0 || state.group_present(group) == Some(true) {
             return Ok(());
         }
-        self.reserve_page(state, PageAddress::node(group))?;
-        if group.0 < HEADER_GROUPS {
-            return Ok(());
-        }
-        let (map, _) = map_of(group).expect("groups past the header's have a map");
-        if state.map_present(map) != Some(true) {
-            self.reserve_page(state, PageAddress::map(map))?;
-        }
-        if !state.header.root_map {
-            self.reserve_page(state, PageAddress::ROOT_MAP)?;
+        let mut at = Some(PageAddress::node(group));
+        while let Some(page) = at.filter(|page| state.is_present(*page) == Some(false)) {
+            self.reserve_page(state, page)?;
+            at = page.map_above();
         }
         Ok(())
     }
@@ -96,11 +89,9 @@ impl Content {
         }
         let fresh_nodes = state.nodes.iter().filter(|(_, node)| node.slot.image.is_none());
         let fresh_maps = state.maps.iter().filter(|(_, map)| map.image.is_none());
-        let fresh_root = state.root_map.iter().filter(|map| map.image.is_none());
         let pages = fresh_nodes
             .map(|(&number, _)| PageAddress::node(GroupIndex(number)))
-            .chain(fresh_maps.map(|(&number, _)| PageAddress::map(number)))
-            .chain(fresh_root.map(|_| PageAddress::ROOT_MAP))
+            .chain(fresh_maps.map(|(&address, _)| address))
             .chain(state.committed_pages.keys().copied());
         for page in pages {
             let offset = geometry.page_offset(page.kind, page.number).0;

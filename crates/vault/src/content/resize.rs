@@ -1,11 +1,12 @@
 //! Lengths, reservations and holes.
 
 use strongroom_engine::Buffer;
-use strongroom_format::vault::geometry::{HEADER_GROUPS, map_of};
+use strongroom_format::vault::PageKind;
+use strongroom_format::vault::geometry::MAP_SLOTS;
+use strongroom_format::vault::map::Child;
 use strongroom_store::AllocateMode;
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex, MAX_PLAIN_LEN, PlainLen, PlainOffset};
 
-use super::commit::first_group_of_map;
 use super::state::{PageAddress, Source, State};
 use super::{Allocate, Content, Promise};
 use crate::error::{Error, Result, errno};
@@ -125,66 +126,32 @@ impl Content {
         self.drop_maps(state, groups)
     }
 
-    /// When only group 0 remains, no page needs to be read: the digest over
-    /// no pages is zero.
+    /// When only group 0 remains, no other page needs to be read.
     fn drop_all_but_the_first(&self, state: &mut State) -> Result<()> {
         state.nodes.retain(|&number, _| number == 0);
         state.maps.clear();
-        state.root_map = None;
-        state.header.root_map = false;
-        state.header.groups = 1;
-        state.header.digest = [0; 16];
-        state.watch = None;
+        state.header.maps = Default::default();
         Ok(())
     }
 
     fn drop_group(&self, state: &mut State, group: GroupIndex) -> Result<()> {
-        self.load_group(state, group)?;
-        if let Some(node) = state.nodes.remove(&group.0)
-            && let Some(image) = node.slot.image
-        {
-            self.toggle_digest(state, PageAddress::node(group), &image);
-        }
-        if group.0 < HEADER_GROUPS {
-            state.header.groups &= !(1 << group.0);
-        } else {
-            let (map, bit) = map_of(group).expect("groups past the header's have a map");
-            let map = state.maps.get_mut(&map).expect("a present group's map is loaded");
-            map.page.set_present(bit, false);
-            map.dirty = true;
-        }
+        self.load_way(state, PageAddress::node(group))?;
+        state.nodes.remove(&group.0);
+        state.set_child(PageAddress::node(group), Child::Absent);
         Ok(())
     }
 
+    /// Drops the maps all of whose groups are dropped, the lowest first. All
+    /// that are present and behind are loaded: their groups were listed.
     fn drop_maps(&self, state: &mut State, groups: u64) -> Result<()> {
-        if !state.header.root_map {
-            return Ok(());
-        }
-        self.load_map(state, 0)?;
-        let root = state.root_map.as_ref().expect("the root map is loaded");
-        let behind: Vec<u64> = root
-            .page
-            .present()
-            .map(|number| number as u64)
-            .filter(|&number| first_group_of_map(number) >= groups)
-            .collect();
-        for number in behind {
-            self.load_map(state, number)?;
-            if let Some(map) = state.maps.remove(&number)
-                && let Some(image) = map.image
-            {
-                self.toggle_digest(state, PageAddress::map(number), &image);
-            }
-            let root = state.root_map.as_mut().expect("the root map is loaded");
-            root.page.set_present(number as usize, false);
-            root.dirty = true;
-        }
-        if first_group_of_map(0) >= groups {
-            state.header.root_map = false;
-            if let Some(root) = state.root_map.take()
-                && let Some(image) = root.image
-            {
-                self.toggle_digest(state, PageAddress::ROOT_MAP, &image);
+        let mut behind: Vec<PageAddress> =
+            state.maps.keys().copied().filter(|map| map.first_group() >= groups).collect();
+        behind.sort_unstable();
+        for map in behind {
+            state.maps.remove(&map);
+            match map.map_above().is_none_or(|above| state.maps.contains_key(&above)) {
+                true => state.set_child(map, Child::Absent),
+                false => debug_assert!(false, "the way to a map in memory is loaded"),
             }
         }
         Ok(())
@@ -192,24 +159,43 @@ impl Content {
 
     /// Every present group from `first` on, in order.
     pub(super) fn present_groups(&self, state: &mut State, first: GroupIndex) -> Result<Vec<GroupIndex>> {
-        let mut groups: Vec<u64> = (first.0..HEADER_GROUPS)
-            .filter(|group| *group == 0 || state.header.groups >> group & 1 == 1)
-            .collect();
-        if state.header.root_map {
-            self.load_map(state, 0)?;
-            let root = state.root_map.as_ref().expect("the root map is loaded");
-            let maps: Vec<u64> = root.page.present().map(|number| number as u64).collect();
-            for map in maps {
-                if first_group_of_map(map + 1) <= first.0 {
-                    continue;
-                }
-                self.load_map(state, map)?;
-                let bits = &state.maps.get(&map).expect("a present map is loaded").page;
-                let start = first_group_of_map(map);
-                groups.extend(bits.present().map(|bit| start + bit as u64).filter(|&group| group >= first.0));
-            }
+        let mut groups = Vec::new();
+        if first.0 == 0 {
+            groups.push(GroupIndex(0));
         }
-        Ok(groups.into_iter().map(GroupIndex).collect())
+        for map in self.present_maps(state, first)? {
+            self.load_map(state, map)?;
+            let start = map.number * MAP_SLOTS;
+            let slots = state.maps.get(&map).expect("a present map is loaded").page.present();
+            let all = slots.map(|slot| GroupIndex(start + slot as u64));
+            groups.extend(all.filter(|&group| group >= first));
+        }
+        Ok(groups)
+    }
+
+    /// Every present map page that tells of a group from `first` on, in order.
+    pub(super) fn present_maps(&self, state: &mut State, first: GroupIndex) -> Result<Vec<PageAddress>> {
+        let map = |number| PageAddress { kind: PageKind::Map, number };
+        let middle = |number| PageAddress { kind: PageKind::MiddleMap, number };
+        let root = PageAddress { kind: PageKind::RootMap, number: 0 };
+        let first_map = first.0 / MAP_SLOTS;
+        let mut maps: Vec<PageAddress> = Vec::new();
+        if first_map == 0 && state.is_present(map(0)) == Some(true) {
+            maps.push(map(0));
+        }
+        let mut middles: Vec<u64> = vec![0];
+        self.load_map(state, root)?;
+        middles.extend(
+            state.maps.get(&root).iter().flat_map(|root| root.page.present()).map(|slot| slot as u64),
+        );
+        for number in middles.into_iter().filter(|&number| (number + 1) * MAP_SLOTS > first_map) {
+            self.load_map(state, middle(number))?;
+            let Some(slots) = state.maps.get(&middle(number)) else { continue };
+            let start = number * MAP_SLOTS;
+            let all = slots.page.present().map(|slot| start + slot as u64);
+            maps.extend(all.filter(|&number| number >= first_map).map(map));
+        }
+        Ok(maps)
     }
 
     /// Reserves, punches or zeroes a range.
@@ -301,6 +287,7 @@ impl Content {
                     node.slot.dirty = true;
                 }
             }
+            state.mark_way_dirty(group);
             state.punched.push((BlockIndex(start + from), to - from));
         }
         state.images.remove_all(first.0..end.0);

@@ -1,6 +1,7 @@
-//! Opening a stored file, and settling what a crash has left of it: section 7
-//! of the format, rule by rule. Outside of crashed sessions everything that is
-//! not whole is an error.
+//! Opening a stored file, and finishing what a crash has left of it: section 7
+//! of the format, rule by rule. A crash takes away what was never durable, and
+//! changes nothing else: no file is bound to another name, cut to a part of
+//! itself, or made of several states.
 
 use crate::sync::atomic::AtomicUsize;
 use crate::sync::{Mutex, RwLock};
@@ -11,13 +12,11 @@ use std::time::Instant;
 use strongroom_engine::Buffer;
 use strongroom_format::vault::FileId;
 use strongroom_format::vault::block::BlockContext;
-use strongroom_format::vault::names::parse_xattr_name;
 use strongroom_format::vault::node::{Entry, HeaderFields, Node};
-use strongroom_store::{NodeRef, SetTime, Timestamp};
-use strongroom_units::{BlockIndex, PAGE_LEN, PlainLen, StoredLen};
+use strongroom_store::{SetTime, Timestamp};
+use strongroom_units::{BlockIndex, PAGE_LEN, StoredLen};
 
 use super::aside;
-use super::freshness::Watch;
 use super::images::Images;
 use super::pages::{OpenedPage, malformed};
 use super::state::{Image, NodeSlot, PageAddress, Slot, State};
@@ -49,39 +48,13 @@ fn is_torn(page: &[u8]) -> bool {
     page.len() < PAGE_LEN || page.chunks(512).any(|sector| sector.iter().all(|&byte| byte == 0))
 }
 
-/// A header page is written in place once, in the session that creates its
-/// file, or one that renewed that: what names another was not torn by a crash.
-fn may_be_new(context: &Context, page: &[u8]) -> bool {
-    aside::sealed_in(page).is_none_or(|session| context.is_kin_of_crashed(session))
-}
-
-/// Removes the extended attributes of a file whose id is lost: their values
-/// are bound to it, and no longer open.
-fn drop_attributes(context: &Context, opened: &Opened) -> Result<()> {
-    let drop_all = || -> std::result::Result<bool, strongroom_store::Error> {
-        let names = opened.node.xattr_names()?;
-        let mut dropped = false;
-        for name in names.iter().filter(|name| !matches!(parse_xattr_name(name), Ok(None))) {
-            opened.node.remove_xattr(name)?;
-            dropped = true;
-        }
-        Ok(dropped)
-    };
-    match drop_all() {
-        Ok(false) => {}
-        // Durable before a header page with the new id can be.
-        Ok(true) => opened.file.sync_all()?,
-        // The file is whole without; reading such an attribute says so too.
-        Err(error) => context.note_error("removing the attributes of a lost file", &error.into()),
-    }
-    Ok(())
-}
+/// Nothing of the file was made durable before the crash.
+const UNFINISHED: Error = Error::Damaged(Damage::Unfinished);
 
 impl Content {
     /// A new, empty file.
     pub(super) fn newborn(context: &Arc<Context>, opened: Opened, id: FileId, home: Home) -> Content {
         let header = HeaderFields {
-            groups: 1,
             home: home.mac,
             directory: home.directory,
             birth: context.listed_session(),
@@ -125,27 +98,47 @@ impl Content {
     }
 
     /// Opens a stored file.
+    ///
+    /// # Errors
+    /// [`Damage::Unfinished`] when a crash explains that the file is not whole
+    /// or not under its name: it was never durable, and is to be removed.
     pub(super) fn open(context: &Arc<Context>, opened: Opened, home: Option<Home>) -> Result<Content> {
+        let inode = opened.node.id();
+        let outcome = Self::open_whole(context, opened, home);
+        if matches!(outcome, Err(UNFINISHED)) {
+            context.note_recovered(inode, Recovered::Removed);
+        }
+        outcome
+    }
+
+    fn open_whole(context: &Arc<Context>, opened: Opened, home: Option<Home>) -> Result<Content> {
         let mut page = Buffer::new(PAGE_LEN);
         let read = read_at(&*opened.file, &mut page, 0)?;
         let stored = opened.file.len()?;
-        if context.has_crashed()
-            && (read == 0 || is_torn(&page[..read]))
-            && may_be_new(context, &page[..read])
-        {
-            return Self::open_lost(context, opened, home);
+        // A header page is written in place by the session that creates its
+        // file, or one that renewed that: what names another was not torn.
+        let sealed_in = aside::sealed_in(&page[..read]);
+        let torn = sealed_in.is_none_or(|session| context.may_have_torn(session));
+        if context.has_crashed() && torn && is_torn(&page[..read]) {
+            return match context.has_writer() {
+                true => Ok(Self::uncommitted(context, opened, home)?),
+                false => Err(UNFINISHED),
+            };
         }
         if read < PAGE_LEN {
             return Err(Error::Damaged(Damage::Length { stored }));
         }
-        let replayed = context.replayed(&page);
-        let content = match replayed {
+        let content = match context.replayed(&page) {
             Some(replayed) => Self::open_replayed(context, opened, &replayed)?,
             None => {
-                let page = context.pages().open(page, PageAddress::HEADER, None)?;
-                let node = Arc::clone(&opened.node);
+                let page = match context.pages().open(page, PageAddress::HEADER, None) {
+                    Err(Error::Damaged(_)) if sealed_in.is_some() && torn && context.has_crashed() => {
+                        return Err(UNFINISHED);
+                    }
+                    page => page?,
+                };
                 let content = Self::from_header(context, opened, &page, stored)?;
-                content.settle(&node)?;
+                content.settle()?;
                 content
             }
         };
@@ -153,26 +146,12 @@ impl Content {
         Ok(content)
     }
 
-    /// The file was created in a session that crashed, and no part of it was
-    /// made durable: it is empty. What is stored of it is kept aside.
-    fn open_lost(context: &Arc<Context>, opened: Opened, home: Option<Home>) -> Result<Content> {
+    /// A file that a writer beside us has created and not committed yet.
+    fn uncommitted(context: &Arc<Context>, opened: Opened, home: Option<Home>) -> Result<Content> {
         let mut id = [0; FileId::LEN];
         getrandom::fill(&mut id).map_err(|_| Error::Entropy)?;
-        let inode = opened.node.id();
-        let mut recovered = Recovered::Emptied;
-        if context.writable {
-            if aside::keep(context, &opened)? {
-                recovered = Recovered::SetAside;
-            }
-            opened.file.set_len(0)?;
-            drop_attributes(context, &opened)?;
-        }
         let mut content = Self::newborn(context, opened, FileId(id), home.unwrap_or(Home::UNBOUND));
-        content.emptied = !context.writable;
-        if context.writable {
-            content.note_created();
-        }
-        context.note_recovered(inode, recovered);
+        content.emptied = true;
         Ok(content)
     }
 
@@ -189,11 +168,13 @@ impl Content {
         let mut state = State::new(context.geometry, header);
         state.nodes.insert(0, NodeSlot::read(node, image));
         state.born = true;
-        state.settled = header.settled;
-        state.home_len = home_len;
-        state.watch = Watch::begin(&state);
-        state.committed_len = header.plain_len.0;
         state.unsynced = context.table.is_unsynced(opened.node.id());
+        // What no barrier may have covered yet was released in this session.
+        state.settled =
+            header.settled || (context.writable && !state.unsynced && !context.may_be_torn(header.birth));
+        state.moved = (header.home_before != [0; 16]).then(|| context.barriers.begun());
+        state.home_len = home_len;
+        state.committed_len = header.plain_len.0;
         Ok(Content::with_state(context, opened, page.header.file, state))
     }
 
@@ -210,6 +191,7 @@ impl Content {
             None => read_at(&*opened.file, &mut page, 0)?,
         };
         let page = context.pages().open(page, PageAddress::HEADER, None)?;
+        Self::check_not_newer(context, &opened, &page)?;
         let stored = opened.file.len()?;
         let content = Self::from_header(context, opened, &page, stored)?;
         {
@@ -240,16 +222,38 @@ impl Content {
         Ok(content)
     }
 
-    /// Holds the stored length against the header, and settles what a crash
-    /// explains.
-    fn settle(&self, node: &NodeRef) -> Result<()> {
+    /// What is home was in the journal before: the header page there is never
+    /// newer than the journal's, nor another of the same number.
+    fn check_not_newer(context: &Context, opened: &Opened, journaled: &OpenedPage) -> Result<()> {
+        let mut page = Buffer::new(PAGE_LEN);
+        if read_at(&*opened.file, &mut page, 0)? < PAGE_LEN {
+            return Ok(());
+        }
+        let file = Some(journaled.header.file);
+        let sequence = |page: &OpenedPage| {
+            Node::decode(page.header.kind, page.sealed()).map(|node| node.sequence()).map_err(|_| malformed())
+        };
+        // What does not open is being written, and will be again.
+        let Ok(home) = context.pages().open(page, PageAddress::HEADER, file) else { return Ok(()) };
+        let (home_sequence, sequence) = (sequence(&home)?, sequence(journaled)?);
+        let is_same = home.header.tag == journaled.header.tag;
+        if home_sequence > sequence || (home_sequence == sequence && !is_same) {
+            return Err(Error::Damaged(Damage::Journaled));
+        }
+        Ok(())
+    }
+
+    /// Holds the stored length against the header. What a crash may have torn
+    /// is whole, or was never durable.
+    fn settle(&self) -> Result<()> {
         let (expected, stored, unsettled) = {
             let state = self.read_state();
             let expected = self.geometry().stored_len(state.plain_len()).0;
             let torn = self.context.may_be_torn(state.header.birth);
-            (expected, state.home_len, torn && !state.settled)
+            (expected, state.home_len, torn && !state.header.settled)
         };
         if stored > expected && self.context.has_crashed() {
+            // It was extended, and the commit that says so never came.
             if self.context.writable {
                 self.file.set_len(expected)?;
                 self.write_state().home_len = expected;
@@ -258,26 +262,10 @@ impl Content {
         } else if stored != expected && !unsettled {
             return Err(Error::Damaged(Damage::Length { stored }));
         }
-        if unsettled { self.trim_to_what_verifies(node) } else { Ok(()) }
-    }
-
-    /// A file that was never made durable ends before the first of its blocks
-    /// that does not open. The whole of it is kept aside.
-    fn trim_to_what_verifies(&self, node: &NodeRef) -> Result<()> {
-        let verification = self.verify(&mut |_| {})?;
-        let Some(good) = verification.good_len() else {
-            return self.complete();
-        };
-        let mut recovered = Recovered::Trimmed;
-        if self.context.writable {
-            let opened = Opened { node: Arc::clone(node), file: Arc::clone(&self.file) };
-            if aside::keep(&self.context, &opened)? {
-                recovered = Recovered::SetAside;
-            }
+        if !unsettled {
+            return Ok(());
         }
-        self.context.note_recovered(self.inode, recovered);
-        let mut state = self.write_state();
-        self.trim(&mut state, PlainLen(good))
+        if self.verify(&mut |_| {})?.damage.is_empty() { self.complete() } else { Err(UNFINISHED) }
     }
 
     /// All its blocks open; the hole at its end may be missing from the store.
@@ -295,63 +283,28 @@ impl Content {
         Ok(())
     }
 
-    /// Cuts the file in memory, without reading what lies behind, and has the
-    /// rest written by the next commit.
-    fn trim(&self, state: &mut State, len: PlainLen) -> Result<()> {
-        state.header.plain_len = len;
-        self.forget_behind(state, len)?;
-        if self.context.writable {
-            let stored = self.geometry().stored_len(len).0;
-            self.file.set_len(stored)?;
-            state.home_len = stored;
-            state.committed_len = len.0;
-            state.mark_dirty();
-            self.context.note_pending(self);
-        }
-        Ok(())
-    }
-
+    /// The file stands under its home, or the one before: a rename makes its
+    /// new home durable first, so that a crash leaves it under one of the two.
     pub(super) fn check_home(&self, home: Option<Home>) -> Result<()> {
-        if self.context.has_crashed() {
-            self.settle_links()?;
-        }
         let Some(home) = home else { return Ok(()) };
-        let bound = {
-            let state = self.read_state();
-            state.header.linked || state.header.home == home.mac
-        };
-        if bound {
+        let header = self.read_state().header;
+        if header.linked || header.home == home.mac {
             return Ok(());
         }
-        if !self.context.has_crashed() {
-            return Err(Error::Damaged(Damage::Home));
-        }
-        self.context.note_recovered(self.inode, Recovered::Moved);
-        if self.context.writable {
-            let mut state = self.write_state();
-            state.header.home_before = state.header.home;
-            state.header.home = home.mac;
-            state.header.directory = home.directory;
-            self.note_dirty(&mut state, &mut Promise::new(None, 0));
-        }
-        Ok(())
-    }
-}
-
-impl Content {
-    /// A further name may have reached the store, and the header that says so
-    /// not: the file is then bound to no name, or the crash would be taken
-    /// for damage under one of them later.
-    fn settle_links(&self) -> Result<()> {
-        if self.read_state().header.linked || self.file.attributes()?.links < 2 {
+        if header.home_before == home.mac && home != Home::UNBOUND {
+            if self.context.writable {
+                let mut state = self.write_state();
+                state.header.home_before = header.home;
+                state.header.home = home.mac;
+                state.header.directory = home.directory;
+                self.note_dirty(&mut state, &mut Promise::new(None, 0));
+            }
             return Ok(());
         }
-        let mut state = self.write_state();
-        state.header.linked = true;
-        if self.context.writable {
-            self.note_dirty(&mut state, &mut Promise::new(None, 0));
+        if self.context.may_be_torn(header.birth) && !header.settled {
+            return Err(UNFINISHED);
         }
-        Ok(())
+        Err(Error::Damaged(Damage::Home))
     }
 }
 
@@ -362,11 +315,11 @@ impl State {
             geometry,
             header,
             nodes: HashMap::new(),
-            root_map: None,
             maps: HashMap::new(),
             born: false,
             settled: false,
             unsynced: false,
+            moved: None,
             fresh_bytes: 0,
             journal_small: false,
             home_len: 0,
@@ -382,7 +335,6 @@ impl State {
             punched: Vec::new(),
             failures: 0,
             following: None,
-            watch: None,
             writes: 0,
             touched: None,
             promised: 0,

@@ -4,18 +4,17 @@
 //! No I/O. The rules of section 7 of the format live here as three questions:
 //! is a block's home *referenced*, is a page's, and where is a block read.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use strongroom_format::vault::geometry::{HEADER_GROUPS, map_of};
-use strongroom_format::vault::map::Map;
+use strongroom_format::vault::geometry::{Parent, first_group_of, parent_of};
+use strongroom_format::vault::map::{Child, Map, Token};
 use strongroom_format::vault::node::{ENTRIES, HeaderFields, Node};
 use strongroom_format::vault::{Geometry, PageKind};
 use strongroom_units::{BlockIndex, GroupIndex, PlainLen};
 
 use super::follow::Following;
-use super::freshness::Watch;
 use super::images::{self, Images};
 use crate::error::{Error, Result, errno};
 use crate::freshness::Version;
@@ -30,7 +29,6 @@ pub(crate) struct PageAddress {
 
 impl PageAddress {
     pub(crate) const HEADER: PageAddress = PageAddress { kind: PageKind::Header, number: 0 };
-    pub(crate) const ROOT_MAP: PageAddress = PageAddress { kind: PageKind::RootMap, number: 0 };
 
     pub(crate) fn node(group: GroupIndex) -> PageAddress {
         match group.0 {
@@ -39,12 +37,26 @@ impl PageAddress {
         }
     }
 
-    pub(crate) fn map(number: u64) -> PageAddress {
-        PageAddress { kind: PageKind::Map, number }
+    /// The page that holds this one's token; `None` for the header page.
+    pub(crate) fn parent(self) -> Option<Parent> {
+        parent_of(self.kind, self.number)
+    }
+
+    /// The map page that holds this one's token; `None` when the header does.
+    pub(crate) fn map_above(self) -> Option<PageAddress> {
+        match self.parent()? {
+            Parent::Map { kind, number, .. } => Some(PageAddress { kind, number }),
+            Parent::Header { .. } => None,
+        }
+    }
+
+    /// The first group that this page tells of.
+    pub(crate) fn first_group(self) -> u64 {
+        first_group_of(self.kind, self.number).0
     }
 }
 
-/// What tells a page's last image from all others; feeds the page digest.
+/// What tells a page's last image from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Image {
     pub(crate) sequence: u64,
@@ -137,14 +149,16 @@ pub(crate) struct State {
     /// The header fields; written into node 0 when it is sealed.
     pub(crate) header: HeaderFields,
     pub(crate) nodes: HashMap<u64, NodeSlot>,
-    pub(crate) root_map: Option<Slot<Map>>,
-    pub(crate) maps: HashMap<u64, Slot<Map>>,
+    pub(crate) maps: HashMap<PageAddress, Slot<Map>>,
     /// The header page has been written home.
     pub(crate) born: bool,
-    /// That image of it is known to be durable.
+    /// That image of it, or a later one, is known to be durable.
     pub(crate) settled: bool,
     /// Something has been written home since the file's last barrier.
     pub(crate) unsynced: bool,
+    /// Of a file that stands under its home and may still be found under the
+    /// one before: how many barriers of the store had begun when it was moved.
+    pub(crate) moved: Option<u64>,
     /// Bytes written home since the last `sync` call, which teaches
     /// `journal_small`.
     pub(crate) fresh_bytes: u64,
@@ -181,8 +195,6 @@ pub(crate) struct State {
     pub(crate) failures: u64,
     /// Of a file that somebody may be writing to.
     pub(crate) following: Option<Following>,
-    /// Which pages have been seen, until all have or one changes.
-    pub(crate) watch: Option<Watch>,
     /// Changes of the data so far: each gives the file a new time.
     pub(crate) writes: u64,
     /// When a write that went to the journal alone last gave the stored file
@@ -290,6 +302,18 @@ impl State {
         self.header.plain_len
     }
 
+    /// No barrier has covered the file, and nothing of it is in the journal: a
+    /// crash takes it away, whatever is written in place.
+    pub(crate) fn was_never_durable(&self) -> bool {
+        !self.settled
+            && self.record.is_none()
+            && !self.committing
+            && self.images.is_empty()
+            && self.committed_pages.is_empty()
+            && self.pending_cut().is_none()
+            && self.punched.is_empty()
+    }
+
     /// Something is to be written by the next commit.
     pub(crate) fn is_dirty(&self) -> bool {
         !self.unlinked && self.dirty_since.is_some()
@@ -314,22 +338,60 @@ impl State {
     /// Whether a group's node exists, as far as the pages in memory tell;
     /// `None` when the map that knows is not loaded.
     pub(crate) fn group_present(&self, group: GroupIndex) -> Option<bool> {
-        if group.0 < HEADER_GROUPS {
-            return Some(group.0 == 0 || self.header.groups >> group.0 & 1 == 1);
-        }
-        let (map, bit) = map_of(group).expect("groups past the header's have a map");
-        match self.map_present(map) {
-            Some(true) => self.maps.get(&map).map(|slot| slot.page.is_present(bit)),
-            other => other,
+        self.is_present(PageAddress::node(group))
+    }
+
+    /// The same of any page.
+    pub(crate) fn is_present(&self, address: PageAddress) -> Option<bool> {
+        self.child(address).map(Child::is_present)
+    }
+
+    /// What the page above one knows of it; `None` when that is not loaded.
+    pub(crate) fn child(&self, address: PageAddress) -> Option<Child> {
+        match address.parent() {
+            None => Some(Child::Unsealed),
+            Some(Parent::Header { slot }) => Some(self.header.maps[slot]),
+            Some(Parent::Map { kind, number, slot }) => {
+                let above = PageAddress { kind, number };
+                match self.maps.get(&above) {
+                    Some(map) => Some(map.page.child(slot)),
+                    None if self.is_present(above)? => None,
+                    None => Some(Child::Absent),
+                }
+            }
         }
     }
 
-    /// Whether a map page exists; `None` when the root map is not loaded.
-    pub(crate) fn map_present(&self, map: u64) -> Option<bool> {
-        if !self.header.root_map {
-            return Some(false);
+    /// Sets what the page above one knows of it. That is in memory.
+    pub(crate) fn set_child(&mut self, address: PageAddress, child: Child) {
+        match address.parent() {
+            None => {}
+            Some(Parent::Header { slot }) => self.header.maps[slot] = child,
+            Some(Parent::Map { kind, number, slot }) => {
+                let above = PageAddress { kind, number };
+                let map = self.maps.get_mut(&above).expect("the map above is loaded");
+                map.page.set_child(slot, child);
+                map.dirty = true;
+            }
         }
-        self.root_map.as_ref().map(|slot| slot.page.is_present(map as usize))
+    }
+
+    /// A page's image has been sealed: the page above is told.
+    pub(crate) fn set_sealed(&mut self, address: PageAddress, tag: &[u8; 16]) {
+        self.set_child(address, Child::Sealed(Token::of(tag)));
+    }
+
+    /// A page of the way to a node that has changed is sealed by the next
+    /// commit with it; gives how many are so newly. All of them are loaded.
+    pub(crate) fn mark_way_dirty(&mut self, group: GroupIndex) -> u32 {
+        let mut newly = 0;
+        let mut at = PageAddress::node(group).map_above();
+        while let Some(address) = at {
+            let map = self.maps.get_mut(&address).expect("the way to a node in memory is loaded");
+            newly += u32::from(!std::mem::replace(&mut map.dirty, true));
+            at = address.map_above();
+        }
+        newly
     }
 
     /// The homes of the blocks of a range, from `first` on. All their nodes
@@ -379,30 +441,25 @@ impl State {
         self.nodes.get_mut(&group.0).expect("just made")
     }
 
-    /// Adds a group that is not present, and its presence bits up to the header.
+    /// Adds a group that is not present, and the maps on the way to it.
     fn add_group(&mut self, group: GroupIndex) {
         let first = BlockIndex(group.0 * strongroom_units::GROUP_BLOCKS);
         let behind_cut = self.behind_cut(first);
         let node = NodeSlot::new(Slot::fresh(Node::new(), behind_cut), 0);
         self.nodes.insert(group.0, node);
-        if group.0 < HEADER_GROUPS {
-            self.header.groups |= 1 << group.0;
-        } else {
-            let (number, bit) = map_of(group).expect("groups past the header's have a map");
-            if !self.header.root_map {
-                self.header.root_map = true;
-                self.root_map = Some(Slot::fresh(Map::new(), behind_cut));
+        let mut address = PageAddress::node(group);
+        while let Some(above) = address.map_above() {
+            let is_new = self.is_present(above) == Some(false);
+            if is_new {
+                self.maps.insert(above, Slot::fresh(Map::new(), behind_cut));
             }
-            let root = self.root_map.as_mut().expect("the root map is loaded");
-            if !root.page.is_present(number as usize) {
-                root.page.set_present(number as usize, true);
-                root.dirty = true;
-                self.maps.insert(number, Slot::fresh(Map::new(), behind_cut));
+            self.set_child(address, Child::Unsealed);
+            if !is_new {
+                return;
             }
-            let map = self.maps.get_mut(&number).expect("the map is loaded");
-            map.page.set_present(bit, true);
-            map.dirty = true;
+            address = above;
         }
+        self.set_child(address, Child::Unsealed);
     }
 
     /// What is noted of a page in memory.
@@ -412,14 +469,12 @@ impl State {
                 let sequence = node.slot.page.sequence();
                 node.slot.mark(sequence)
             }),
-            PageKind::Map => self.maps.get_mut(&address.number).map(|slot| {
-                let sequence = slot.page.sequence();
-                slot.mark(sequence)
-            }),
-            PageKind::RootMap => self.root_map.as_mut().map(|slot| {
-                let sequence = slot.page.sequence();
-                slot.mark(sequence)
-            }),
+            PageKind::Map | PageKind::MiddleMap | PageKind::RootMap => {
+                self.maps.get_mut(&address).map(|slot| {
+                    let sequence = slot.page.sequence();
+                    slot.mark(sequence)
+                })
+            }
         }
     }
 
@@ -434,10 +489,26 @@ impl State {
         self.mark_dirty();
     }
 
-    /// Drops clean pages when there are more than `limit` nodes in memory.
+    /// Drops clean pages when there are more than `limit` nodes in memory. The
+    /// way to a node that stays, stays.
     pub(crate) fn evict(&mut self, limit: usize) {
-        if self.nodes.len() > limit {
-            self.nodes.retain(|&number, node| number == 0 || !node.slot.evictable());
+        if self.nodes.len() <= limit {
+            return;
         }
+        self.nodes.retain(|&number, node| number == 0 || !node.slot.evictable());
+        let mut kept = HashSet::new();
+        for number in self.nodes.keys() {
+            let mut at = PageAddress::node(GroupIndex(*number)).map_above();
+            while let Some(address) = at.filter(|address| kept.insert(*address)) {
+                at = address.map_above();
+            }
+        }
+        for (address, _) in self.maps.iter().filter(|(_, map)| !map.evictable()) {
+            let mut at = Some(*address);
+            while let Some(address) = at.filter(|address| kept.insert(*address)) {
+                at = address.map_above();
+            }
+        }
+        self.maps.retain(|address, _| kept.contains(address));
     }
 }

@@ -6,12 +6,12 @@ use crate::sync::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
-use strongroom_format::vault::FileId;
-use strongroom_store::{Access, FileRef, InodeId, NodeRef};
+use strongroom_format::vault::{DirectoryId, FileId};
+use strongroom_store::{Access, FileRef, InodeId, Node, NodeRef};
 use strongroom_units::StoredLen;
 
 use super::attributed::{Attribute, Attributed};
-use super::{Content, Home, Opened};
+use super::{Content, Extent, Home, Opened, commit_all};
 use crate::context::Context;
 use crate::error::{Damage, Error, Result};
 use crate::freshness::Freshness;
@@ -251,6 +251,33 @@ impl Contents {
     /// content now had none either since this was last the same.
     pub(crate) fn retired(&self) -> u64 {
         self.context.table.retired.load(Ordering::Acquire)
+    }
+
+    /// Takes an entry out of the tree that a crash has left unfinished.
+    ///
+    /// # Errors
+    /// What the store reported.
+    pub(crate) fn put_aside(&self, parent: &dyn Node, stored: &[u8], node: &NodeRef) -> Result<()> {
+        super::aside::put(&self.context, parent, stored, node)
+    }
+
+    /// Makes durable every file of a directory that never was.
+    ///
+    /// # Errors
+    /// What the store reported.
+    pub(crate) fn finish_files_of(&self, directory: DirectoryId) -> Result<()> {
+        let table = &self.context.table;
+        if !table.unsynced().is_empty() {
+            return crate::committer::commit_pending(&self.context);
+        }
+        let pending = table.pending();
+        let new = |content: &&Arc<Content>| {
+            let state = content.read_state();
+            let is_in = state.header.directory == directory || state.header.linked;
+            is_in && state.was_never_durable() && !state.unlinked
+        };
+        let new: Vec<&Content> = pending.iter().filter(new).map(|content| &**content).collect();
+        if new.is_empty() { Ok(()) } else { commit_all(&self.context, &new, Extent::File).map(drop) }
     }
 
     /// Whether a crash may explain a file that is not whole.

@@ -424,9 +424,8 @@ impl Content {
                         .set_entry(job.block.entry(), &entry)
                         .expect("room was made before sealing");
                 }
-                if !node.slot.dirty {
-                    node.slot.dirty = true;
-                    promise.keep(1);
+                if !std::mem::replace(&mut node.slot.dirty, true) {
+                    promise.keep(1 + state.mark_way_dirty(group[0].block.group()));
                 }
             }
         }

@@ -189,15 +189,46 @@ impl Freshness {
         }
     }
 
+    /// A crash may have left the file of an entry unfinished.
+    ///
+    /// # Errors
+    /// [`Staleness::RolledBack`] when a version of it is recorded: it was
+    /// durable.
+    pub(crate) fn check_unfinished(&self, directory: DirectoryId, name: &[u8]) -> Result<()> {
+        if self.is_enforcing() && self.has_version(directory, name) {
+            return Err(stale(Staleness::RolledBack));
+        }
+        Ok(())
+    }
+
+    /// Whether the file that is recorded for an entry was durable.
+    fn has_version(&self, directory: DirectoryId, name: &[u8]) -> bool {
+        let table = lock(&self.table);
+        match table.entry(directory, name) {
+            Some(Object::File(known)) => table.version(known).is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether an entry may be recorded and not be there: a crash takes files
+    /// that were never durable.
+    pub(crate) fn may_be_gone(&self, directory: DirectoryId, name: &[u8], entry: Object) -> bool {
+        matches!(entry, Object::File(_)) && !self.has_version(directory, name)
+    }
+
     /// An entry was not found.
     ///
     /// # Errors
-    /// [`Staleness::Missing`] when it is recorded.
+    /// [`Staleness::Missing`] when it is recorded, and no crash explains it.
     pub(crate) fn check_absent(&self, directory: DirectoryId, name: &[u8]) -> Result<()> {
-        let table = lock(&self.table);
-        let is_recorded =
-            self.is_enforcing() && !table.is_lenient(directory) && table.entry(directory, name).is_some();
-        if is_recorded { Err(stale(Staleness::Missing)) } else { Ok(()) }
+        let entry = {
+            let table = lock(&self.table);
+            table.entry(directory, name).filter(|_| self.is_enforcing() && !table.is_lenient(directory))
+        };
+        match entry {
+            Some(entry) if !self.may_be_gone(directory, name, entry) => Err(stale(Staleness::Missing)),
+            _ => Ok(()),
+        }
     }
 
     /// What stands for a symlink with this stored target.

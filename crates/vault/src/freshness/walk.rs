@@ -126,7 +126,7 @@ impl<'a> Walk<'a> {
         {
             let settles = lenient && matches!(scope, Scope::Nothing);
             if report.is_some() {
-                if !lenient {
+                if !lenient && !self.freshness.may_be_gone(id, name, recorded[name]) {
                     tell(&mut report, &joined(path, name), Staleness::Missing);
                 }
             } else if settles || matches!(below(scope, name), Some(Scope::Everything)) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use strongroom_engine::Buffer;
 use strongroom_format::vault::block::BlockContext;
-use strongroom_format::vault::geometry::map_of;
+use strongroom_format::vault::geometry::Parent;
 use strongroom_format::vault::journal::{
     CLEAR_LEN, RecordHeader, SEGMENTS, SLOT_LEN, SegmentHeader, record_slots,
 };
@@ -16,7 +16,7 @@ use strongroom_format::vault::node::{Entry, HeaderFields, Node};
 use strongroom_format::vault::record::{Change, Commit, Place, Record};
 use strongroom_format::vault::{FileId, PageKind, WriteSession};
 use strongroom_store::{Access, NodeRef, Timestamp};
-use strongroom_units::{BlockIndex, GroupIndex, PAGE_LEN, PlainLen};
+use strongroom_units::{BlockIndex, PAGE_LEN, PlainLen};
 
 use super::Segments;
 use crate::content::{OpenedPage, PageAddress, PageReader, Replayed};
@@ -293,7 +293,7 @@ impl Reader<'_> {
                     let Ok(node) = Node::decode(page.kind, opened.sealed()) else { return Ok(None) };
                     nodes.insert(page.number, node);
                 }
-                PageKind::Map | PageKind::RootMap => {
+                PageKind::Map | PageKind::MiddleMap | PageKind::RootMap => {
                     let Ok(map) = Map::decode(page.kind, opened.sealed()) else { return Ok(None) };
                     maps.push((address, map));
                 }
@@ -393,23 +393,23 @@ impl Replayed {
     /// Images of pages that a commit no longer lists as present are void: a
     /// later commit may have put a page of that number home without one.
     fn void_absent(&mut self, header: &HeaderFields, maps: &[(PageAddress, Map)]) {
-        let map_in = |address| maps.iter().find(|(at, _)| *at == address).map(|(_, map)| map);
-        let map_present = |number: u64| {
-            header.root_map
-                && map_in(PageAddress::ROOT_MAP).is_none_or(|root| root.is_present(number as usize))
-        };
-        self.pages.retain(|address, _| match address.kind {
-            PageKind::Header => true,
-            PageKind::RootMap => header.root_map,
-            PageKind::Map => map_present(address.number),
-            PageKind::Node => match map_of(GroupIndex(address.number)) {
-                None => header.groups >> address.number & 1 == 1,
-                Some((map, bit)) => {
-                    map_present(map)
-                        && map_in(PageAddress::map(map)).is_none_or(|groups| groups.is_present(bit))
-                }
-            },
-        });
+        self.pages.retain(|&address, _| !is_absent(address, header, maps));
+    }
+}
+
+/// Whether a commit says that there is no such page. Of a map that it does not
+/// write, it says nothing new.
+fn is_absent(address: PageAddress, header: &HeaderFields, maps: &[(PageAddress, Map)]) -> bool {
+    match address.parent() {
+        None => false,
+        Some(Parent::Header { slot }) => !header.maps[slot].is_present(),
+        Some(Parent::Map { kind, number, slot }) => {
+            let above = PageAddress { kind, number };
+            match maps.iter().find(|(at, _)| *at == above) {
+                Some((_, map)) => !map.child(slot).is_present(),
+                None => is_absent(above, header, maps),
+            }
+        }
     }
 }
 

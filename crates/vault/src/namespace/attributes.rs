@@ -117,6 +117,7 @@ impl Namespace {
         let stored = attributes.len;
         attributes.len = match self.using_unbound(inode) {
             Ok(content) => content.plain_len(),
+            Err(error) if error.is_unfinished() => return Err(Error::Refused(errno::ENOENT)),
             Err(error) => {
                 if matches!(error, Error::Damaged(_)) {
                     self.observer.damaged(inode.number, &error);

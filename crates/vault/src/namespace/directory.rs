@@ -159,11 +159,14 @@ impl Namespace {
 
     /// Looks up an entry by its stored name.
     fn listed(&self, parent: &Inode, listed: &Listed) -> Result<Entry> {
-        let _gate = read(&parent.gate);
-        let (node, seen) = self.find(parent, &listed.stored)?;
-        let directory = self.directory_id(parent)?;
-        let (name, stored) = (Arc::clone(&listed.name), Arc::clone(&listed.stored));
-        self.entered(node, seen, Place { parent: parent.number, directory, name, stored })
+        let entry = {
+            let _gate = read(&parent.gate);
+            let (node, seen) = self.find(parent, &listed.stored)?;
+            let directory = self.directory_id(parent)?;
+            let (name, stored) = (Arc::clone(&listed.name), Arc::clone(&listed.stored));
+            self.entered(node, seen, Place { parent: parent.number, directory, name, stored })?
+        };
+        self.finished(parent, &listed.stored, entry)
     }
 
     fn snapshot(&self, directory: &Directory, offset: u64) -> Result<Arc<Vec<Listed>>> {
@@ -171,10 +174,25 @@ impl Namespace {
         match &*kept {
             Some(snapshot) if offset != 0 => Ok(Arc::clone(snapshot)),
             _ => {
-                let snapshot = Arc::new(self.listing(&directory.inode)?);
+                let mut listing = self.listing(&directory.inode)?;
+                if self.contents.is_recovering() {
+                    // What a crash has taken is not listed.
+                    listing.retain(|listed| self.is_there(&directory.inode, listed));
+                }
+                let snapshot = Arc::new(listing);
                 *kept = Some(Arc::clone(&snapshot));
                 Ok(snapshot)
             }
+        }
+    }
+
+    fn is_there(&self, parent: &Inode, listed: &Listed) -> bool {
+        match self.listed(parent, listed) {
+            Ok(entry) => {
+                self.forget(entry.number, 1);
+                true
+            }
+            Err(error) => !error.is_not_found(),
         }
     }
 

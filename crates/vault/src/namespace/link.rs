@@ -53,10 +53,11 @@ impl Namespace {
     fn bind_link(&self, inode: &Inode, home: Home) -> Result<()> {
         let content = self.using_unbound(inode)?;
         if inode.node.attributes()?.links == 0 {
-            content.moved(home)?;
+            content.bind(home)?;
             if self.contents.keeps(Rule::UnnamedBeforeLink) { content.sync() } else { Ok(()) }
         } else {
-            content.linked()
+            content.linked()?;
+            content.vouch()
         }
     }
 }

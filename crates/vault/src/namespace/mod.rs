@@ -27,6 +27,7 @@ mod attributes;
 mod create;
 mod crowd;
 pub mod directory;
+mod finish;
 mod inode;
 mod link;
 mod names;
@@ -228,16 +229,19 @@ impl Namespace {
         self.make_way();
         let parent = self.directory(parent)?;
         let stored = self.stored_name(&parent, name)?;
-        let _gate = read(&parent.gate);
-        let found = self.granted(&parent, DIRECTORY_BITS, || self.find(&parent, &stored.main));
-        let (node, seen) = match found {
-            Err(error) if error.is_not_found() => {
-                self.check_absent(&parent, name)?;
-                return Err(error);
-            }
-            found => found?,
+        let entry = {
+            let _gate = read(&parent.gate);
+            let found = self.granted(&parent, DIRECTORY_BITS, || self.find(&parent, &stored.main));
+            let (node, seen) = match found {
+                Err(error) if error.is_not_found() => {
+                    self.check_absent(&parent, name)?;
+                    return Err(error);
+                }
+                found => found?,
+            };
+            self.entered(node, seen, self.place(&parent, name, &stored)?)?
         };
-        self.entered(node, seen, self.place(&parent, name, &stored)?)
+        self.finished(&parent, &stored.main, entry)
     }
 
     /// Takes back `count` lookups of `number`.
@@ -310,7 +314,12 @@ impl Namespace {
     /// # Errors
     /// What the store reports.
     pub fn sync_directory(&self, number: u64) -> Result<()> {
-        Ok(self.directory(number)?.node.sync()?)
+        let inode = self.directory(number)?;
+        // A crash takes away what was never durable, and its name with it.
+        if !self.options.read_only {
+            self.contents.finish_files_of(self.directory_id(&inode)?)?;
+        }
+        Ok(inode.node.sync()?)
     }
 
     /// Refuses changes of a read-only namespace.

@@ -1,9 +1,10 @@
 //! Renaming and exchanging entries.
 //!
 //! What replaces a file is durable before it does. A file's header says which
-//! name it belongs under; it is told of the new one before the entry moves,
-//! and holds the old one valid beside it.
+//! name it belongs under; it says the new one, durably, before the entry
+//! moves, and holds the old one valid beside it.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use strongroom_store::{InodeId, Kind, NodeRef, RenameMode};
@@ -13,6 +14,7 @@ use super::inode::{Inode, Pin, Place, lock, read, write};
 use super::names::StoredName;
 use super::remove::is_empty;
 use super::{Namespace, sidefile};
+use crate::content::{Content, Home};
 use crate::error::{Error, Result, errno};
 use crate::rules::Rule;
 
@@ -27,8 +29,41 @@ struct End<'a> {
 /// What was found and made durable before any gate was closed.
 struct Prepared<'a> {
     source: Pin<'a>,
+    /// Files that belong under their new names, and the old ones beside.
+    bound: Vec<Bound>,
     /// The entry that will be replaced or exchanged.
     target: Option<InodeId>,
+}
+
+/// An open file that belongs under its new name, and under the old one beside.
+/// Where it is not moved, it is bound to the old one again.
+struct Bound {
+    inode: Arc<Inode>,
+    content: Arc<Content>,
+    from: Home,
+    to: Home,
+    moved: Cell<bool>,
+}
+
+impl Bound {
+    fn is_current(&self) -> bool {
+        self.content.home() == self.to.mac
+    }
+
+    fn moved(&self) {
+        self.moved.set(true);
+        self.content.has_moved();
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if !self.moved.get() && self.is_current() {
+            // Refused, both names stay valid.
+            let _ = self.content.bind(self.from);
+        }
+        self.inode.close();
+    }
 }
 
 impl Namespace {
@@ -67,23 +102,64 @@ impl Namespace {
         Ok(End { parent, name, stored, place })
     }
 
-    /// Finds both entries, and makes durable what is going to replace one.
+    /// Finds both entries, binds them to their new names, and makes durable
+    /// what is going to replace one. No gate is held: that may take its time.
     fn prepare(&self, from: &End<'_>, to: &End<'_>, mode: RenameMode) -> Result<Prepared<'_>> {
         let source = self.table.pin(find(from)?.ok_or(Error::Refused(errno::ENOENT))?);
         let target = find(to)?;
-        if let Some(target) = &target
-            && target.id() != source.node.id()
-        {
-            self.make_durable(&source)?;
-            if mode == RenameMode::Exchange {
-                self.make_durable(&self.table.pin(Arc::clone(target)))?;
+        let mut bound = Vec::new();
+        let is_same = target.as_ref().is_some_and(|target| target.id() == source.node.id());
+        let will_move = !is_same
+            && match mode {
+                RenameMode::Replace => true,
+                RenameMode::NoReplace | RenameMode::Whiteout => target.is_none(),
+                RenameMode::Exchange => target.is_some(),
+            };
+        if will_move {
+            bound.extend(self.prepare_end(&source, from, to, target.is_some())?);
+            if let Some(target) = target.as_ref().filter(|_| mode == RenameMode::Exchange) {
+                let target = self.table.pin(Arc::clone(target));
+                bound.extend(self.prepare_end(&target, to, from, true)?);
             }
         }
-        Ok(Prepared { source, target: target.map(|node| node.id()) })
+        Ok(Prepared { source, bound, target: target.map(|node| node.id()) })
     }
 
-    fn make_durable(&self, inode: &Inode) -> Result<()> {
-        if inode.kind == Kind::File { self.contents.make_durable(&inode.node) } else { Ok(()) }
+    fn prepare_end(
+        &self,
+        inode: &Arc<Inode>,
+        from: &End<'_>,
+        to: &End<'_>,
+        replaces: bool,
+    ) -> Result<Option<Bound>> {
+        if inode.kind != Kind::File {
+            return Ok(None);
+        }
+        let bound = match self.using_unbound(inode) {
+            Ok(content) => Some(Bound {
+                content: content.keep(),
+                inode: Arc::clone(inode),
+                from: self.names.home(from.place.directory, from.name),
+                to: self.names.home(to.place.directory, to.name),
+                moved: Cell::new(false),
+            }),
+            // A damaged file is moved as it is.
+            Err(error @ Error::Damaged(_)) => {
+                self.observer.damaged(inode.number, &error);
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(bound) = &bound {
+            bound.content.bind(bound.to)?;
+            if !replaces {
+                bound.content.vouch()?;
+            }
+        }
+        if replaces {
+            self.contents.make_durable(&inode.node)?;
+        }
+        Ok(bound)
     }
 
     /// Renames with the gates closed; `None` when the entries have changed
@@ -111,6 +187,10 @@ impl Namespace {
             Err(error) => return Some(Err(error)),
         };
         if found.id() != source.node.id() || target.as_ref().map(|node| node.id()) != prepared.target {
+            return None;
+        }
+        // Another rename of the same file may have come in between.
+        if !prepared.bound.iter().all(Bound::is_current) {
             return None;
         }
         let _changes = match (self.change(from.place.directory), self.change(to.place.directory)) {
@@ -141,6 +221,9 @@ impl Namespace {
                 _ => self.replace(from, to, source, &target),
             },
         };
+        if renamed.is_ok() {
+            prepared.bound.iter().for_each(Bound::moved);
+        }
         if !is_same {
             let places = ((from.place.directory, from.name), (to.place.directory, to.name));
             match renamed {
@@ -155,9 +238,7 @@ impl Namespace {
 
     /// Moves to a name that does not exist.
     fn move_entry(&self, from: &End<'_>, to: &End<'_>, source: &Inode) -> Result<()> {
-        self.with_side(&to.parent, &to.stored, || {
-            self.rebound(source, &to.place, &from.place, || self.stored_rename(from, to, RenameMode::Replace))
-        })?;
+        self.with_side(&to.parent, &to.stored, || self.stored_rename(from, to, RenameMode::Replace))?;
         self.moved(from, to, source);
         Ok(())
     }
@@ -166,7 +247,7 @@ impl Namespace {
     fn replace(&self, from: &End<'_>, to: &End<'_>, source: &Inode, target: &NodeRef) -> Result<()> {
         self.ensure_side(to)?;
         let long = self.long_target(target);
-        self.rebound(source, &to.place, &from.place, || self.stored_rename(from, to, RenameMode::Replace))?;
+        self.stored_rename(from, to, RenameMode::Replace)?;
         self.unnamed(target, long, to.parent.number, to.name);
         self.moved(from, to, source);
         Ok(())
@@ -229,42 +310,10 @@ impl Namespace {
     fn exchange(&self, from: &End<'_>, to: &End<'_>, source: &Inode, target: &Inode) -> Result<()> {
         self.ensure_side(from)?;
         self.ensure_side(to)?;
-        self.rebound(source, &to.place, &from.place, || {
-            self.rebound(target, &from.place, &to.place, || {
-                self.stored_rename(from, to, RenameMode::Exchange)
-            })
-        })?;
+        self.stored_rename(from, to, RenameMode::Exchange)?;
         self.replaced(source, &to.place);
         self.replaced(target, &from.place);
         Ok(())
-    }
-
-    /// Runs `rename` with the file bound to its new name, and bound to the old
-    /// one again when that fails. A damaged file is moved as it is.
-    fn rebound(
-        &self,
-        inode: &Inode,
-        to: &Place,
-        from: &Place,
-        rename: impl FnOnce() -> Result<()>,
-    ) -> Result<()> {
-        if inode.kind != Kind::File {
-            return rename();
-        }
-        let content = match self.using_unbound(inode) {
-            Ok(content) => content,
-            Err(error @ Error::Damaged(_)) => {
-                self.observer.damaged(inode.number, &error);
-                return rename();
-            }
-            Err(error) => return Err(error),
-        };
-        content.moved(self.names.home(to.directory, &to.name))?;
-        let renamed = rename();
-        if renamed.is_err() {
-            content.moved(self.names.home(from.directory, &from.name))?;
-        }
-        renamed
     }
 
     fn stored_rename(&self, from: &End<'_>, to: &End<'_>, mode: RenameMode) -> Result<()> {

@@ -229,7 +229,7 @@ impl Namespace {
         if content.belongs(home) {
             return Ok(());
         }
-        content.moved(home)?;
+        content.bind(home)?;
         content.sync()
     }
 }

@@ -123,13 +123,4 @@ impl Bytes {
         }
         Ok(found)
     }
-
-    /// Whether every block is the beginning of what that block was in one of
-    /// `versions`; gives the first that is not.
-    pub(crate) fn unknown_block<'a>(&self, versions: impl Iterator<Item = &'a Bytes> + Clone) -> Option<u64> {
-        (0..self.len.div_ceil(self.size)).find(|&block| {
-            let ours = self.block(block);
-            !versions.clone().any(|version| version.block(block).get(..ours.len()) == Some(&ours[..]))
-        })
-    }
 }

@@ -57,14 +57,16 @@ impl Matching<'_> {
             return Err(format!("#{id} is no directory"));
         };
         let entries = self.tree.entries(id);
-        if !found.keys().eq(entries.keys()) {
+        let is_there =
+            |(name, child): &(&String, &Id)| found.contains_key(*name) || !self.may_be_gone(**child);
+        if !found.keys().eq(entries.iter().filter(is_there).map(|(name, _)| name)) {
             let names = |keys: Vec<&String>| keys.into_iter().map(|name| short(name)).collect::<Vec<_>>();
             let (found, wanted) = (names(found.keys().collect()), names(entries.keys().collect()));
             return Err(format!("#{id} holds {found:?}, not {wanted:?}"));
         }
         pairs.insert(id, index);
         for (name, &child) in entries {
-            let index = found[name];
+            let Some(&index) = found.get(name) else { continue };
             if self.tree.is_directory(child) {
                 self.directory(child, index, pairs).map_err(|reason| format!("{}/{reason}", short(name)))?;
             } else if *pairs.entry(child).or_insert(index) != index {
@@ -80,24 +82,26 @@ impl Matching<'_> {
         {
             return Err(format!("mode {:o}, not {mode:o}", found.mode));
         }
-        let is_empty = match (&wanted.body, &found.body) {
-            (Body::Directory(_), FoundBody::Directory(_)) => false,
-            (Body::Symlink(target), FoundBody::Symlink(found)) if **target == **found => false,
+        match (&wanted.body, &found.body) {
+            (Body::Directory(_), FoundBody::Directory(_)) => {}
+            (Body::Symlink(target), FoundBody::Symlink(found)) if **target == **found => {}
             (Body::Special(kind, device), FoundBody::Special(of, found)) if (kind, device) == (of, found) => {
-                false
             }
-            (Body::File, FoundBody::File(bytes)) => {
-                self.content(id, bytes)?;
-                bytes.len == 0 && self.promised(id).is_none()
-            }
+            (Body::File, FoundBody::File(bytes)) => self.content(id, bytes)?,
             _ => return Err("not what it was".into()),
-        };
-        // A file that was never made durable may be empty, without attributes.
-        if found.xattrs != wanted.xattrs && !(is_empty && found.xattrs.is_empty()) {
+        }
+        if found.xattrs != wanted.xattrs {
             let keys: Vec<_> = found.xattrs.keys().map(|name| String::from_utf8_lossy(name)).collect();
             return Err(format!("attributes {keys:?} are not those set"));
         }
         Ok(())
+    }
+
+    /// A crash may take a file that was never made durable, under all names.
+    fn may_be_gone(&self, id: Id) -> bool {
+        self.cut != usize::MAX
+            && matches!(self.tree.inodes[&id].body, Body::File)
+            && self.promised(id).is_none()
     }
 
     fn promised(&self, id: Id) -> Option<usize> {
@@ -119,14 +123,7 @@ impl Matching<'_> {
         if possible.iter().any(|version| version.bytes == *bytes) {
             return Ok(());
         }
-        if promised.is_some() {
-            let lens: Vec<u64> = possible.iter().map(|version| version.bytes.len).collect();
-            return Err(format!("{} bytes are no version since the last sync, of {lens:?}", bytes.len));
-        }
-        // Never synced: shorter or empty, but of blocks that were written.
-        match bytes.unknown_block(possible.iter().map(|version| &version.bytes)) {
-            Some(block) => Err(format!("block {block} of a file never synced was never written")),
-            None => Ok(()),
-        }
+        let lens: Vec<u64> = possible.iter().map(|version| version.bytes.len).collect();
+        Err(format!("{} bytes are no version since the last sync, of {lens:?}", bytes.len))
     }
 }

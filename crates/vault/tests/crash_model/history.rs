@@ -425,7 +425,15 @@ impl Trial {
         let directory = self.directory();
         self.note(format!("sync directory #{directory}"));
         self.within(directory, |trial, number| trial.vault().namespace().sync_directory(number).unwrap());
-        self.durable.push((self.store.position(), self.current()));
+        let position = self.store.position();
+        self.durable.push((position, self.current()));
+        // Its names are promised, and with them the files that were never synced.
+        let children: Vec<Id> = self.tree.entries(directory).values().copied().collect();
+        for id in children {
+            if self.files.get(&id).is_some_and(|file| file.synced.is_empty()) {
+                self.promise_file(id, position);
+            }
+        }
     }
 
     fn sync_all(&mut self) {

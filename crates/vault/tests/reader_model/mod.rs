@@ -48,7 +48,16 @@ struct History {
     states: Vec<Arc<Vec<u64>>>,
     /// The last that is known to be committed.
     committed: usize,
+    /// Some state of it is.
+    durable: bool,
     removed: bool,
+}
+
+impl History {
+    fn synced(&mut self) {
+        self.committed = self.states.len() - 1;
+        self.durable = true;
+    }
 }
 
 /// A file that the reader has open: the history's number, and the state that
@@ -140,7 +149,8 @@ impl Trial {
             Some(&file) => file,
             None => {
                 let (entry, content) = support::create_file(self.writer().namespace(), name);
-                let empty = History { states: vec![Arc::default()], committed: 0, removed: false };
+                let empty =
+                    History { states: vec![Arc::default()], committed: 0, durable: false, removed: false };
                 self.files.push(empty);
                 let file = self.files.len() - 1;
                 self.names.insert(name, file);
@@ -204,11 +214,11 @@ impl Trial {
     fn sync(&mut self) {
         if self.rng.below(4) == 0 {
             self.writer().sync().expect("the vault can be synced");
-            self.files.iter_mut().for_each(|history| history.committed = history.states.len() - 1);
+            self.files.iter_mut().for_each(History::synced);
         } else {
             let (file, content) = self.some_file();
             content.sync().expect("a file can be synced");
-            self.files[file].committed = self.files[file].states.len() - 1;
+            self.files[file].synced();
         }
     }
 
@@ -253,7 +263,7 @@ impl Trial {
         if cleanly {
             files.into_iter().for_each(|file| self.release(file));
             self.writer().close().expect("it closes");
-            self.files.iter_mut().for_each(|history| history.committed = history.states.len() - 1);
+            self.files.iter_mut().for_each(History::synced);
             self.writer = None;
         } else {
             self.writer().abandon();
@@ -277,7 +287,14 @@ impl Trial {
     fn take_over(&mut self) {
         for (name, file) in self.names.clone() {
             let names = self.writer().namespace();
-            let entry = names.lookup(ROOT, name.as_bytes()).expect("it is there");
+            let entry = match names.lookup(ROOT, name.as_bytes()) {
+                Err(error) if error.is_not_found() && !self.files[file].durable => {
+                    self.files[file].removed = true;
+                    self.names.remove(name);
+                    continue;
+                }
+                entry => entry.expect("it is there"),
+            };
             let content = names.open(entry.number, crate::WRITING).expect("it opens");
             let found = read_sectors(&content, 0, self.sectors as usize * 2).expect("it is whole");
             names.release(entry.number);
@@ -289,7 +306,7 @@ impl Trial {
                 self.seed
             );
             history.states.push(Arc::new(found));
-            history.committed = history.states.len() - 1;
+            history.synced();
         }
     }
 
@@ -300,6 +317,8 @@ impl Trial {
         let entry = match (names.lookup(ROOT, name.as_bytes()), self.names.get(name)) {
             (Ok(entry), Some(_)) => entry,
             (Err(error), None) if error.is_not_found() => return,
+            // A crash takes what was never durable.
+            (Err(error), Some(&file)) if error.is_not_found() && !self.files[file].durable => return,
             (found, known) => panic!("history {}: {name}: {found:?}, {known:?}", self.seed),
         };
         let file = self.names[name];

@@ -56,8 +56,6 @@ struct Verifying<'v, 'a> {
     content: std::sync::Arc<Content>,
     examination: Mutex<Option<Examination>>,
     groups: Vec<GroupIndex>,
-    /// Those are all that the file has.
-    is_whole: bool,
     examined: Mutex<Examined>,
     /// Of the directory where the file's own name is lost.
     path: Vec<u8>,
@@ -114,12 +112,21 @@ impl<'a> Verifier<'a> {
         }
         let opened = match self.survey.open(folder, item) {
             Ok(opened) => opened,
+            Err(error) if error.is_unfinished() => {
+                lock(&self.paths).insert(attributes.id, path);
+                return None;
+            }
             Err(error) => {
                 self.findings.add(Finding::new(&path, &error).stored(stored));
                 self.note(folder, item, None);
                 return None;
             }
         };
+        if opened.fault.as_ref().is_some_and(Error::is_unfinished) {
+            lock(&self.paths).insert(attributes.id, path);
+            opened.close();
+            return None;
+        }
         // A lost header page is told with the bytes that are lost by it.
         if let Some(fault) = &opened.fault
             && (opened.content.has_header() || self.shallow || !is_first)
@@ -173,7 +180,6 @@ impl<'a> Verifier<'a> {
         Some(Box::new(Verifying {
             verifier: self,
             content: std::sync::Arc::clone(&opened.content),
-            is_whole: groups.len() == examination.groups().len(),
             groups,
             opened: Mutex::new(Some(opened)),
             examination: Mutex::new(Some(examination)),
@@ -236,10 +242,9 @@ impl<'a> Verifier<'a> {
                 path: String::from_utf8_lossy(path).into_owned(),
                 action: match what {
                     Recovered::Replayed => "replayed from the journal",
-                    Recovered::Emptied => "never synced, and empty",
+                    Recovered::Removed => "never synced: the next mount removes it",
                     Recovered::Trimmed => "cut to what was synced",
-                    Recovered::SetAside => "cut to what was synced, with the rest kept aside",
-                    Recovered::Moved => "bound to its new name",
+                    Recovered::Newer => "newer than the journal, which somebody has put back",
                 },
             })
             .collect();
@@ -284,12 +289,10 @@ impl Parts for Verifying<'_, '_> {
         self.verifier.bytes.fetch_add(examined.bytes, Ordering::Relaxed);
         let examination = lock(&self.examination).take().expect("a file is finished once");
         let mut losses = if self.verifier.interrupt.is_asked() {
-            // The digest would miss what was not looked at.
+            // Of what was not looked at nothing is said.
             examined.losses
-        } else if !self.is_whole {
-            Content::conclude_part(examination, examined)
         } else {
-            self.content.conclude(examination, examined)
+            Content::conclude(examination, examined)
         };
         losses.sort_by_key(|loss| loss.range.as_ref().map_or(0, |range| range.start));
         for loss in losses {

@@ -216,7 +216,7 @@ impl Copying<'_, '_> {
         let examination = lock(&self.examination).take().expect("a file is finished once");
         self.copier.bytes.fetch_add(examined.bytes, Ordering::Relaxed);
         let mut findings = std::mem::take(&mut *lock(&self.faults));
-        for loss in self.content.conclude(examination, examined) {
+        for loss in Content::conclude(examination, examined) {
             let finding = Finding::new(&self.place.path, &Error::Damaged(loss.damage));
             findings.push(finding.range(loss.range));
         }

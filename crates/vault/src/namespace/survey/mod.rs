@@ -127,7 +127,7 @@ impl Survey<'_> {
         let strict = self.namespace.contents.open(&item.node, home).and_then(|content| {
             // A content that was live already was opened under another name.
             match home {
-                Some(home) if !content.belongs(home) && !self.namespace.contents.is_recovering() => {
+                Some(home) if !content.belongs(home) => {
                     content.released();
                     Err(Error::Damaged(Damage::Home))
                 }

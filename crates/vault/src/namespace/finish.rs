@@ -1,0 +1,75 @@
+//! What a crash has left unfinished: files that were never durable are taken
+//! out of the tree when somebody comes by, and by the sweep. Everything else is
+//! as it was.
+
+use strongroom_store::Kind;
+
+use super::inode::{Inode, lock, write};
+use super::{Entry, Namespace, Opening};
+use crate::error::{Error, Result, errno};
+
+impl Namespace {
+    /// An entry that was found in `parent` as `stored`, with its file finished
+    /// before anybody hears of its length. The caller holds no gate.
+    ///
+    /// # Errors
+    /// `ENOENT` when the file was never durable, and a crash has taken it.
+    pub(super) fn finished(&self, parent: &Inode, stored: &[u8], mut entry: Entry) -> Result<Entry> {
+        let is_file = entry.attributes.kind == Kind::File;
+        if !is_file || self.contents.follows() || !self.contents.is_recovering() {
+            return Ok(entry);
+        }
+        match self.open(entry.number, Opening::default()) {
+            Ok(_) => {
+                let attributes = self.attributes(entry.number);
+                self.release(entry.number);
+                entry.attributes = attributes.unwrap_or(entry.attributes);
+                Ok(entry)
+            }
+            Err(error) if error.is_unfinished() => {
+                let taken = self.take_unfinished(parent, stored, entry.number);
+                self.forget(entry.number, 1);
+                taken?;
+                Err(Error::Refused(errno::ENOENT))
+            }
+            // Whoever opens it is told.
+            Err(_) => Ok(entry),
+        }
+    }
+
+    fn take_unfinished(&self, parent: &Inode, stored: &[u8], number: u64) -> Result<()> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        let inode = self.table.inode(number)?;
+        let _gate = write(&parent.gate);
+        // Asked again now that nobody can be renaming or replacing it.
+        let node = match parent.node.lookup(stored) {
+            Err(error) if error.is_not_found() => return Ok(()),
+            found => found?,
+        };
+        let place = lock(&inode.place).clone();
+        let Some(place) = place.filter(|place| place.parent == parent.number && *place.stored == *stored)
+        else {
+            return Ok(());
+        };
+        let home = Some(self.names.home(place.directory, &place.name));
+        match self.contents.open(&node, home) {
+            Ok(content) => {
+                content.released();
+                return Ok(());
+            }
+            Err(error) if error.is_unfinished() => {}
+            Err(error) => return Err(error),
+        }
+        // What is recorded was durable: no crash takes it.
+        if let Some(freshness) = self.contents.freshness() {
+            freshness.check_unfinished(place.directory, &place.name)?;
+        }
+        let _change = self.change(place.directory)?;
+        self.contents.put_aside(&*parent.node, stored, &node)?;
+        self.unrecord(place.directory, &place.name);
+        inode.displaced(parent.number, &place.name);
+        Ok(())
+    }
+}
