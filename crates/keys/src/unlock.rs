@@ -57,7 +57,11 @@ impl fmt::Display for UnlockError {
             UnlockError::Damaged(Damage::Mac) => {
                 f.write_str("the vault header is damaged: the secret is right, but the header was changed")
             }
-            UnlockError::Unsupported(what) => write!(f, "the vault is of a newer format: {what}"),
+            UnlockError::Unsupported(what) => write!(
+                f,
+                "the vault is of another version of the format ({what}): mount it with the program that made it, \
+                 and copy its files into a new vault"
+            ),
             UnlockError::CostRefused(refused) => refused.fmt(f),
         }
     }
