@@ -48,6 +48,7 @@ use crate::meter::Metered;
 use crate::profile::Profile;
 use crate::report::{self, Output};
 use crate::secrets::Source;
+use crate::secrets::terminal::Input;
 use crate::unlock::{LockedVault, Unlocked};
 
 /// How long those who wait for the end may take to hear of it.
@@ -197,7 +198,7 @@ pub(crate) fn run_launched(plan: &Plan, output: Output) -> Exit {
     let target = plan.log.clone().unwrap_or(LogTarget::Syslog);
     let served = Log::open(Some(&target)).and_then(|log| {
         let log = Arc::new(log);
-        let credential = launch::receive(std::io::stdin().lock(), &plan.source, &plan.prompt())?;
+        let credential = launch::receive(Input::standard(), &plan.source, &plan.prompt())?;
         let locked = LockedVault::open(&plan.vault, plan.store_mode())?;
         let unlocked = locked.unlock_for_use(&plan.vault, &credential, output)?;
         drop(credential);

@@ -31,6 +31,7 @@ use crate::daemon::launch;
 use crate::daemon::log::{Log, Severity};
 use crate::failure::{Exit, Failure, Result};
 use crate::secrets::Source;
+use crate::secrets::terminal::Input;
 use crate::umount::in_use;
 
 /// The name of the one file of a raw export.
@@ -100,7 +101,7 @@ pub(super) fn run_launched(plan: &Plan) -> Exit {
         launch::ready();
     };
     let served = Log::open(Some(&target)).and_then(|log| {
-        let handed_on = launch::receive_bytes(std::io::stdin().lock())?;
+        let handed_on = launch::receive_bytes(Input::standard())?;
         let secret = match (&plan.source, handed_on) {
             (_, Some(secret)) => Some(secret),
             (Source::KeyFile(_), None) => Some(plan.source.read_bytes("", plan.range)?),
