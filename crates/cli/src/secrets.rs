@@ -329,7 +329,9 @@ impl RecoveryTarget {
                 })?;
                 Ok(Some(RecoveryTarget::File { path: path.clone(), file }))
             }
-            None | Some(RecoveryOut::Terminal) => show_on_terminal().map(|file| Some(RecoveryTarget::Terminal(file))),
+            None | Some(RecoveryOut::Terminal) => {
+                show_on_terminal().map(|file| Some(RecoveryTarget::Terminal(file)))
+            }
         }
     }
 

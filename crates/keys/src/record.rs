@@ -5,7 +5,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use strongroom_format::vault::names::{DirectoryRecord, RECORD_MAC_LEN};
 use strongroom_format::vault::{DirectoryId, FileId, PageKind, TAG_LEN};
-use strongroom_memory::{Locked, in_wiped_stack, lock_stack};
+use strongroom_memory::{Locked, in_wiped_frames, in_wiped_stack};
 use subtle::ConstantTimeEq;
 
 use crate::hierarchy::VaultKeys;
@@ -74,10 +74,11 @@ impl RecordMac {
     }
 
     fn first_16(&self, parts: &[&[u8]]) -> [u8; 16] {
-        lock_stack();
-        let mut mac = Hmac::clone(&self.keyed);
-        parts.iter().for_each(|part| mac.update(part));
-        let full: [u8; 32] = mac.finalize().into_bytes().into();
+        let full: [u8; 32] = in_wiped_frames(|| {
+            let mut mac = Hmac::clone(&self.keyed);
+            parts.iter().for_each(|part| mac.update(part));
+            mac.finalize().into_bytes().into()
+        });
         *full.first_chunk().expect("sixteen of thirty-two bytes")
     }
 }

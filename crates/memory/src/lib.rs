@@ -91,6 +91,19 @@ pub fn in_wiped_stack<R>(compute: impl FnOnce() -> R) -> R {
     below(|| in_locked_heap(compute))
 }
 
+/// Runs `compute` on a stack that is locked, of which its frames are wiped when
+/// it returns, up to 8 KiB of them: for one operation of a hash or cipher, where
+/// [`in_wiped_stack`] would cost more than the operation. What stays on a stack
+/// does not stay there: values with room that is not initialised are copied to
+/// the heap with whatever was in it.
+#[inline]
+pub fn in_wiped_frames<R>(compute: impl FnOnce() -> R) -> R {
+    lock_stack();
+    let result = below(compute);
+    low::wipe_frames();
+    result
+}
+
 #[inline(never)]
 fn below<R>(compute: impl FnOnce() -> R) -> R {
     compute()

@@ -14,6 +14,7 @@ pub use allocator::Allocator;
 pub(crate) use allocator::Scope;
 pub(crate) use arena::Place;
 pub use region::{Bytes, Region};
+pub(crate) use stack::wipe_frames;
 pub use stack::{lock_stack, wipe_stack};
 
 use crate::Standing;

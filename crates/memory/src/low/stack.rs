@@ -17,7 +17,10 @@ const DEPTH: usize = 128 << 10;
 /// How much [`wipe_stack`] wipes.
 const WIPED: usize = 64 << 10;
 
-const _: () = assert!(WIPED < DEPTH);
+/// How much [`wipe_frames`] wipes.
+const FRAMES: usize = 8 << 10;
+
+const _: () = assert!(FRAMES < WIPED && WIPED < DEPTH);
 
 thread_local! {
     static IS_LOCKED: Cell<bool> = const { Cell::new(false) };
@@ -94,6 +97,12 @@ pub fn wipe_stack() {
     fill::<WIPED>();
 }
 
+/// Overwrites the 8 KiB of stack below the caller.
+#[inline(never)]
+pub(crate) fn wipe_frames() {
+    fill::<FRAMES>();
+}
+
 #[inline(never)]
 fn fill<const LEN: usize>() {
     let mut room = [0_u8; LEN];
@@ -128,6 +137,8 @@ mod tests {
         let address = spill(0x5a);
         wipe_stack();
         assert_eq!((left, at(address)), (0x5a, 0), "the first proves that the second can fail");
+        let address = crate::in_wiped_frames(|| spill(0x5a));
+        assert_eq!(at(address), 0);
     }
 
     #[test]
