@@ -9,6 +9,7 @@
 mod args;
 mod commands;
 mod compose;
+mod confinement;
 mod control;
 mod daemon;
 mod failure;
