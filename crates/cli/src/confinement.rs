@@ -223,6 +223,52 @@ impl std::fmt::Display for Confinement {
 mod tests {
     use super::*;
 
+    /// Run by the next test in a process of its own, for which it is for ever.
+    #[test]
+    #[ignore = "confines its process"]
+    fn confined() {
+        let (told, hears) = std::sync::mpsc::channel::<()>();
+        let older = std::thread::spawn(move || {
+            hears.recv().expect("told");
+            std::process::Command::new("true").spawn().map(drop).map_err(|error| error.kind())
+        });
+        drop_capabilities(true);
+        restrict(true, None);
+        let Confinement { system_calls, capabilities, reason } = standing();
+        assert!(system_calls && capabilities && reason.is_none(), "{reason:?}");
+        told.send(()).expect("it listens");
+        let denied = Err(std::io::ErrorKind::PermissionDenied);
+        assert_eq!(older.join().expect("no panic"), denied, "a thread that was there before");
+        let network = std::net::UdpSocket::bind("127.0.0.1:0");
+        assert_eq!(network.map(drop).map_err(|error| error.kind()), denied);
+        let root = rustix::process::chroot("/");
+        assert_eq!(root, Err(rustix::io::Errno::PERM));
+        // What a daemon does all the time.
+        std::thread::spawn(|| ()).join().expect("threads start");
+        std::os::unix::net::UnixStream::pair().expect("local sockets");
+        std::fs::read("/proc/self/status").expect("files");
+        let kept = rustix::thread::capabilities(None).expect("told");
+        assert!(NEEDED.contains(kept.permitted) && NEEDED.contains(kept.effective));
+    }
+
+    #[test]
+    fn a_confined_process_runs_nothing_and_reaches_no_network() {
+        let test = std::env::current_exe().expect("this test");
+        let name = "confinement::tests::confined";
+        let mut child = std::process::Command::new(test);
+        let output = child.args(["--ignored", "--exact", name]).output().expect("it runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_wanted_or_not_possible_is_said() {
+        let none = Confinement { system_calls: false, capabilities: false, reason: Some("why".into()) };
+        assert_eq!(none.to_string(), "nothing (why)");
+        let all = Confinement { system_calls: true, capabilities: true, reason: None };
+        assert_eq!(all.to_string(), "system calls and capabilities");
+    }
+
     #[test]
     fn no_call_is_refused_that_threads_need() {
         filters().expect("this architecture is known");
