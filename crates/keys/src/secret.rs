@@ -70,6 +70,12 @@ impl SecretBytes {
         secret
     }
 
+    /// Moves text here and wipes where it was.
+    #[must_use]
+    pub fn take_string(text: String) -> SecretBytes {
+        SecretBytes::take(&mut text.into_bytes())
+    }
+
     /// The bytes. Copies of them are their maker's to wipe.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
@@ -112,6 +118,7 @@ mod tests {
         let secret = SecretBytes::take(&mut password);
         assert_eq!(secret.expose(), b"correct horse");
         assert_eq!(password, [0; 13]);
+        assert_eq!(SecretBytes::take_string("abc".to_owned()).expose(), b"abc");
     }
 
     #[test]
