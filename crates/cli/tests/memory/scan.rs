@@ -178,7 +178,7 @@ fn substitute(byte: u8) -> u8 {
         let mut product = 0;
         while b != 0 {
             product ^= a * (b & 1);
-            a = a << 1 ^ 0x1b * (a >> 7);
+            a = (a << 1) ^ (0x1b * (a >> 7));
             b >>= 1;
         }
         product
