@@ -149,6 +149,13 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Log, ready: &(dyn Fn() 
     }
     let opened = |at: &Path, runs: Option<&str>| {
         confinement::restrict(plan.confined, runs);
+        let secrets = strongroom_memory::standing();
+        if !(secrets.secrets_locked && secrets.stacks_locked) {
+            log.write(
+                Severity::Warning,
+                "keys could not be locked in memory: raise the limit with `ulimit -l`",
+            );
+        }
         log.write(Severity::Notice, &format!("confined: {}", confinement::standing()));
         log.write(Severity::Notice, &format!("opened {} at {}", plan.image.display(), at.display()));
         ready();
