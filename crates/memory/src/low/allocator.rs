@@ -103,7 +103,8 @@ mod tests {
         let before = vec![1; 100];
         let within = in_locked_heap(|| in_locked_heap(|| vec![2; 100]));
         assert!(is_locked(&within));
-        assert!(!is_locked(&before) && !is_locked(&vec![3; 100]));
+        let after = Vec::from([3; 100]);
+        assert!(!is_locked(&before) && !is_locked(&after));
         let other = in_locked_heap(|| std::thread::spawn(|| vec![4; 100]).join().expect("no panic"));
         assert!(!is_locked(&other), "another thread");
     }
@@ -125,6 +126,6 @@ mod tests {
     #[test]
     fn a_panic_leaves_the_scope() {
         let _ = std::panic::catch_unwind(|| in_locked_heap(|| panic!("as expected")));
-        assert!(!is_locked(&vec![1; 100]));
+        assert!(!is_locked(&Vec::from([1; 100])));
     }
 }
