@@ -9,6 +9,7 @@
 mod args;
 mod commands;
 mod compose;
+mod confinement;
 mod control;
 mod daemon;
 mod failure;
@@ -38,6 +39,10 @@ use crate::args::{BenchCommand, Cli, Command};
 use crate::failure::{Exit, Failure, Result};
 use crate::report::Output;
 
+/// What keys are allocated in is locked: see `strongroom_memory`.
+#[global_allocator]
+static ALLOCATOR: strongroom_memory::Allocator = strongroom_memory::Allocator;
+
 /// The name under which mount(8) calls this program.
 const HELPER_NAME: &str = "mount.strongroom";
 
@@ -54,6 +59,7 @@ fn main() -> ExitCode {
     // Worth no warning: secrets are still not swapped, and the limit of core
     // dumps is rarely one that a process may not lower.
     let _ = strongroom_keys::protect_process();
+    strongroom_engine_cpu::keep_library_keys_locked();
     match run(cli.command, Output { json: cli.json }) {
         Ok(exit) => exit.into(),
         Err(failure) => {

@@ -78,6 +78,7 @@ fn plan(args: &MountArgs, strictness: options::Strictness) -> Result<Plan> {
         },
         vault,
         foreground: args.foreground,
+        confined: !args.no_confinement,
         idle: None,
         engine: None,
         transport: TransportChoice::default(),

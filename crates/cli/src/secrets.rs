@@ -3,8 +3,10 @@
 //! They go straight into secret memory. None comes from the command line or
 //! the environment, and none is ever printed, but a new recovery key, once.
 
+pub(crate) mod terminal;
+
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -221,7 +223,7 @@ fn key_file(path: &Path) -> Result<Credential> {
 
 fn recovery_key(path: &Path) -> Result<Credential> {
     let text = if path == Path::new("-") {
-        read_secret(&mut std::io::stdin().lock(), "standard input", PASSWORD_LEN_MAX)?
+        read_secret(&mut terminal::Input::standard(), "standard input", PASSWORD_LEN_MAX)?
     } else {
         read_secret(&mut open(path)?, &path.display().to_string(), PASSWORD_LEN_MAX)?
     };
@@ -234,13 +236,13 @@ fn recovery_key(path: &Path) -> Result<Credential> {
 }
 
 fn prompt(text: &str) -> Result<SecretBytes> {
-    let typed = rpassword::prompt_password(text).map_err(|error| match error.raw_os_error() {
-        Some(_) => {
+    let secret = terminal::ask(text, PASSWORD_LEN_MAX).map_err(|error| match error.kind() {
+        ErrorKind::NotConnected => {
             Failure::usage("no secret was given, and there is no terminal to ask for it").hint(NO_TERMINAL)
         }
-        None => Failure::new(Exit::Other, format!("the terminal: {error}")),
+        ErrorKind::InvalidInput => Failure::usage(error.to_string()),
+        _ => Failure::new(Exit::Other, format!("the terminal: {error}")),
     })?;
-    let secret = SecretBytes::take_string(typed);
     if secret.is_empty() { Err(Failure::usage("the password is empty")) } else { Ok(secret) }
 }
 
@@ -274,7 +276,7 @@ fn exists(failure: Failure) -> Failure {
     failure.hint("Name a file that does not exist yet.")
 }
 
-fn terminal() -> Result<File> {
+fn show_on_terminal() -> Result<File> {
     File::options().write(true).open("/dev/tty").map_err(|_| {
         Failure::usage("there is no terminal to show the recovery key on")
             .hint("Say where it shall go with --recovery-out FILE, or make none with --recovery-out none.")
@@ -307,7 +309,7 @@ impl RecoveryTarget {
                 Err(exists(Failure::usage("the file for the recovery key exists already").at(path)))
             }
             Some(RecoveryOut::File(_)) => Ok(()),
-            None | Some(RecoveryOut::Terminal) => terminal().map(drop),
+            None | Some(RecoveryOut::Terminal) => show_on_terminal().map(drop),
         }
     }
 
@@ -327,7 +329,9 @@ impl RecoveryTarget {
                 })?;
                 Ok(Some(RecoveryTarget::File { path: path.clone(), file }))
             }
-            None | Some(RecoveryOut::Terminal) => terminal().map(|file| Some(RecoveryTarget::Terminal(file))),
+            None | Some(RecoveryOut::Terminal) => {
+                show_on_terminal().map(|file| Some(RecoveryTarget::Terminal(file)))
+            }
         }
     }
 

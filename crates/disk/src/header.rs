@@ -259,7 +259,7 @@ impl Header {
     }
 }
 
-/// Zeros on drop, for bytes of key material outside of secret memory.
+/// Zeros on drop, for bytes of key material.
 pub(crate) struct Wiped(pub(crate) strongroom_engine::Buffer);
 
 impl Drop for Wiped {

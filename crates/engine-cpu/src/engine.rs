@@ -6,6 +6,7 @@ use strongroom_engine::{
     Aead, Algorithm, Batch, BlockCipher, Capability, Crossing, Engine, Operation, Refusal, Refused,
     SectorCipher, SectorIv, SectorMode, Session, SessionError, Ticket,
 };
+use strongroom_memory::{in_wiped_stack, lock_stack};
 
 use crate::aegis256x::{Aegis, Four, Two};
 use crate::gcm::AesGcm;
@@ -24,7 +25,9 @@ pub(crate) const BATCH_BYTES_MAX: usize = 1 << 30;
 pub(crate) const SEGMENTS_MAX: usize = 1 << 20;
 
 /// A fast engine of one [`Tier`]. It is inline, works on the caller's thread,
-/// and shares nothing between threads but key schedules.
+/// and shares nothing between threads but key schedules. These are allocated in
+/// locked memory where the program has `strongroom_memory`'s allocator, and so
+/// is what ciphers of libraries allocate for them.
 pub struct CpuEngine {
     tier: Tier,
     passes: fn(Tier, Algorithm) -> bool,
@@ -195,8 +198,10 @@ impl Engine for CpuEngine {
             let offered = self.code(algorithm).is_some();
             return Err(if offered { SessionError::DeviceLost } else { SessionError::Unsupported });
         }
-        let cipher = Cipher::new(self.tier, algorithm, key)?;
-        Ok(Session::new(algorithm, Arc::new(Keyed { tier: self.tier, cipher })))
+        in_wiped_stack(|| {
+            let cipher = Cipher::new(self.tier, algorithm, key)?;
+            Ok(Session::new(algorithm, Arc::new(Keyed { tier: self.tier, cipher })))
+        })
     }
 
     fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
@@ -207,6 +212,7 @@ impl Engine for CpuEngine {
                 return Err(Box::new(Refused { batch, refusal }));
             }
         };
+        lock_stack();
         match check(session.algorithm(), &batch) {
             Ok(()) => Ok(Ticket::ready(keyed.cipher.process(batch))),
             Err(refusal) => Err(Box::new(Refused { batch, refusal })),
@@ -219,6 +225,7 @@ impl Engine for CpuEngine {
             _ => return Err(Refusal::Misuse("the session belongs to another engine")),
         };
         crossing.validate(session.algorithm())?;
+        lock_stack();
         match &keyed.cipher {
             Cipher::Sectors(sectors) if sectors.cross(crossing) => Ok(()),
             _ => Err(Refusal::Unsupported),

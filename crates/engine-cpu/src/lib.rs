@@ -39,3 +39,12 @@ pub use engine::CpuEngine;
 pub use hardware::{Tier, aes_instructions};
 pub use kernel::Code;
 pub use reference::ReferenceEngine;
+
+/// Has the libraries of this crate keep the key schedules that they allocate
+/// themselves in locked memory. To be called once and first of all, by a
+/// program: what they hold by then stays where it is, and is never freed.
+///
+/// False when it was called before.
+pub fn keep_library_keys_locked() -> bool {
+    low::aws_lc::allocate_in_locked_memory()
+}

@@ -7,6 +7,8 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use strongroom_memory::in_locked_heap;
+
 use crate::gcm::GcmKey;
 
 const SETS: usize = 16;
@@ -39,7 +41,7 @@ impl KeyCache {
         if let Some(key) = set.read().unwrap_or_else(PoisonError::into_inner).find(&prefix) {
             return key;
         }
-        let key = Arc::new(derive());
+        let key = in_locked_heap(|| Arc::new(derive()));
         set.write().unwrap_or_else(PoisonError::into_inner).insert(prefix, Arc::clone(&key));
         key
     }

@@ -277,6 +277,13 @@ impl SessionHandle {
         self.point.unmount(mode)
     }
 
+    /// The program that unmounts, where this process may not: it needs the
+    /// privileges that running it gives.
+    #[must_use]
+    pub fn unmounts_by(&self) -> Option<&'static str> {
+        self.point.unmounts_by()
+    }
+
     /// Ends the connection at once: every caller gets an error, and data that
     /// was not written back is lost. [`Session::run`] unmounts and returns.
     ///

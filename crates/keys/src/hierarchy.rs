@@ -3,6 +3,7 @@
 use hkdf::Hkdf;
 use sha2::Sha256;
 use strongroom_format::vault::VaultId;
+use strongroom_memory::in_wiped_stack;
 
 use crate::random::EntropyError;
 use crate::secret::Secret;
@@ -44,7 +45,9 @@ impl RootKey {
         RootKey(secret)
     }
 
-    pub(crate) fn expose(&self) -> &[u8; 32] {
+    /// The bytes. Copies of them are their maker's to wipe.
+    #[must_use]
+    pub fn expose(&self) -> &[u8; 32] {
         self.0.expose()
     }
 
@@ -58,12 +61,15 @@ impl RootKey {
 
     fn derive(&self, vault: VaultId, generation: u32, what: Derivation, key: &mut [u8]) {
         let info = [what.label.as_bytes(), &[0], &generation.to_le_bytes()].concat();
-        let hkdf = Hkdf::<Sha256>::new(Some(&vault.0), self.0.expose());
-        hkdf.expand(&info, key).expect("64 bytes are less than 255 hashes");
+        in_wiped_stack(|| {
+            let hkdf = Hkdf::<Sha256>::new(Some(&vault.0), self.0.expose());
+            hkdf.expand(&info, key).expect("64 bytes are less than 255 hashes");
+        });
     }
 
     /// The key of the vault header's MAC.
-    pub(crate) fn header_key(&self, vault: VaultId, generation: u32) -> Secret<32> {
+    #[must_use]
+    pub fn header_key(&self, vault: VaultId, generation: u32) -> Secret<32> {
         Secret::build(|key| self.derive(vault, generation, HEADER, key))
     }
 }

@@ -10,8 +10,9 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use hkdf::Hkdf;
 use sha2::Sha256;
 use strongroom_format::vault::slot::{Kdf, KdfCost, SALT_LEN};
+use strongroom_memory::in_wiped_stack;
 
-use crate::low::Scratch;
+use crate::argon;
 use crate::secret::Secret;
 
 /// Bytes that the KDF gives: 64 for AES-SIV, 32 for the commitment.
@@ -62,10 +63,12 @@ pub(crate) fn derive(
 ) -> Result<Secret<DERIVED_LEN>, CostRefused> {
     match kdf {
         Kdf::Argon2id(cost) => argon2id(cost, secret, salt),
-        Kdf::Hkdf => Ok(Secret::build(|key| {
-            let hkdf = Hkdf::<Sha256>::new(Some(salt), secret);
-            hkdf.expand(HKDF_INFO, key).expect("96 bytes are less than 255 hashes");
-        })),
+        Kdf::Hkdf => in_wiped_stack(|| {
+            Ok(Secret::build(|key| {
+                let hkdf = Hkdf::<Sha256>::new(Some(salt), secret);
+                hkdf.expand(HKDF_INFO, key).expect("96 bytes are less than 255 hashes");
+            }))
+        }),
     }
 }
 
@@ -74,14 +77,10 @@ fn argon2id(cost: KdfCost, secret: &[u8], salt: &[u8; SALT_LEN]) -> Result<Secre
     check_memory(cost, memory::total_kib())?;
     let params = Params::new(cost.memory_kib(), cost.passes(), cost.lanes(), Some(DERIVED_LEN))
         .expect("the format's bounds are narrower than Argon2's");
-    let mut scratch = Scratch::new(params.block_count()).ok_or(refused)?;
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-    let mut outcome = Ok(());
-    let key = Secret::build(|key| {
-        outcome = argon2.hash_password_into_with_memory(secret, salt, key, scratch.blocks());
-    });
-    // What is left to fail is a password beyond 4 GiB.
-    outcome.map(|()| key).map_err(|_| refused)
+    let mut done = false;
+    let key = Secret::build(|key| done = argon::hash(&argon2, cost.lanes(), secret, salt, key));
+    if done { Ok(key) } else { Err(refused) }
 }
 
 /// Refuses a cost beyond the machine's memory, rather than have the process

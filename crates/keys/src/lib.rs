@@ -3,13 +3,15 @@
 //!
 //! The control plane of the cryptography: nothing here goes through an engine
 //! or the scheduler, and nothing here does bulk work. All secrets live in
-//! [`secret`] memory, all unsafe code in the private module `low`.
+//! [`secret`] memory, and what computes with them by value does it on a stack
+//! that is wiped. All unsafe code is in the private module `low`.
 //!
 //! A credential opens a slot of the vault header ([`slots`], [`mod@unlock`]) and
 //! gives the root key; [`hierarchy`] derives the vault's keys from it, of which
 //! [`names`] and [`record`] use theirs, and the vault hands the others to an
 //! engine.
 
+mod argon;
 pub mod hierarchy;
 pub mod kdf;
 mod low;

@@ -17,8 +17,8 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use strongroom_format::luks::Kdf;
 use strongroom_format::luks::kdf::Argon2Kind;
 
+use crate::argon;
 use crate::kdf::memory;
-use crate::low::Scratch;
 use crate::secret::SecretBytes;
 
 /// This machine has not the memory that a key slot asks for.
@@ -51,15 +51,14 @@ pub fn derive(kdf: Kdf, passphrase: &[u8], salt: &[u8], len: usize) -> Result<Se
                 return Err(refused);
             }
             let params = Params::new(memory_kib, passes, lanes, Some(len)).map_err(|_| refused)?;
-            let mut scratch = Scratch::new(params.block_count()).ok_or(refused)?;
             let algorithm = match kind {
                 Argon2Kind::I => Algorithm::Argon2i,
                 Argon2Kind::Id => Algorithm::Argon2id,
             };
             let argon2 = Argon2::new(algorithm, Version::V0x13, params);
-            argon2
-                .hash_password_into_with_memory(passphrase, salt, key.expose_mut(), scratch.blocks())
-                .map_err(|_| refused)?;
+            if !argon::hash(&argon2, lanes, passphrase, salt, key.expose_mut()) {
+                return Err(refused);
+            }
         }
     }
     Ok(key)

@@ -5,6 +5,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use strongroom_format::vault::DirectoryId;
 use strongroom_format::vault::names::{DirectoryRecord, RECORD_MAC_LEN};
+use strongroom_memory::{Locked, in_wiped_frames, in_wiped_stack};
 use subtle::ConstantTimeEq;
 
 use crate::hierarchy::VaultKeys;
@@ -12,14 +13,15 @@ use crate::hierarchy::VaultKeys;
 /// The records key, as a state that each use copies, so that the key is
 /// hashed once.
 pub struct RecordMac {
-    keyed: Hmac<Sha256>,
+    keyed: Locked<Hmac<Sha256>>,
 }
 
 impl RecordMac {
     /// Of a vault's keys.
     #[must_use]
     pub fn new(keys: &VaultKeys) -> RecordMac {
-        RecordMac { keyed: Hmac::new_from_slice(keys.records()).expect("HMAC takes keys of any length") }
+        let keyed = || Hmac::new_from_slice(keys.records()).expect("HMAC takes keys of any length");
+        RecordMac { keyed: in_wiped_stack(|| Locked::new(keyed())) }
     }
 
     /// The id of the vault's root directory.
@@ -58,9 +60,11 @@ impl RecordMac {
     }
 
     fn first_16(&self, parts: &[&[u8]]) -> [u8; 16] {
-        let mut mac = self.keyed.clone();
-        parts.iter().for_each(|part| mac.update(part));
-        let full: [u8; 32] = mac.finalize().into_bytes().into();
+        let full: [u8; 32] = in_wiped_frames(|| {
+            let mut mac = Hmac::clone(&self.keyed);
+            parts.iter().for_each(|part| mac.update(part));
+            mac.finalize().into_bytes().into()
+        });
         *full.first_chunk().expect("sixteen of thirty-two bytes")
     }
 }

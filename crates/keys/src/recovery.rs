@@ -4,6 +4,7 @@
 use std::fmt;
 
 use sha2::{Digest, Sha256};
+use strongroom_memory::in_wiped_stack;
 
 use crate::random::EntropyError;
 use crate::secret::{Secret, SecretBytes};
@@ -133,8 +134,10 @@ impl RecoveryKey {
 
 /// The first 20 bits of the key's hash, as digits.
 fn check_group(key: &[u8; KEY_LEN]) -> [u8; GROUP] {
-    let hash = Sha256::new().chain_update(CHECK_CONTEXT).chain_update(key).finalize();
-    core::array::from_fn(|i| digit_at(&hash, i))
+    in_wiped_stack(|| {
+        let hash = Sha256::new().chain_update(CHECK_CONTEXT).chain_update(key).finalize();
+        core::array::from_fn(|i| digit_at(&hash, i))
+    })
 }
 
 /// Five bits from bit `5 i` on, the highest of the first byte being bit 0;

@@ -1,29 +1,29 @@
 //! Values that must not leak: in memory of their own, wiped when dropped, and
 //! without `Debug`, `Clone`, `Display` or `PartialEq`.
 
+use strongroom_memory::Bytes;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroize;
 
-use crate::low::Pages;
 use crate::random::{EntropyError, fill};
 
 /// True once the kernel has refused to lock secret memory (`RLIMIT_MEMLOCK`),
 /// so that secrets may reach swap. Worth a warning to the user.
 #[must_use]
 pub fn memory_lock_refused() -> bool {
-    crate::low::lock_refused()
+    !strongroom_memory::standing().secrets_locked
 }
 
 /// A secret of `N` bytes.
-pub struct Secret<const N: usize>(Pages);
+pub struct Secret<const N: usize>(Bytes);
 
 impl<const N: usize> Secret<N> {
     /// Zeros, filled in place by `fill`, so that no copy of the secret is left
     /// elsewhere.
     pub fn build(fill: impl FnOnce(&mut [u8; N])) -> Secret<N> {
-        let mut pages = Pages::new(N);
-        fill(pages.bytes_mut().try_into().expect("the pages have this length"));
-        Secret(pages)
+        let mut memory = Bytes::zeroed(N);
+        fill(memory.bytes_mut().try_into().expect("the memory has this length"));
+        Secret(memory)
     }
 
     /// Random bytes of the kernel.
@@ -39,7 +39,7 @@ impl<const N: usize> Secret<N> {
     /// The bytes. Copies of them are their maker's to wipe.
     #[must_use]
     pub fn expose(&self) -> &[u8; N] {
-        self.0.bytes().try_into().expect("the pages have this length")
+        self.0.bytes().try_into().expect("the memory has this length")
     }
 
     /// Compares in constant time.
@@ -51,7 +51,7 @@ impl<const N: usize> Secret<N> {
 
 /// A secret whose length is known at run time alone, as a password.
 pub struct SecretBytes {
-    pages: Pages,
+    memory: Bytes,
     len: usize,
 }
 
@@ -59,7 +59,7 @@ impl SecretBytes {
     /// `len` zeros, to be filled through [`SecretBytes::expose_mut`].
     #[must_use]
     pub fn zeroed(len: usize) -> SecretBytes {
-        SecretBytes { pages: Pages::new(len), len }
+        SecretBytes { memory: Bytes::zeroed(len), len }
     }
 
     /// Moves a secret here and wipes where it was.
@@ -79,12 +79,12 @@ impl SecretBytes {
     /// The bytes. Copies of them are their maker's to wipe.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
-        &self.pages.bytes()[..self.len]
+        &self.memory.bytes()[..self.len]
     }
 
     /// The bytes, to be filled in.
     pub fn expose_mut(&mut self) -> &mut [u8] {
-        &mut self.pages.bytes_mut()[..self.len]
+        &mut self.memory.bytes_mut()[..self.len]
     }
 
     /// Keeps the first `len` bytes, and all when there are fewer; the others
@@ -126,7 +126,7 @@ mod tests {
         let mut secret = SecretBytes::take(&mut b"password\n".to_vec());
         secret.truncate(8);
         assert_eq!(secret.expose(), b"password");
-        assert_eq!(secret.pages.bytes()[8], 0);
+        assert_eq!(secret.memory.bytes()[8], 0);
         secret.truncate(100);
         assert_eq!(secret.len(), 8);
         assert!(SecretBytes::zeroed(0).is_empty());

@@ -4,6 +4,7 @@ use std::fmt;
 
 use aes_siv::KeyInit;
 use aes_siv::siv::Aes256Siv;
+use strongroom_memory::in_wiped_frames;
 
 /// Bytes of a key.
 pub(crate) const KEY_LEN: usize = 64;
@@ -23,12 +24,13 @@ impl std::error::Error for NotAuthentic {}
 
 /// The synthetic IV and the ciphertext of `plain`.
 pub(crate) fn seal(key: &[u8; KEY_LEN], associated: &[u8], plain: &[u8]) -> Vec<u8> {
-    Aes256Siv::new(key.into()).encrypt([associated], plain).expect("one string of associated data is few")
+    in_wiped_frames(|| Aes256Siv::new(key.into()).encrypt([associated], plain))
+        .expect("one string of associated data is few")
 }
 
 /// What [`seal`] sealed.
 pub(crate) fn open(key: &[u8; KEY_LEN], associated: &[u8], sealed: &[u8]) -> Result<Vec<u8>, NotAuthentic> {
-    Aes256Siv::new(key.into()).decrypt([associated], sealed).map_err(|_| NotAuthentic)
+    in_wiped_frames(|| Aes256Siv::new(key.into()).decrypt([associated], sealed)).map_err(|_| NotAuthentic)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use strongroom_format::vault::header::{Header, MAC_COVERS, SESSIONS, SLOTS};
 use strongroom_format::vault::slot::{Kdf, KdfCost, KeySlot, Label, SALT_LEN, SlotKind};
 use strongroom_format::vault::{Suite, VaultId};
+use strongroom_memory::in_wiped_stack;
 use strongroom_units::BlockSize;
 
 use crate::hierarchy::RootKey;
@@ -50,7 +51,7 @@ impl KeyFile {
         if content.len() < Self::LEN_MIN {
             return Err(KeyFileTooShort { len: content.len() });
         }
-        Ok(KeyFile(Secret::build(|secret| *secret = Sha256::digest(content).into())))
+        Ok(KeyFile(in_wiped_stack(|| Secret::build(|secret| *secret = Sha256::digest(content).into()))))
     }
 }
 
@@ -245,14 +246,14 @@ fn occupied(header: &Header, index: usize) -> Result<(), SlotError> {
 /// every change, before the header is written.
 pub fn seal_header(header: &mut Header, root: &RootKey) {
     header.sequence = header.sequence.saturating_add(1);
-    header.mac = header_mac(header, root).finalize().into_bytes().into();
+    header.mac = in_wiped_stack(|| header_mac(header, root).finalize().into_bytes().into());
 }
 
 /// True when the header is as it was sealed under this root key. Compares in
 /// constant time.
 #[must_use]
 pub fn verify_header(header: &Header, root: &RootKey) -> bool {
-    header_mac(header, root).verify_slice(&header.mac).is_ok()
+    in_wiped_stack(|| header_mac(header, root).verify_slice(&header.mac).is_ok())
 }
 
 fn header_mac(header: &Header, root: &RootKey) -> Hmac<Sha256> {
@@ -287,10 +288,12 @@ fn wrap(
         wrapped: [0; 48],
     };
     let derived = derive(kdf, credential.secret(), &slot.salt)?;
-    let (wrapping, committing) = split(&derived);
-    slot.commitment = commitment(committing, &slot.salt).finalize().into_bytes().into();
-    let wrapped = siv::seal(wrapping, header.wrap_context(&slot).bytes(), root.expose());
-    slot.wrapped = wrapped.try_into().expect("a root key and a tag");
+    in_wiped_stack(|| {
+        let (wrapping, committing) = split(&derived);
+        slot.commitment = commitment(committing, &slot.salt).finalize().into_bytes().into();
+        let wrapped = siv::seal(wrapping, header.wrap_context(&slot).bytes(), root.expose());
+        slot.wrapped = wrapped.try_into().expect("a root key and a tag");
+    });
     Ok(slot)
 }
 
@@ -307,16 +310,22 @@ pub(crate) enum Attempt {
 /// Tries a secret on a slot.
 pub(crate) fn unwrap(header: &Header, slot: &KeySlot, secret: &[u8]) -> Result<Attempt, CostRefused> {
     let derived = derive(slot.kdf, secret, &slot.salt)?;
-    let (wrapping, committing) = split(&derived);
+    Ok(in_wiped_stack(|| open(header, slot, &derived)))
+}
+
+/// What the keys of a slot, derived from a secret, make of it. To be called in
+/// locked memory, since the root key passes through the heap.
+fn open(header: &Header, slot: &KeySlot, derived: &Secret<DERIVED_LEN>) -> Attempt {
+    let (wrapping, committing) = split(derived);
     if commitment(committing, &slot.salt).verify_slice(&slot.commitment).is_err() {
-        return Ok(Attempt::Wrong);
+        return Attempt::Wrong;
     }
     let Ok(mut opened) = siv::open(wrapping, header.wrap_context(slot).bytes(), &slot.wrapped) else {
-        return Ok(Attempt::Damaged);
+        return Attempt::Damaged;
     };
     let opened = SecretBytes::take(&mut opened);
     let root = Secret::build(|root| root.copy_from_slice(opened.expose()));
-    Ok(Attempt::Opened(RootKey::from_secret(root)))
+    Attempt::Opened(RootKey::from_secret(root))
 }
 
 /// The wrapping key and the commitment's.

@@ -259,6 +259,9 @@ pub(crate) struct DiskOpenArgs {
     /// With --raw: let other users in, root among them
     #[arg(long, conflicts_with_all = ["nbd", "ublk"])]
     pub(crate) allow_other: bool,
+    /// Do not confine the daemon (for debugging)
+    #[arg(long)]
+    pub(crate) no_confinement: bool,
     /// Stay in the foreground until it is closed
     #[arg(long, short)]
     pub(crate) foreground: bool,

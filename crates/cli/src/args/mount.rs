@@ -51,6 +51,9 @@ pub(crate) struct MountArgs {
     /// foreground]
     #[arg(long, value_name = "FILE|syslog")]
     pub(crate) log: Option<LogTarget>,
+    /// Do not confine the daemon (for debugging: see `status`)
+    #[arg(long)]
+    pub(crate) no_confinement: bool,
     /// What the mount table shows as the source [default: the vault]
     #[arg(long, value_name = "NAME")]
     pub(crate) fsname: Option<String>,

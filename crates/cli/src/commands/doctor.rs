@@ -93,6 +93,7 @@ pub(crate) fn run(output: Output) -> Result<Exit> {
             idle_cpu::idle_cpu(),
             open_files(),
             locked_memory(),
+            confinement(),
             swap(),
             self_tests(&engine),
         ],
@@ -193,6 +194,24 @@ fn locked_memory() -> Item {
     let hint = "Secrets are locked in memory so that they are not swapped: raise it with `ulimit -l`, or memlock in \
                 /etc/security/limits.conf.";
     item("locked-memory", verdict, found, Some(hint))
+}
+
+/// Whether system calls can be filtered.
+fn confinement() -> Item {
+    let actions = fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
+    if !actions.split_whitespace().any(|action| action == "errno") {
+        let hint = "Daemons are not confined: take a kernel with CONFIG_SECCOMP_FILTER.";
+        return item("confinement", Verdict::Advice, "the kernel filters no system calls", Some(hint));
+    }
+    match rustix::process::geteuid().is_root() {
+        true => item("confinement", Verdict::Good, "daemons are confined", None),
+        false => item(
+            "confinement",
+            Verdict::Good,
+            "daemons of disks without --raw are confined; others have to run fusermount3 with its privileges",
+            None,
+        ),
+    }
 }
 
 fn swap() -> Item {

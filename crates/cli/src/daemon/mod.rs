@@ -40,6 +40,7 @@ use self::log::{Log, Severity};
 use self::server::Server;
 use crate::args::values::LogTarget;
 use crate::compose::{Composed, compose_for};
+use crate::confinement;
 use crate::control::mounts::{self, DeviceNumber};
 use crate::failure::{Exit, Failure, Result};
 use crate::freshness;
@@ -48,6 +49,7 @@ use crate::meter::Metered;
 use crate::profile::Profile;
 use crate::report::{self, Output};
 use crate::secrets::Source;
+use crate::secrets::terminal::Input;
 use crate::unlock::{LockedVault, Unlocked};
 
 /// How long those who wait for the end may take to hear of it.
@@ -67,6 +69,8 @@ pub(crate) struct Plan {
     pub(crate) mount: MountOptions,
     /// Stay in the foreground.
     pub(crate) foreground: bool,
+    /// Give up what is not needed.
+    pub(crate) confined: bool,
     /// Unmount after this long without use.
     pub(crate) idle: Option<Duration>,
     /// Name of the engine.
@@ -197,7 +201,7 @@ pub(crate) fn run_launched(plan: &Plan, output: Output) -> Exit {
     let target = plan.log.clone().unwrap_or(LogTarget::Syslog);
     let served = Log::open(Some(&target)).and_then(|log| {
         let log = Arc::new(log);
-        let credential = launch::receive(std::io::stdin().lock(), &plan.source, &plan.prompt())?;
+        let credential = launch::receive(Input::standard(), &plan.source, &plan.prompt())?;
         let locked = LockedVault::open(&plan.vault, plan.store_mode())?;
         let unlocked = locked.unlock_for_use(&plan.vault, &credential, output)?;
         drop(credential);
@@ -239,6 +243,7 @@ fn serve(
     output: Output,
 ) -> Result<()> {
     let file_limit = prepare_process();
+    confinement::drop_capabilities(plan.confined);
     // Before anything is mounted, so that none can leave a mount behind.
     let signals = unmounting::signals()?;
     let mode = if plan.is_read_only() { LockMode::Shared } else { LockMode::Exclusive };
@@ -360,6 +365,9 @@ fn mounted(
         Severity::Notice,
         &format!("mounted {from} at {to}, control socket {}", server.path().display()),
     );
+    confinement::restrict(plan.confined, session.handle().unmounts_by());
+    let confined = confinement::standing();
+    log.write(Severity::Notice, &format!("confined: {confined}"));
     let ran = session.run();
     let outcome = verdict(plan, ran, vault.close());
     log.write(Severity::Notice, &format!("unmounted {from}"));

@@ -7,6 +7,7 @@ use strongroom_sched::{EngineStatistics, Settings, Statistics};
 use strongroom_vault::Recovered;
 
 use super::Daemon;
+use crate::confinement::{self, Confinement};
 use crate::profile::DeviceBreakEven;
 use crate::report;
 
@@ -60,6 +61,8 @@ pub(crate) struct MountStatus {
     pub(crate) recovered: RecoveredStatus,
     /// The daemon's memory.
     pub(crate) memory: MemoryStatus,
+    /// What is forbidden to the daemon.
+    pub(crate) confinement: Confinement,
 }
 
 /// How requests come from the kernel.
@@ -244,6 +247,12 @@ pub(crate) struct MemoryStatus {
     pub(crate) resident_bytes: u64,
     /// Most that was resident.
     pub(crate) resident_max_bytes: u64,
+    /// For secrets and what is expanded from them, stacks not counted.
+    pub(crate) secret_bytes: u64,
+    /// Whether all of that is locked, so that it does not reach swap.
+    pub(crate) secrets_locked: bool,
+    /// Whether the stacks are locked that keys are used on.
+    pub(crate) stacks_locked: bool,
 }
 
 impl From<EngineStatistics> for EngineStatus {
@@ -301,6 +310,7 @@ impl Daemon {
             settling: vault.is_settling(),
             recovered: self.recovered(),
             memory: memory(),
+            confinement: confinement::standing(),
         }
     }
 
@@ -414,7 +424,14 @@ fn memory() -> MemoryStatus {
         line.trim_start_matches(':').trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
     };
     let bytes = |name| field(name).unwrap_or(0) * 1024;
-    MemoryStatus { resident_bytes: bytes("VmRSS"), resident_max_bytes: bytes("VmHWM") }
+    let secrets = strongroom_memory::standing();
+    MemoryStatus {
+        resident_bytes: bytes("VmRSS"),
+        resident_max_bytes: bytes("VmHWM"),
+        secret_bytes: secrets.bytes as u64,
+        secrets_locked: secrets.secrets_locked,
+        stacks_locked: secrets.stacks_locked,
+    }
 }
 
 #[cfg(test)]

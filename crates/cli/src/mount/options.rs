@@ -144,6 +144,7 @@ mod tests {
             directory: "/m".into(),
             mount: strongroom_fuse::MountOptions::default(),
             foreground: false,
+            confined: true,
             idle: None,
             engine: None,
             transport: TransportChoice::default(),

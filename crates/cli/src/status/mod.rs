@@ -93,6 +93,17 @@ fn mount_text(status: &MountStatus) -> String {
             bytes(status.memory.resident_bytes)
         ),
     );
+    let memory = &status.memory;
+    line(
+        "secrets",
+        match (memory.secrets_locked, memory.stacks_locked) {
+            (true, true) => "in locked memory",
+            (true, false) => "in locked memory, but for stacks: raise the limit with `ulimit -l`",
+            (false, _) => "NOT in locked memory: raise the limit with `ulimit -l`",
+        }
+        .to_owned(),
+    );
+    line("confined", status.confinement.to_string());
     let transport = &status.transport;
     line("transport", format!("{}, {} threads: {}", transport.name, transport.workers, transport.reason));
     if status.engines.len() > 2 {
@@ -223,7 +234,11 @@ pub(super) mod tests {
             "errors": {"background": 0, "last": null, "damaged_requests": 0, "damaged": [], "panics": 0},
             "journal": null, "settling": false,
             "recovered": {"replayed": 0, "removed": 0, "trimmed": 0, "newer": 0},
-            "memory": {"resident_bytes": 1, "resident_max_bytes": 2},
+            "memory": {
+                "resident_bytes": 1, "resident_max_bytes": 2, "secret_bytes": 3, "secrets_locked": true,
+                "stacks_locked": false,
+            },
+            "confinement": {"system_calls": true, "capabilities": false, "reason": "a reason"},
         });
         serde_json::from_value(value).expect("a status")
     }
@@ -232,6 +247,8 @@ pub(super) mod tests {
     fn words_tell_where_time_went_and_what_was_checked() {
         let text = mount_text(&sample());
         assert!(text.contains("80 % FUSE and the vault itself, 10 % the store, 10 % cryptography"), "{text}");
+        assert!(text.contains("in locked memory, but for stacks"), "{text}");
+        assert!(text.contains("system calls (a reason)"), "{text}");
         assert!(text.contains("0 mismatches in 4 KiB checked"), "{text}");
     }
 }

@@ -6,6 +6,7 @@ use strongroom_engine::{Buffer, Engine, Operation};
 use strongroom_format::luks::{CipherSpec, Hash, UNIT, limits};
 use strongroom_keys::SecretBytes;
 use strongroom_keys::luks::{merge, split};
+use strongroom_memory::in_wiped_stack;
 
 use super::Wiped;
 use crate::backing::Backing;
@@ -46,11 +47,13 @@ impl Material<'_> {
         engine: &Arc<dyn Engine>,
         area_key: &SecretBytes,
     ) -> Result<SecretBytes> {
-        let len = self.len();
-        let mut bytes = Wiped(Buffer::new(len.next_multiple_of(UNIT as usize)));
-        device.read_at(&mut bytes.0, self.offset).map_err(Error::io("reading a key slot"))?;
-        self.apply(Operation::DecryptSectors, engine, area_key, &mut bytes)?;
-        Ok(merge(&bytes.0[..len], self.key_len, self.hash))
+        in_wiped_stack(|| {
+            let len = self.len();
+            let mut bytes = Wiped(Buffer::new(len.next_multiple_of(UNIT as usize)));
+            device.read_at(&mut bytes.0, self.offset).map_err(Error::io("reading a key slot"))?;
+            self.apply(Operation::DecryptSectors, engine, area_key, &mut bytes)?;
+            Ok(merge(&bytes.0[..len], self.key_len, self.hash))
+        })
     }
 
     /// Writes `key` under `area_key`, durably.
@@ -61,12 +64,14 @@ impl Material<'_> {
         area_key: &SecretBytes,
         key: &SecretBytes,
     ) -> Result<()> {
-        let material = split(key.expose(), limits::STRIPES, self.hash)?;
-        let mut bytes = Wiped(Buffer::new(self.len().next_multiple_of(UNIT as usize)));
-        bytes.0[..material.len()].copy_from_slice(material.expose());
-        drop(material);
-        self.apply(Operation::EncryptSectors, engine, area_key, &mut bytes)?;
-        device.write_at(&bytes.0, self.offset).map_err(Error::io("writing a key slot"))?;
+        in_wiped_stack(|| {
+            let material = split(key.expose(), limits::STRIPES, self.hash)?;
+            let mut bytes = Wiped(Buffer::new(self.len().next_multiple_of(UNIT as usize)));
+            bytes.0[..material.len()].copy_from_slice(material.expose());
+            drop(material);
+            self.apply(Operation::EncryptSectors, engine, area_key, &mut bytes)?;
+            device.write_at(&bytes.0, self.offset).map_err(Error::io("writing a key slot"))
+        })?;
         device.sync().map_err(Error::io("writing a key slot"))
     }
 }

@@ -5,13 +5,40 @@
 //! Nothing above can pass a wrong length: they are in the types, or checked
 //! here.
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 
 use aws_lc_sys as c;
 use strongroom_engine::Tag;
+use strongroom_memory::foreign;
 use zeroize::Zeroizing;
+
+/// Has AWS-LC allocate in locked memory. Its contexts are small; the data it
+/// works on is never its own. What it had before stays where it is, and is lost
+/// when it is freed. False when it was called before, or AWS-LC is
+/// configured by other means.
+pub(crate) fn allocate_in_locked_memory() -> bool {
+    unsafe extern "C" fn allocate(size: usize, _file: *const c_char, _line: c_int) -> *mut c_void {
+        foreign::allocate(size)
+    }
+    unsafe extern "C" fn reallocate(
+        block: *mut c_void,
+        size: usize,
+        _file: *const c_char,
+        _line: c_int,
+    ) -> *mut c_void {
+        // SAFETY: AWS-LC gives back what it was given by these functions.
+        unsafe { foreign::reallocate(block, size) }
+    }
+    unsafe extern "C" fn release(block: *mut c_void, _file: *const c_char, _line: c_int) {
+        // SAFETY: as above.
+        unsafe { foreign::release(block) }
+    }
+    // SAFETY: the three belong together, and behave as `malloc`, `realloc` and
+    // `free`; blocks from before they leave alone.
+    unsafe { c::CRYPTO_set_mem_functions(Some(allocate), Some(reallocate), Some(release)) == 1 }
+}
 
 /// Encrypts in place with ChaCha20-Poly1305 (RFC 8439).
 pub(crate) fn chacha20_poly1305_seal(key: &[u8; 32], nonce: &[u8; 12], ad: &[u8], data: &mut [u8]) -> Tag {

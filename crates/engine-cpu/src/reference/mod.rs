@@ -15,6 +15,7 @@ use std::sync::Arc;
 use strongroom_engine::{
     Aead, Algorithm, Batch, Capability, Engine, Operation, Refusal, Refused, Session, SessionError, Ticket,
 };
+use strongroom_memory::{in_wiped_stack, lock_stack};
 
 use crate::engine::{BATCH_BYTES_MAX, SEGMENTS_MAX, check};
 use crate::process;
@@ -70,7 +71,7 @@ impl Engine for ReferenceEngine {
     }
 
     fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError> {
-        Ok(Session::new(algorithm, Arc::new(Cipher::new(algorithm, key)?)))
+        in_wiped_stack(|| Ok(Session::new(algorithm, Arc::new(Cipher::new(algorithm, key)?))))
     }
 
     fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
@@ -81,6 +82,7 @@ impl Engine for ReferenceEngine {
         if let Err(refusal) = check(session.algorithm(), &batch) {
             return Err(Box::new(Refused { batch, refusal }));
         }
+        lock_stack();
         Ok(Ticket::ready(match cipher {
             Cipher::Xaes(cipher) => process::aead(&**cipher, batch),
             Cipher::XChaCha(cipher) => process::aead(cipher, batch),

@@ -16,7 +16,7 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-const PROGRAM: &str = "fusermount3";
+pub(super) const PROGRAM: &str = "fusermount3";
 
 /// Mounts at `path` and answers the connection's descriptor.
 pub(super) fn mount(path: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {

@@ -106,6 +106,11 @@ impl MountPoint {
         table::device_at(&self.path) == Some(self.device)
     }
 
+    /// The program that unmounts, where this process may not.
+    pub(crate) fn unmounts_by(&self) -> Option<&'static str> {
+        by_program(self.method).then_some(fusermount::PROGRAM)
+    }
+
     /// Unmounts. Not from a thread that serves the mount: an orderly unmount
     /// first writes back what the page cache holds.
     pub(crate) fn unmount(&self, mode: UnmountMode) -> Result<(), MountError> {
@@ -177,10 +182,11 @@ fn mount(path: &Path, options: &MountOptions) -> Result<(OwnedFd, MountMethod), 
     }
 }
 
+/// Whether a mount that was made so is unmounted by `fusermount3`.
+fn by_program(method: MountMethod) -> bool {
+    method == MountMethod::Fusermount && !rustix::process::geteuid().is_root()
+}
+
 fn unmount(path: &Path, method: MountMethod, mode: UnmountMode) -> Result<(), MountError> {
-    if method == MountMethod::Fusermount && !rustix::process::geteuid().is_root() {
-        fusermount::unmount(path, mode)
-    } else {
-        direct::unmount(path, mode)
-    }
+    if by_program(method) { fusermount::unmount(path, mode) } else { direct::unmount(path, mode) }
 }

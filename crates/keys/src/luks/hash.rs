@@ -3,8 +3,10 @@
 use hmac::EagerHash;
 use hmac::digest::Digest;
 use strongroom_format::luks::Hash;
+use strongroom_memory::{in_wiped_stack, lock_stack};
 use subtle::ConstantTimeEq;
-use zeroize::Zeroizing;
+
+use crate::secret::SecretBytes;
 
 /// Runs `$do` with `$digest` being the type of `$hash`.
 macro_rules! with_digest {
@@ -52,6 +54,7 @@ pub fn hash(hash: Hash, parts: &[&[u8]], out: &mut [u8]) {
         parts.iter().for_each(|part| digest.update(part));
         out.copy_from_slice(&digest.finalize());
     }
+    lock_stack();
     with_digest!(hash, D => whole::<D>(parts, out));
 }
 
@@ -63,15 +66,15 @@ pub fn pbkdf2(hash: Hash, secret: &[u8], salt: &[u8], iterations: u32, out: &mut
     {
         pbkdf2::pbkdf2_hmac::<D>(secret, salt, iterations, out);
     }
-    with_digest!(hash, D => derive::<D>(secret, salt, iterations, out));
+    in_wiped_stack(|| with_digest!(hash, D => derive::<D>(secret, salt, iterations, out)));
 }
 
 /// Whether PBKDF2 of `key` is `expected`, in constant time.
 #[must_use]
 pub fn digest(hash: Hash, key: &[u8], salt: &[u8], iterations: u32, expected: &[u8]) -> bool {
-    let mut found = Zeroizing::new(vec![0; expected.len()]);
-    pbkdf2(hash, key, salt, iterations, &mut found);
-    found.ct_eq(expected).into()
+    let mut found = SecretBytes::zeroed(expected.len());
+    pbkdf2(hash, key, salt, iterations, found.expose_mut());
+    found.expose().ct_eq(expected).into()
 }
 
 #[cfg(test)]

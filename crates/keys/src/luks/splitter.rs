@@ -3,6 +3,7 @@
 //! recovered from a sector that the disk has kept somewhere.
 
 use strongroom_format::luks::Hash;
+use strongroom_memory::in_wiped_stack;
 use zeroize::Zeroize;
 
 use super::hash::hash;
@@ -22,7 +23,7 @@ pub fn split(key: &[u8], stripes: u32, with: Hash) -> Result<SecretBytes, Entrop
     let mut material = SecretBytes::zeroed(len * stripes as usize);
     let (random, last) = material.expose_mut().split_at_mut(len * (stripes as usize - 1));
     fill(random)?;
-    gather(random, len, with, last);
+    in_wiped_stack(|| gather(random, len, with, last));
     last.iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);
     Ok(material)
 }
@@ -36,7 +37,7 @@ pub fn merge(material: &[u8], len: usize, with: Hash) -> SecretBytes {
     assert!(material.len() >= len && material.len().is_multiple_of(len), "whole stripes");
     let (random, last) = material.split_at(material.len() - len);
     let mut key = SecretBytes::zeroed(len);
-    gather(random, len, with, key.expose_mut());
+    in_wiped_stack(|| gather(random, len, with, key.expose_mut()));
     key.expose_mut().iter_mut().zip(last).for_each(|(byte, last)| *byte ^= last);
     key
 }

@@ -27,10 +27,12 @@ use super::control::{self, OpenDisk};
 use super::image;
 use super::open::{Export, Plan};
 use crate::args::values::LogTarget;
+use crate::confinement;
 use crate::daemon::launch;
 use crate::daemon::log::{Log, Severity};
 use crate::failure::{Exit, Failure, Result};
 use crate::secrets::Source;
+use crate::secrets::terminal::Input;
 use crate::umount::in_use;
 
 /// The name of the one file of a raw export.
@@ -100,7 +102,7 @@ pub(super) fn run_launched(plan: &Plan) -> Exit {
         launch::ready();
     };
     let served = Log::open(Some(&target)).and_then(|log| {
-        let handed_on = launch::receive_bytes(std::io::stdin().lock())?;
+        let handed_on = launch::receive_bytes(Input::standard())?;
         let secret = match (&plan.source, handed_on) {
             (_, Some(secret)) => Some(secret),
             (Source::KeyFile(_), None) => Some(plan.source.read_bytes("", plan.range)?),
@@ -136,6 +138,7 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Log, ready: &(dyn Fn() 
     // Before anything can be seen, so that a signal never leaves it behind.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::new(Exit::Other, format!("signals cannot be caught: {error}")))?;
+    confinement::drop_capabilities(plan.confined);
     let engine = image::engine(plan.engine.as_deref())?;
     let (volume, image) = open_volume(plan, secret, &engine)?;
     let volume = Arc::new(volume);
@@ -144,14 +147,25 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Log, ready: &(dyn Fn() 
         // Swap is ephemeral, as a rule. What cannot be mapped is read.
         let _ = image.map();
     }
-    let opened = |at: &Path| {
+    let opened = |at: &Path, runs: Option<&str>| {
+        confinement::restrict(plan.confined, runs);
+        let secrets = strongroom_memory::standing();
+        if !(secrets.secrets_locked && secrets.stacks_locked) {
+            log.write(
+                Severity::Warning,
+                "keys could not be locked in memory: raise the limit with `ulimit -l`",
+            );
+        }
+        log.write(Severity::Notice, &format!("confined: {}", confinement::standing()));
         log.write(Severity::Notice, &format!("opened {} at {}", plan.image.display(), at.display()));
         ready();
     };
     let ran = match &plan.export {
-        Export::Nbd(socket) => serve_nbd(plan, socket, &volume, signals, || opened(socket)),
-        Export::Raw(directory) => serve_raw(plan, directory, &volume, signals, || opened(directory)),
-        Export::Ublk(_) => serve_ublk(plan, &volume, signals, opened),
+        Export::Nbd(socket) => serve_nbd(plan, socket, &volume, signals, || opened(socket, None)),
+        Export::Raw(directory) => {
+            serve_raw(plan, directory, &volume, signals, |runs| opened(directory, runs))
+        }
+        Export::Ublk(_) => serve_ublk(plan, &volume, signals, |at| opened(at, None)),
     };
     let open = ran.inspect_err(|_| control::remove())?;
     let flushed = match volume.is_read_only() {
@@ -253,7 +267,7 @@ fn serve_raw(
     directory: &Path,
     volume: &Arc<Volume>,
     signals: Signals,
-    ready: impl FnOnce(),
+    ready: impl FnOnce(Option<&'static str>),
 ) -> Result<Arc<OpenDisk>> {
     let options = MountOptions {
         source: plan.image.to_string_lossy().into_owned(),
@@ -275,7 +289,7 @@ fn serve_raw(
     let session = Session::new(mount, file, options);
     let open = OpenDisk::new(plan, Ender::Raw(session.handle()));
     begin(&open, signals)?;
-    ready();
+    ready(session.handle().unmounts_by());
     match session.run() {
         Ok(_) => Ok(open),
         Err(error) => Err(Failure::new(Exit::Other, error.to_string())),

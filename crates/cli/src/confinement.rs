@@ -1,0 +1,284 @@
+//! What a daemon takes away from itself, so that whoever takes it over by a
+//! fault of ours has little of what the kernel offers.
+//!
+//! Two steps. [`drop_capabilities`], before the first thread, keeps of root's
+//! capabilities those that a store of others' files, a mount and locked memory
+//! need. [`restrict`], when everything is set up and for all threads at once,
+//! forbids new privileges and the system calls that no daemon needs: running
+//! programs, making processes, looking into others, sockets but local ones,
+//! mounting, loading code into the kernel, changing users and clocks.
+//!
+//! Not done: Landlock. It denies mounting and unmounting to whoever has any
+//! rule for files, and a daemon unmounts.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+use serde::{Deserialize, Serialize};
+
+/// What is forbidden to a daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Confinement {
+    /// No program that it runs gains privileges, and system calls are filtered.
+    pub(crate) system_calls: bool,
+    /// It has no capability but those it uses.
+    pub(crate) capabilities: bool,
+    /// Why not, where one of them is false.
+    pub(crate) reason: Option<String>,
+}
+
+/// What this process has done.
+static STANDING: Mutex<Confinement> =
+    Mutex::new(Confinement { system_calls: false, capabilities: false, reason: None });
+
+/// What has been forbidden to this process.
+pub(crate) fn standing() -> Confinement {
+    STANDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+}
+
+fn note(change: impl FnOnce(&mut Confinement)) {
+    change(&mut STANDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+}
+
+/// What a daemon of root needs: files of all owners, with their modes, special
+/// files and attributes; the system call that unmounts and sets up rings; the
+/// store's reserve and its own limits; priorities; locked memory.
+const NEEDED: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::MKNOD)
+    .union(CapabilitySet::SETFCAP)
+    .union(CapabilitySet::SYS_ADMIN)
+    .union(CapabilitySet::SYS_RESOURCE)
+    .union(CapabilitySet::SYS_NICE)
+    .union(CapabilitySet::IPC_LOCK);
+
+/// Gives up the capabilities that are not needed, of this thread and those
+/// that it starts: to be called before the first.
+pub(crate) fn drop_capabilities(wanted: bool) {
+    if !wanted {
+        return note(|standing| standing.reason = Some("switched off by --no-confinement".to_owned()));
+    }
+    let dropped = rustix::thread::capabilities(None).and_then(|sets| {
+        let kept = CapabilitySets {
+            effective: sets.effective & NEEDED,
+            permitted: sets.permitted & NEEDED,
+            inheritable: CapabilitySet::empty(),
+        };
+        rustix::thread::set_capabilities(None, kept)
+    });
+    note(|standing| match dropped {
+        Ok(()) => standing.capabilities = true,
+        Err(errno) => standing.reason = Some(format!("capabilities cannot be given up: {errno}")),
+    });
+}
+
+/// Forbids new privileges and system calls to all threads, for ever. `runs`
+/// names a program that the daemon has to run, with its privileges.
+pub(crate) fn restrict(wanted: bool, runs: Option<&str>) {
+    if !wanted {
+        return;
+    }
+    if let Some(program) = runs {
+        let reason = format!("{program} has to be run with its privileges");
+        return note(|standing| standing.reason = Some(reason));
+    }
+    let outcome = filters().and_then(|filters| {
+        filters.iter().try_for_each(|filter| {
+            seccompiler::apply_filter_all_threads(filter).map_err(|error| error.to_string())
+        })
+    });
+    note(|standing| match outcome {
+        Ok(()) => standing.system_calls = true,
+        Err(error) => standing.reason = Some(format!("system calls cannot be filtered: {error}")),
+    });
+}
+
+/// System calls that are refused as not permitted, whatever their arguments.
+const REFUSED: &[libc::c_long] = &[
+    // Running programs, and looking into others.
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_perf_event_open,
+    // Code for the kernel, and what watches it.
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_bpf,
+    libc::SYS_userfaultfd,
+    libc::SYS_syslog,
+    // Mounts but for unmounting, and name spaces.
+    libc::SYS_mount,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_fanotify_init,
+    libc::SYS_quotactl,
+    // Users.
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_setreuid,
+    libc::SYS_setregid,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_setfsuid,
+    libc::SYS_setfsgid,
+    libc::SYS_setgroups,
+    libc::SYS_capset,
+    // The machine.
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_vhangup,
+    libc::SYS_personality,
+    // Keys of the kernel.
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+];
+
+/// Those that x86-64 has besides.
+#[cfg(target_arch = "x86_64")]
+const REFUSED_HERE: &[libc::c_long] =
+    &[libc::SYS_fork, libc::SYS_vfork, libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt];
+#[cfg(not(target_arch = "x86_64"))]
+const REFUSED_HERE: &[libc::c_long] = &[];
+
+/// The programs for the kernel.
+fn filters() -> Result<[BpfProgram; 2], String> {
+    let condition = |argument, operator, value: u64| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+    };
+    let refused = || -> Result<_, seccompiler::BackendError> {
+        let calls = REFUSED.iter().chain(REFUSED_HERE);
+        let mut rules: BTreeMap<i64, Vec<SeccompRule>> = calls.map(|call| (*call, Vec::new())).collect();
+        // Local sockets, and the kernel's events.
+        let family = |family: i32| condition(0, SeccompCmpOp::Ne, u64::from(family.cast_unsigned()));
+        let others = SeccompRule::new(vec![family(libc::AF_UNIX)?, family(libc::AF_NETLINK)?])?;
+        rules.insert(libc::SYS_socket, vec![others]);
+        // Threads, and no processes.
+        let thread = u64::from(libc::CLONE_THREAD.cast_unsigned());
+        let process = SeccompRule::new(vec![condition(0, SeccompCmpOp::MaskedEq(thread), 0)?])?;
+        rules.insert(libc::SYS_clone, vec![process]);
+        Ok(rules)
+    };
+    // Its arguments are in memory, where no filter sees them. A C library that
+    // is told that there is no such call takes `clone`.
+    let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let program = |rules, errno: i32| -> Result<BpfProgram, seccompiler::BackendError> {
+        let refuse = SeccompAction::Errno(errno.cast_unsigned());
+        SeccompFilter::new(rules, SeccompAction::Allow, refuse, std::env::consts::ARCH.try_into()?)?
+            .try_into()
+    };
+    let both = || Ok([program(clone3.clone(), libc::ENOSYS)?, program(refused()?, libc::EPERM)?]);
+    both().map_err(|error: seccompiler::BackendError| error.to_string())
+}
+
+impl std::fmt::Display for Confinement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match (self.system_calls, self.capabilities) {
+            (true, true) => "system calls and capabilities",
+            (true, false) => "system calls",
+            (false, true) => "capabilities",
+            (false, false) => "nothing",
+        })?;
+        match &self.reason {
+            Some(reason) => write!(f, " ({reason})"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Run by the next test in a process of its own, for which it is for ever.
+    #[test]
+    #[ignore = "confines its process"]
+    fn confined() {
+        let (told, hears) = std::sync::mpsc::channel::<()>();
+        let older = std::thread::spawn(move || {
+            hears.recv().expect("told");
+            std::process::Command::new("true").spawn().map(drop).map_err(|error| error.kind())
+        });
+        drop_capabilities(true);
+        restrict(true, None);
+        let Confinement { system_calls, capabilities, reason } = standing();
+        assert!(system_calls && capabilities && reason.is_none(), "{reason:?}");
+        told.send(()).expect("it listens");
+        let denied = Err(std::io::ErrorKind::PermissionDenied);
+        assert_eq!(older.join().expect("no panic"), denied, "a thread that was there before");
+        let network = std::net::UdpSocket::bind("127.0.0.1:0");
+        assert_eq!(network.map(drop).map_err(|error| error.kind()), denied);
+        let root = rustix::process::chroot("/");
+        assert_eq!(root, Err(rustix::io::Errno::PERM));
+        // What a daemon does all the time.
+        std::thread::spawn(|| ()).join().expect("threads start");
+        std::os::unix::net::UnixStream::pair().expect("local sockets");
+        std::fs::read("/proc/self/status").expect("files");
+        let kept = rustix::thread::capabilities(None).expect("told");
+        assert!(NEEDED.contains(kept.permitted) && NEEDED.contains(kept.effective));
+    }
+
+    #[test]
+    fn a_confined_process_runs_nothing_and_reaches_no_network() {
+        let test = std::env::current_exe().expect("this test");
+        let name = "confinement::tests::confined";
+        let mut child = std::process::Command::new(test);
+        let output = child.args(["--ignored", "--exact", name]).output().expect("it runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_wanted_or_not_possible_is_said() {
+        let none = Confinement { system_calls: false, capabilities: false, reason: Some("why".into()) };
+        assert_eq!(none.to_string(), "nothing (why)");
+        let all = Confinement { system_calls: true, capabilities: true, reason: None };
+        assert_eq!(all.to_string(), "system calls and capabilities");
+    }
+
+    #[test]
+    fn no_call_is_refused_that_threads_need() {
+        filters().expect("this architecture is known");
+        let all: Vec<_> = REFUSED.iter().chain(REFUSED_HERE).collect();
+        let mut once = all.clone();
+        once.sort();
+        once.dedup();
+        assert_eq!(once.len(), all.len());
+        for needed in [libc::SYS_clone, libc::SYS_umount2, libc::SYS_mmap, libc::SYS_io_uring_enter] {
+            assert!(!all.contains(&&needed));
+        }
+    }
+}
