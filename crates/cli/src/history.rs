@@ -254,8 +254,8 @@ fn older(path: &Path, header: &Header, known: &Record) -> Failure {
 
 fn unusable(directory: &Path, vault: VaultId, why: &str) -> String {
     format!(
-        "{}: {why}: what this machine remembered of the vault is lost, and an older state of it would not be \
-         noticed (if you know the vault to be as it should, begin anew with --accept-rollback)",
+        "{}: {why}: what this machine remembers of the vault cannot be used, and an older state of it would not \
+         be noticed (if you know the vault to be as it should, begin anew with --accept-rollback)",
         record::file(directory, vault).display()
     )
 }

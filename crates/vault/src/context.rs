@@ -214,7 +214,7 @@ impl Context {
         Ok(())
     }
 
-    /// The vault header has been written, durably unless the rules are relaxed.
+    /// The vault header has been written, durably unless a test plants a fault.
     pub(crate) fn note_header(&self, header: &Header) {
         if let Some(freshness) = &self.freshness {
             freshness.note_header(header.sequence);

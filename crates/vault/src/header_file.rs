@@ -56,8 +56,8 @@ fn read_copy(private: &NodeRef, name: &[u8]) -> Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Makes the copies durable as they are read now: after a crash of a writer,
-/// or under relaxed rules, what is read may not be yet.
+/// Makes the copies durable as they are read now: what a writer that was
+/// killed has just put in place may not be yet.
 ///
 /// # Errors
 /// What the store reports.

@@ -473,21 +473,16 @@ fn a_freshness_file_that_is_missing_is_no_beginning_where_there_was_one() {
     let vault = lost.open(Trust::Begin, true).unwrap();
     assert_eq!(vault.recording(), Some(Recording::New));
     vault.close().unwrap();
-    // Where there is one, beginning is what recording is.
-    put_back_is_found(&lost);
+    // Where there is one, it is believed also by who would begin anew.
+    let before = lost.store.snapshot();
+    lost.change(|vault| put(vault, "f", b"newer"));
+    let rolled_back = Owned { store: before, trusted: lost.trusted.snapshot() };
+    let opened = rolled_back.open(Trust::Begin, true).map(drop);
+    assert!(matches!(opened, Err(Error::Damaged(Damage::Stale(Staleness::Vault)))), "{opened:?}");
     // One that was never used with a file may begin with any.
     let never = Owned::new();
     never.change_unrecorded(|vault| put(vault, "f", b"text"));
     never.change(|vault| assert_eq!(vault.recording(), Some(Recording::New)));
-}
-
-/// A file that is rolled back is an error also to who would begin anew.
-fn put_back_is_found(owned: &Owned) {
-    let before = owned.store.snapshot();
-    owned.change(|vault| put(vault, "f", b"newer"));
-    let rolled_back = Owned { store: before, trusted: owned.trusted.snapshot() };
-    let opened = rolled_back.open(Trust::Begin, true).map(drop);
-    assert!(matches!(opened, Err(Error::Damaged(Damage::Stale(Staleness::Vault)))), "{opened:?}");
 }
 
 #[test]

@@ -67,7 +67,9 @@ pub(super) fn read(directory: &Path, vault: VaultId) -> Result<Option<Record>, S
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = match File::options().read(true).custom_flags(flags).open(&path) {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
         Err(error) => return Err(words(&error)),
     };
     if !file.metadata().map_err(|error| words(&error))?.is_file() {
