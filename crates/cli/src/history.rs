@@ -127,7 +127,7 @@ impl History {
         });
         match older.max_by_key(|(header, _)| header.sequence) {
             Some((header, known)) if self.accept => {
-                let what = format!("Its header may be of an older state: {}.", compared(header, &known));
+                let what = format!("This may be an older state of the vault: {}.", compared(header, &known));
                 self.ask(path, &what)
             }
             _ => Ok(()),
