@@ -1,14 +1,18 @@
 //! Freshness files as the user names them, and what is said of them.
 
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use strongroom_format::vault::VaultId;
 use strongroom_store::Store;
 use strongroom_store::local::{LocalStore, OpenMode};
 use strongroom_vault::{Damage, Error, Recording, Staleness, Trust, Trusted, Vault};
 
+use crate::daemon::Plan;
 use crate::failure::{Exit, Failure, Result};
-use crate::report::{Output, shown};
+use crate::history::SeenFile;
+use crate::report::{self, Output, shown};
 
 /// The freshness file at `path`, for the vault at `vault`; `writable` when it
 /// is going to be written to.
@@ -61,6 +65,39 @@ pub(crate) fn tell(vault: &Vault, file: &Path, output: Output) {
     }
 }
 
+/// Refuses a freshness file that is missing although this machine has seen the
+/// vault with one. The vault's header says so too, from its second opening on.
+///
+/// # Errors
+/// Damage.
+pub(crate) fn check_missing(plan: &Plan, vault: VaultId) -> Result<()> {
+    let Some(file) = plan.freshness.as_deref().filter(|_| plan.trust == Trust::Record) else { return Ok(()) };
+    let known = plan.history.known(vault).and_then(|known| known.freshness);
+    let is_missing = file.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    match known.filter(|_| is_missing && !plan.is_read_only()) {
+        Some(seen) => Err(missing(file, Some(&seen))),
+        None => Ok(()),
+    }
+}
+
+/// The vault had a freshness file, and it is not there.
+fn missing(file: &Path, seen: Option<&SeenFile>) -> Failure {
+    let seen = seen.map(|SeenFile { path, seen }| {
+        format!(
+            " This machine has seen it as {}, from {} on.",
+            shown(path.as_bytes()),
+            report::rfc3339(*seen)
+        )
+    });
+    Failure::new(Exit::Damage, "there is no freshness file of this name, and the vault had one").at(file).hint(
+        format!(
+            "Name the file that it had; is its disk mounted?{} If it is lost, compare the vault with a backup, and \
+             begin a new one: mount with --new-freshness.",
+            seen.unwrap_or_default()
+        ),
+    )
+}
+
 /// An error of opening a vault with a freshness file, with what to do.
 pub(crate) fn explain(error: Error, vault: &Path, file: Option<&Path>) -> Failure {
     let Some(file) = file else { return Failure::from(error).at(vault) };
@@ -75,7 +112,11 @@ pub(crate) fn explain(error: Error, vault: &Path, file: Option<&Path>) -> Failur
         }
         Error::Damaged(Damage::Record(_)) => Failure::new(Exit::Damage, error.to_string())
             .at(file)
-            .hint("Name this vault's own freshness file, or move the file away to have a new one made."),
+            .hint(
+                "Name this vault's own freshness file. If it is lost, move this file away, and begin a new one: \
+                 mount with --new-freshness.",
+            ),
+        Error::Damaged(Damage::RecordMissing) => missing(file, None),
         Error::Freshness(_) => Failure::from(error)
             .at(file)
             .hint("To mount for writing it has to be writable: see that its disk is there, and has room."),

@@ -7,6 +7,7 @@ mod options;
 use std::path::Path;
 
 use strongroom_fuse::TransportChoice;
+use strongroom_vault::Trust;
 
 use crate::args::MountArgs;
 use crate::args::mount::Durability;
@@ -15,6 +16,7 @@ use crate::control::mounts;
 use crate::daemon::launch::{self, absolute};
 use crate::daemon::{self, Plan};
 use crate::failure::{Exit, Failure, Result};
+use crate::history::History;
 use crate::lock::{Holder, LockError, Standing, Takeover, VaultLock};
 use crate::report::Output;
 use crate::secrets::Source;
@@ -59,6 +61,7 @@ fn run_with(args: &MountArgs, strictness: options::Strictness, output: Output) -
     if plan.foreground {
         daemon::run_foreground(&plan, locked, output)?;
     } else {
+        plan.history.ask_early(&plan.vault, &locked.headers())?;
         drop(locked);
         launch::start(&plan.source, &plan.prompt())?;
     }
@@ -87,6 +90,8 @@ fn plan(args: &MountArgs, strictness: options::Strictness) -> Result<Plan> {
         relaxed: args.durability == Durability::Relaxed,
         journal_len: args.journal_size,
         freshness: None,
+        trust: if args.new_freshness { Trust::Begin } else { Trust::Record },
+        history: History::of(&args.history),
         takeover: if args.takeover { Takeover::Elsewhere } else { Takeover::Refuse },
         source: args.secret.source(),
     };
@@ -110,6 +115,10 @@ fn plan(args: &MountArgs, strictness: options::Strictness) -> Result<Plan> {
     plan.freshness = args.freshness.clone().or(plan.freshness);
     if let Some(path) = &mut plan.freshness {
         *path = absolute(path)?;
+    }
+    if plan.freshness.is_none() && args.new_freshness {
+        return Err(Failure::usage("--new-freshness begins a file that --freshness names")
+            .hint("Say --freshness FILE --new-freshness."));
     }
     if plan.freshness.is_some() && plan.relaxed {
         return Err(Failure::usage(

@@ -100,7 +100,7 @@ pub(crate) fn damage_kind(error: &VaultError) -> &'static str {
         VaultError::Damaged(Damage::Stale(Staleness::Missing)) => "missing",
         VaultError::Damaged(Damage::Stale(Staleness::Unrecorded)) => "unrecorded",
         VaultError::Damaged(Damage::Stale(Staleness::Exchanged)) => "exchanged",
-        VaultError::Damaged(Damage::Record(_)) => "freshness",
+        VaultError::Damaged(Damage::Record(_) | Damage::RecordMissing) => "freshness",
         VaultError::Store(_) | VaultError::Freshness(_) | VaultError::Refused(_) => "store",
         VaultError::Entropy | VaultError::Engine(_) | VaultError::TakenOver => "engine",
     }

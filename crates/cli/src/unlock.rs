@@ -20,6 +20,7 @@ use strongroom_vault::read_header_copies;
 
 use crate::args::secret::SecretArgs;
 use crate::failure::{Exit, Failure, Result};
+use crate::history::History;
 use crate::report::Output;
 use crate::secrets::Source;
 
@@ -76,12 +77,18 @@ pub(crate) struct Unlocked {
 /// # Errors
 /// Usage when it is no vault, wrong secret, damage, unsupported, or what the
 /// store reports.
-pub(crate) fn unlock(path: &Path, mode: OpenMode, args: &SecretArgs, output: Output) -> Result<Unlocked> {
+pub(crate) fn unlock(
+    path: &Path,
+    mode: OpenMode,
+    args: &SecretArgs,
+    history: &History,
+    output: Output,
+) -> Result<Unlocked> {
     let locked = LockedVault::open(path, mode)?;
     let source = args.source();
     locked.check_slots(&source).map_err(|failure| failure.at(path))?;
     let credential = source.read(&format!("Password of {}", path.display()))?;
-    locked.unlock_for_use(path, &credential, output)
+    locked.unlock_for_use(path, &credential, history, output)
 }
 
 /// Reads and judges the header copies of an unlocked vault anew, after they
@@ -209,17 +216,20 @@ impl LockedVault {
         Ok(Unlocked { store: self.store, header, root, copies })
     }
 
-    /// As [`LockedVault::unlock`], with `path` in errors, and warnings.
+    /// As [`LockedVault::unlock`], with `path` in errors, and warnings. What
+    /// is older than this machine has seen is refused.
     ///
     /// # Errors
-    /// As [`LockedVault::unlock`].
+    /// As [`LockedVault::unlock`] and [`History::admit`].
     pub(crate) fn unlock_for_use(
         self,
         path: &Path,
         credential: &Credential,
+        history: &History,
         output: Output,
     ) -> Result<Unlocked> {
         let unlocked = self.unlock(credential).map_err(|failure| failure.at(path))?;
+        history.admit(path, &unlocked.header, &*unlocked.store, output)?;
         if strongroom_keys::secret::memory_lock_refused() {
             output.warn(
                 "secrets could not be locked in memory: raise the limit with `ulimit -l`, or turn swap off",

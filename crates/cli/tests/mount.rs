@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, OFlags, XattrFlags};
 use serde_json::Value;
-use support::{PROGRAM, Place, assert_fails_with, assert_success, engine, is_mounted, noise, run, soon};
+use support::{
+    PROGRAM, Place, STATE, assert_fails_with, assert_success, engine, is_mounted, noise, program, run, soon,
+};
 
 mod support;
 
@@ -353,7 +355,7 @@ fn placing_is_changed_while_it_is_mounted() {
     assert_success(&run(&["sync", place.mount_point().to_str().expect("text")]));
     assert_eq!(place.status()["engines"][1]["operations"], 0);
     let set = |words: &[&str]| {
-        let mut command = Command::new(PROGRAM);
+        let mut command = program();
         command.arg("set").arg(place.mount_point()).args(words).output().expect("the program runs")
     };
     assert_success(&set(&["use=1", "objective=latency", "check=4"]));
@@ -387,7 +389,7 @@ fn a_signal_unmounts_and_a_hangup_does_not() {
 #[test]
 fn a_foreground_mount_ends_with_its_unmounting() {
     let place = Place::new();
-    let mut command = Command::new(PROGRAM);
+    let mut command = program();
     command.arg("mount").arg(place.vault()).arg(place.mount_point()).arg("--foreground");
     let mut served = command.arg("--password-file").arg(place.password()).spawn().expect("the program runs");
     soon("it is mounted", || place.ask(&["status"]).status.success());
@@ -639,6 +641,7 @@ fn mount_calls_it_by_its_helpers_name() {
     );
     let call = |words: &[&str]| {
         let mut command = Command::new(&helper);
+        command.env("XDG_STATE_HOME", STATE);
         command.arg(place.vault()).arg(place.mount_point()).args(words).output().expect("the program runs")
     };
     assert_success(&call(&["-f", "-o", &options]));

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use support::{PROGRAM, Place, assert_success};
+use support::{PROGRAM, Place, STATE, assert_success};
 
 /// Files that the daemon may have open, and no way to get more.
 const FILE_LIMIT: usize = 2_000;
@@ -29,7 +29,7 @@ fn mounted() -> Place {
     let mut mount = Command::new("sh");
     mount.args(["-c", LIMITED, &FILE_LIMIT.to_string(), PROGRAM, "mount"]);
     mount.arg(place.vault()).arg(place.mount_point()).arg("--log").arg(place.log());
-    mount.arg("--password-file").arg(place.password());
+    mount.arg("--password-file").arg(place.password()).env("XDG_STATE_HOME", STATE);
     assert_success(&mount.output().expect("a shell runs"));
     place
 }

@@ -174,6 +174,8 @@ pub fn create_header(
         generation: 1,
         generation_min: 1,
         created: vault.created,
+        written: vault.created,
+        has_freshness: false,
         sessions: [const { None }; SESSIONS],
         slots: [const { None }; SLOTS],
         mac: [0; 32],

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError};
 
 use strongroom_engine::{Buffer, SessionId};
+use strongroom_format::vault::header::Header;
 use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
 use strongroom_format::vault::{FileId, Geometry, Suite, WriteSession};
 use strongroom_store::{InodeId, Store};
@@ -18,8 +19,9 @@ use crate::fence::Fenced;
 use crate::follow::Follower;
 use crate::freshness::{Freshness, Version};
 use crate::journal::Journal;
-use crate::rules::Rules;
+use crate::rules::{Rule, Rules};
 use crate::sealer::Sealer;
+use crate::vault::HeaderWitness;
 
 /// Files that may wait for a commit before one is begun early.
 const PENDING_MAX: usize = 1000;
@@ -62,6 +64,8 @@ pub(crate) struct Context {
     pub(crate) journal: Option<Journal>,
     pub(crate) freshness: Option<Freshness>,
     pub(crate) fenced: Fenced,
+    /// Is told of each header that is durable.
+    pub(crate) witness: Option<HeaderWitness>,
     /// Of a vault that is opened to be read while somebody may write to it.
     pub(crate) follower: Option<Follower>,
     pub(crate) rules: Rules,
@@ -143,6 +147,7 @@ pub(crate) struct Parts {
     pub(crate) journal: Option<Journal>,
     pub(crate) freshness: Option<Freshness>,
     pub(crate) fenced: Fenced,
+    pub(crate) witness: Option<HeaderWitness>,
     pub(crate) follower: Option<Follower>,
     pub(crate) rules: Rules,
     pub(crate) writable: bool,
@@ -164,6 +169,7 @@ impl Context {
             journal: parts.journal,
             freshness: parts.freshness,
             fenced: parts.fenced,
+            witness: parts.witness,
             follower: parts.follower,
             rules: parts.rules,
             table: Table::default(),
@@ -230,6 +236,18 @@ impl Context {
             freshness.barrier_passed(moment);
         }
         Ok(())
+    }
+
+    /// The vault header has been written, durably unless a test plants a fault.
+    pub(crate) fn note_header(&self, header: &Header) {
+        if let Some(freshness) = &self.freshness {
+            freshness.note_header(header.sequence);
+        }
+        if let Some(witness) = &self.witness
+            && self.rules.keeps(Rule::CopyBeforeOther)
+        {
+            witness(header);
+        }
     }
 
     /// Compares a file's header page, as it was read, with the freshness file.

@@ -38,8 +38,10 @@ pub enum Damage {
     Journal(&'static str),
     /// Authentic, and not what the freshness file records.
     Stale(Staleness),
-    /// The freshness file itself is missing, of another vault, or damaged.
+    /// The freshness file itself is of another vault, or damaged.
     Record(&'static str),
+    /// There is no freshness file, and none is to be begun.
+    RecordMissing,
 }
 
 /// How something authentic differs from what the freshness file records.
@@ -124,7 +126,9 @@ impl std::fmt::Display for Error {
                 f.write_str("another machine has taken the vault over: nothing more is written")
             }
             Error::Freshness(error) => write!(f, "the freshness file: {error}"),
-            Error::Damaged(damage @ (Damage::Stale(_) | Damage::Record(_))) => write!(f, "{damage}"),
+            Error::Damaged(damage @ (Damage::Stale(_) | Damage::Record(_) | Damage::RecordMissing)) => {
+                write!(f, "{damage}")
+            }
             Error::Damaged(damage) => write!(f, "damaged or forged: {damage}"),
             Error::Entropy => f.write_str("the kernel's random generator failed"),
             Error::Engine(what) => write!(f, "the engine failed: {what}"),
@@ -141,6 +145,7 @@ impl std::fmt::Display for Damage {
                 f.write_str(what)
             }
             Damage::Stale(what) => write!(f, "{what}"),
+            Damage::RecordMissing => f.write_str("there is no freshness file of this name"),
             Damage::Blocks { blocks, offset, .. } => {
                 write!(f, "{blocks} block(s) from byte {offset} on do not open")
             }

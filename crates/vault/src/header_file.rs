@@ -1,6 +1,8 @@
 //! The vault header as two stored files, and a third that takes their place in
 //! turn, so that a header can be written on a full store.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use strongroom_format::vault::header::{Header, LEN};
 use strongroom_keys::RootKey;
 use strongroom_store::{Access, FileRef, NodeRef, RenameMode, Store};
@@ -54,8 +56,25 @@ fn read_copy(private: &NodeRef, name: &[u8]) -> Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
+/// Makes the copies durable as they are read now: what a writer that was
+/// killed has just put in place may not be yet.
+///
+/// # Errors
+/// What the store reports.
+pub fn sync_header_copies(store: &dyn Store) -> Result<()> {
+    let private = store.root().lookup(PRIVATE)?;
+    for name in COPIES {
+        match private.lookup(name) {
+            Ok(node) => node.open(Access::Read)?.sync_all()?,
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(private.sync()?)
+}
+
 /// Writes both copies, the first durably before the second, and the spare. The
-/// header's sequence number and MAC are brought up to date.
+/// header's date, sequence number and MAC are brought up to date.
 ///
 /// Where there is a spare, and the store exchanges names, no space is needed.
 ///
@@ -73,6 +92,7 @@ pub(crate) fn write_header_under(
     root: &RootKey,
 ) -> Result<()> {
     let durable = rules.keeps(Rule::CopyBeforeOther);
+    header.written = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     strongroom_keys::slots::seal_header(header, root);
     let private = store.root().lookup(PRIVATE)?;
     let bytes = header.encode();

@@ -34,10 +34,10 @@ pub use context::{Counters, Recovered};
 pub use error::{Damage, Error, Result, Staleness};
 pub use fence::Fence;
 pub use freshness::{Trust, Trusted};
-pub use header_file::{read_header_copies, write_header};
+pub use header_file::{read_header_copies, sync_header_copies, write_header};
 pub use rules::{Rule, Rules};
 pub use sealer::algorithm;
-pub use vault::{Guards, Options, Recording, Vault, Writers, create};
+pub use vault::{Guards, HeaderWitness, Options, Recording, Vault, Writers, create};
 
 /// What the tests outside share serves those inside, too.
 #[cfg(test)]

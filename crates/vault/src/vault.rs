@@ -71,6 +71,9 @@ impl Options {
     pub const JOURNAL_LEN_MIN: u64 = 16 << 20;
 }
 
+/// Is told of each vault header that this process has written durably.
+pub type HeaderWitness = Arc<dyn Fn(&Header) + Send + Sync>;
+
 /// What guards a vault from the outside.
 #[derive(Clone, Default)]
 pub struct Guards {
@@ -78,6 +81,8 @@ pub struct Guards {
     pub trusted: Option<Trusted>,
     /// What tells that another machine has taken it over.
     pub fence: Option<Arc<dyn Fence>>,
+    /// Who remembers the headers that were written.
+    pub witness: Option<HeaderWitness>,
 }
 
 /// What a freshness file was found to be when the vault was opened.
@@ -198,10 +203,10 @@ impl Vault {
         (tolerant, guards): (bool, &Guards),
     ) -> Result<(Vault, Vec<Damage>)> {
         let keys = VaultKeys::derive(&root, header.vault, header.generation);
-        let fence = guards.fence.clone();
+        let (fence, witness) = (guards.fence.clone(), guards.witness.clone());
         let damaged = Vec::new();
         let mut opening =
-            Unopened { store, engine, header, root, keys, options, damaged, fence, freshness: None };
+            Unopened { store, engine, header, root, keys, options, damaged, fence, witness, freshness: None };
         let trusted = guards.trusted.as_ref();
         opening.freshness = trusted.map(|trusted| opening.read_record(trusted)).transpose()?;
         let follows = !options.writable && options.writers != Writers::KeptOut;
@@ -233,7 +238,8 @@ impl Vault {
         let namespace = Namespace::new(Arc::clone(&context.store), contents, &opening.keys, names, observer);
         if options.writable {
             namespace.sweep()?;
-            begin_recording(&context, &namespace, opening.header.sequence)?;
+            context.note_header(&opening.header);
+            begin_recording(&context, &namespace)?;
         }
         let vault = Vault {
             committer: Mutex::new(
@@ -391,16 +397,12 @@ impl Vault {
             .iter_mut()
             .filter(|listed| is_listed(listed, session))
             .for_each(|listed| *listed = None);
+        header.has_freshness |= self.context.freshness.is_some();
         write_header_under(self.context.rules, &*self.context.store, &mut header, &self.root_key)?;
         let private = self.context.store.root().lookup(PRIVATE)?;
+        self.context.note_header(&header);
         Segments::remove(&*private, session)?;
-        match &self.context.freshness {
-            Some(freshness) => {
-                freshness.note_header(header.sequence);
-                freshness.flush()
-            }
-            None => Ok(()),
-        }
+        self.context.freshness.as_ref().map_or(Ok(()), Freshness::flush)
     }
 
     /// Ends the threads without bringing anything home, as a crash would: for
@@ -479,19 +481,17 @@ fn settle(
             *listed = None;
         }
     }
+    header.has_freshness |= context.freshness.is_some();
     write_header_under(context.rules, &*context.store, &mut header, root)?;
-    if let Some(freshness) = &context.freshness {
-        freshness.note_header(header.sequence);
-    }
+    context.note_header(&header);
     context.all_settled();
     Ok(())
 }
 
-/// The vault is open for writing: its header is recorded, and where a crash
-/// left directories unsettled, or there was no record, what is there is taken.
-fn begin_recording(context: &Context, namespace: &Namespace, header: u64) -> Result<()> {
+/// The vault is open for writing: where a crash left directories unsettled, or
+/// there was no record, what is there is recorded.
+fn begin_recording(context: &Context, namespace: &Namespace) -> Result<()> {
     let Some(freshness) = &context.freshness else { return Ok(()) };
-    freshness.note_header(header);
     let deed = match freshness.is_new {
         true => Deed::AcceptAll,
         false if freshness.has_lenient() => Deed::Settle,
@@ -563,6 +563,7 @@ struct Unopened<'a> {
     /// Sessions whose journals are damaged.
     damaged: Vec<(WriteSession, Damage)>,
     fence: Option<Arc<dyn Fence>>,
+    witness: Option<HeaderWitness>,
     freshness: Option<Freshness>,
 }
 
@@ -597,6 +598,7 @@ impl Unopened<'_> {
             journal: None,
             freshness: None,
             fenced: Fenced::new(self.fence.clone()),
+            witness: self.witness.clone(),
             follower: None,
             rules: self.options.rules,
             writable: self.options.writable,
@@ -683,6 +685,8 @@ impl Unopened<'_> {
             opened: self.options.now,
             host: strongroom_format::vault::slot::Label::new(&self.options.host).unwrap_or_default(),
         });
+        // A new file is not durable yet: that the vault has one is said later.
+        self.header.has_freshness |= self.freshness.as_ref().is_some_and(|freshness| !freshness.is_new);
         if self.options.rules.keeps(Rule::SessionBeforeWrite) {
             Fenced::new(self.fence.clone()).check()?;
             write_header_under(self.options.rules, &*self.store, &mut self.header, &self.root)?;

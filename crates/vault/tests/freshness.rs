@@ -431,10 +431,15 @@ fn a_freshness_file_that_is_not_this_vaults_is_refused() {
     other.change(|_| ());
     copy_tree(&other.trusted.root(), &swapped.trusted.root());
     assert!(matches!(refused(&swapped), Err(Error::Damaged(Damage::Record(_)))));
-    // Missing: made for writing, refused for reading.
+    // Missing: refused, and made for who begins anew.
     let missing = Owned { store: owned.store.snapshot(), trusted: MemoryStore::new() };
-    assert!(matches!(missing.open(Trust::Record, false).map(drop), Err(Error::Damaged(Damage::Record(_)))));
-    missing.change(|vault| assert_eq!(vault.recording(), Some(Recording::New)));
+    assert!(matches!(
+        missing.open(Trust::Record, false).map(drop),
+        Err(Error::Damaged(Damage::RecordMissing))
+    ));
+    let begun = missing.open(Trust::Begin, true).unwrap();
+    assert_eq!(begun.recording(), Some(Recording::New));
+    begun.close().unwrap();
     missing.demand(&[]);
     // Any byte changed in its first frame.
     let record = place(&owned.trusted).lookup(b"record").unwrap().open(Access::ReadWrite).unwrap();
@@ -453,6 +458,31 @@ fn a_freshness_file_that_is_not_this_vaults_is_refused() {
         }
         record.write_at(&byte, at).unwrap();
     }
+}
+
+/// The vault's header says that it had one, so that this holds on any machine.
+#[test]
+fn a_freshness_file_that_is_missing_is_no_beginning_where_there_was_one() {
+    let owned = small_tree();
+    let lost = Owned { store: owned.store.snapshot(), trusted: MemoryStore::new() };
+    for trust in [Trust::Record, Trust::Vault { whole: false }] {
+        let opened = lost.open(trust, true).map(drop);
+        assert!(matches!(opened, Err(Error::Damaged(Damage::RecordMissing))), "{trust:?}: {opened:?}");
+        assert!(place(&lost.trusted).lookup(b"record").is_err_and(|error| error.is_not_found()));
+    }
+    let vault = lost.open(Trust::Begin, true).unwrap();
+    assert_eq!(vault.recording(), Some(Recording::New));
+    vault.close().unwrap();
+    // Where there is one, it is believed also by who would begin anew.
+    let before = lost.store.snapshot();
+    lost.change(|vault| put(vault, "f", b"newer"));
+    let rolled_back = Owned { store: before, trusted: lost.trusted.snapshot() };
+    let opened = rolled_back.open(Trust::Begin, true).map(drop);
+    assert!(matches!(opened, Err(Error::Damaged(Damage::Stale(Staleness::Vault)))), "{opened:?}");
+    // One that was never used with a file may begin with any.
+    let never = Owned::new();
+    never.change_unrecorded(|vault| put(vault, "f", b"text"));
+    never.change(|vault| assert_eq!(vault.recording(), Some(Recording::New)));
 }
 
 #[test]

@@ -181,6 +181,7 @@ impl Subject {
             Self::Strongroom { binary, settings } => {
                 let mut command = Command::new(binary);
                 command.arg("init").arg(&place.store).arg("--password-file").arg(&place.password);
+                command.env("XDG_STATE_HOME", place.state());
                 // The cheapest derivation that the program accepts: these vaults guard nothing.
                 command.args(["--recovery-out", "none", "--kdf-memory", "8MiB", "--kdf-time", "1"]);
                 option(&mut command, "--suite", settings.suite.as_deref());
@@ -200,6 +201,7 @@ impl Subject {
                 let mut command = Command::new(binary);
                 command.arg("mount").arg(&place.store).arg(&place.directory);
                 command.arg("--password-file").arg(&place.password);
+                command.env("XDG_STATE_HOME", place.state());
                 option(&mut command, "--engine", settings.engine.as_deref());
                 option(&mut command, "--transport", settings.transport.as_deref());
                 flag(&mut command, "--foreground", foreground);

@@ -26,6 +26,13 @@ pub(crate) struct Place {
     pub(crate) log: PathBuf,
 }
 
+impl Place {
+    /// Where Strongroom remembers this vault, which is not to be where it lies on this machine.
+    pub(super) fn state(&self) -> PathBuf {
+        self.log.with_extension("state")
+    }
+}
+
 /// A formatted store that can be mounted again and again.
 #[derive(Clone, Debug)]
 pub(crate) struct Vault {
@@ -83,7 +90,7 @@ impl Vault {
         let Subject::Strongroom { binary, .. } = &self.subject else { return Ok(false) };
         let mut command = std::process::Command::new(binary);
         command.arg("check").arg(&self.place.store).arg("--password-file").arg(&self.place.password);
-        command.arg("--json");
+        command.arg("--json").env("XDG_STATE_HOME", self.place.state());
         let report = command::output(&mut command, limit)?;
         let report: serde_json::Value =
             serde_json::from_str(&report).map_err(|error| Failure::new(format!("check --json: {error}")))?;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::history::HistoryArgs;
 use super::secret::SecretArgs;
 
 /// What is done with freshness files.
@@ -35,4 +36,6 @@ pub(crate) struct FreshnessAcceptArgs {
     pub(crate) path: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) secret: SecretArgs,
+    #[command(flatten)]
+    pub(crate) history: HistoryArgs,
 }

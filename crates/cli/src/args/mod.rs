@@ -4,6 +4,7 @@
 pub(crate) mod disk;
 pub(crate) mod engines;
 pub(crate) mod freshness;
+pub(crate) mod history;
 pub(crate) mod mount;
 pub(crate) mod secret;
 pub(crate) mod simulate;

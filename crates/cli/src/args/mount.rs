@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::history::HistoryArgs;
 use super::secret::SecretArgs;
 use super::values::{LogTarget, duration, size};
 use strongroom_fuse::TransportChoice;
@@ -68,9 +69,13 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64MiB")]
     pub(crate) journal_size: u64,
     /// Record in FILE, kept outside of the vault, what is durable, and refuse what was rolled back, deleted or
-    /// exchanged in the store; FILE is made where there is none
+    /// exchanged in the store; the first time, FILE is made
     #[arg(long, value_name = "FILE")]
     pub(crate) freshness: Option<PathBuf>,
+    /// Begin the freshness file anew where it is missing and the vault has had one: the vault is taken as it is now,
+    /// with whatever was changed in the store meanwhile
+    #[arg(long)]
+    pub(crate) new_freshness: bool,
     /// Take the vault over from another machine that has it mounted for writing. Only when that machine is gone for
     /// certain: its last changes that were not synced are lost, and if it writes on, files that both change are
     /// damaged. A daemon that still runs there notices at its next commit, and writes nothing more
@@ -78,6 +83,8 @@ pub(crate) struct MountArgs {
     pub(crate) takeover: bool,
     #[command(flatten)]
     pub(crate) secret: SecretArgs,
+    #[command(flatten)]
+    pub(crate) history: HistoryArgs,
 }
 
 /// How requests come from the kernel.

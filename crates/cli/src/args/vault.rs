@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use strongroom_format::vault::Suite;
 
+use super::history::HistoryArgs;
 use super::secret::{FirstSecretArgs, NewSecretArgs, SecretArgs};
 use super::values::{Percent, RecoveryOut, duration, size};
 
@@ -66,6 +67,8 @@ pub(crate) struct InfoArgs {
     pub(crate) vault: PathBuf,
     #[command(flatten)]
     pub(crate) secret: SecretArgs,
+    #[command(flatten)]
+    pub(crate) history: HistoryArgs,
 }
 
 /// What is done with keys.
@@ -97,6 +100,8 @@ pub(crate) struct KeyAddArgs {
     #[command(flatten)]
     pub(crate) secret: SecretArgs,
     #[command(flatten)]
+    pub(crate) history: HistoryArgs,
+    #[command(flatten)]
     pub(crate) new: NewSecretArgs,
     #[command(flatten)]
     pub(crate) cost: CostArgs,
@@ -114,6 +119,8 @@ pub(crate) struct KeyRemoveArgs {
     pub(crate) slot: usize,
     #[command(flatten)]
     pub(crate) secret: SecretArgs,
+    #[command(flatten)]
+    pub(crate) history: HistoryArgs,
 }
 
 /// Options of `key change`.
@@ -132,6 +139,8 @@ pub(crate) struct KeyChangeArgs {
     pub(crate) label: Option<String>,
     #[command(flatten)]
     pub(crate) secret: SecretArgs,
+    #[command(flatten)]
+    pub(crate) history: HistoryArgs,
     #[command(flatten)]
     pub(crate) new: NewSecretArgs,
     #[command(flatten)]
@@ -160,6 +169,8 @@ pub(crate) struct HeaderBackupArgs {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) secret: SecretArgs,
+    #[command(flatten)]
+    pub(crate) history: HistoryArgs,
 }
 
 /// Options of `header restore`.
@@ -167,7 +178,9 @@ pub(crate) struct HeaderBackupArgs {
 #[command(after_help = "\
 The secret is one that opened the vault when the backup was made. The vault
 opens with what opened it then; passwords that were changed or removed since
-are back. Not while it is mounted.")]
+are back. It asks first when the backup is older than the header is now, or than
+this machine has seen it. The header gets a number above both, so that no
+machine takes it for an older one. Not while it is mounted.")]
 pub(crate) struct HeaderRestoreArgs {
     /// The vault
     pub(crate) vault: PathBuf,
@@ -176,6 +189,8 @@ pub(crate) struct HeaderRestoreArgs {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) secret: SecretArgs,
+    #[command(flatten)]
+    pub(crate) history: HistoryArgs,
 }
 
 /// Options of `check`.
@@ -211,9 +226,6 @@ pub(crate) struct CheckArgs {
     /// Restore what can be restored, after asking
     #[arg(long, conflicts_with_all = ["force", "paths"])]
     pub(crate) repair: bool,
-    /// Repair without asking
-    #[arg(long, requires = "repair")]
-    pub(crate) yes: bool,
     /// Look at this part of what files hold, drawn anew each time, and at all names and directories
     #[arg(long, value_name = "PERCENT", conflicts_with = "repair")]
     pub(crate) sample: Option<Percent>,
@@ -225,6 +237,8 @@ pub(crate) struct CheckArgs {
     pub(crate) freshness: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) secret: SecretArgs,
+    #[command(flatten)]
+    pub(crate) history: HistoryArgs,
 }
 
 /// Options of `salvage`.
@@ -260,4 +274,6 @@ pub(crate) struct SalvageArgs {
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
     pub(crate) secret: SecretArgs,
+    #[command(flatten)]
+    pub(crate) history: HistoryArgs,
 }

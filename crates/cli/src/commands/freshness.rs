@@ -15,6 +15,7 @@ use crate::args::FreshnessCommand;
 use crate::args::freshness::FreshnessAcceptArgs;
 use crate::failure::{Exit, Failure, Result};
 use crate::freshness::{explain, trusted};
+use crate::history::History;
 use crate::lock::{LockMode, VaultLock, host_name};
 use crate::report::{self, Output};
 use crate::unlock::{LockedVault, Unlocked, unlock};
@@ -43,8 +44,10 @@ fn accept(args: &FreshnessAcceptArgs, output: Output) -> Result<Exit> {
     let lock = VaultLock::acquire(&args.vault, LockMode::Exclusive, "freshness accept", None);
     let lock = lock.map_err(|error| Failure::from(error).at(&args.vault))?;
     let trust = Trust::Vault { whole: args.path.is_none() };
+    let history = History::of(&args.history);
     let file = trusted(&args.file, &args.vault, trust, true)?;
-    let Unlocked { store, header, root, .. } = unlock(&args.vault, OpenMode::Writable, &args.secret, output)?;
+    let Unlocked { store, header, root, .. } =
+        unlock(&args.vault, OpenMode::Writable, &args.secret, &history, output)?;
     let engine: Arc<dyn Engine> = crate::compose::compose(None)?;
     let options = Options {
         writable: true,
@@ -60,9 +63,15 @@ fn accept(args: &FreshnessAcceptArgs, output: Output) -> Result<Exit> {
     let failed = |error| explain(error, &args.vault, Some(&args.file));
     let _ = strongroom_store::local::raise_file_limit();
     let store: Arc<dyn Store> = store;
-    let guards = Guards { trusted: Some(file), fence: lock.as_ref().and_then(VaultLock::fence) };
+    let id = header.vault;
+    let guards = Guards {
+        trusted: Some(file),
+        fence: lock.as_ref().and_then(VaultLock::fence),
+        witness: Some(history.witness(move |text| output.warn(text))),
+    };
     let vault = Vault::open_guarded(store, engine, header, root, &options, Arc::new(Unobserved), &guards)
         .map_err(failed)?;
+    history.remember_freshness(id, &crate::daemon::launch::absolute(&args.file)?, output);
     let path = args.path.as_deref().map(|path| path.as_os_str().as_bytes());
     let accepted = vault.accept(path);
     vault.close().map_err(failed)?;

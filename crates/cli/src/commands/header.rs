@@ -3,7 +3,8 @@
 //! A restored header brings back the key slots of its time. The sessions that
 //! it lists are those of now, since the files' journals depend on them: from
 //! the header that is replaced where that can be authenticated, else one for
-//! every journal that is found.
+//! every journal that is found. Its number is above all that were there, and
+//! all that this machine has seen, so that it is no older state to anybody.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -24,8 +25,10 @@ use super::slots::{self, SlotReport};
 use crate::args::HeaderCommand;
 use crate::args::vault::{HeaderBackupArgs, HeaderRestoreArgs};
 use crate::failure::{Exit, Failure, Result};
+use crate::history::{History, Record};
 use crate::lock::{LockMode, VaultLock};
 use crate::report::{self, Output};
+use crate::secrets::confirm;
 use crate::unlock::{LockedVault, belongs, explain};
 
 #[derive(Serialize)]
@@ -63,7 +66,8 @@ fn backup(args: &HeaderBackupArgs, output: Output) -> Result<Exit> {
     let header = if authenticated {
         let source = args.secret.source();
         locked.check_slots(&source).map_err(|failure| failure.at(&args.vault))?;
-        locked.unlock_for_use(&args.vault, &source.read("Password")?, output)?.header
+        let history = History::of(&args.history);
+        locked.unlock_for_use(&args.vault, &source.read("Password")?, &history, output)?.header
     } else {
         locked.newest().map_err(|failure| failure.at(&args.vault))?
     };
@@ -109,9 +113,18 @@ fn restore(args: &HeaderRestoreArgs, output: Output) -> Result<Exit> {
             .at(&args.file)
             .hint("Nothing was changed."));
     }
+    let newest = current.iter().max_by_key(|current| current.sequence);
+    let history = History::of(&args.history);
+    if let Some(newest) = newest {
+        history.admit(&args.vault, newest, &**locked.store(), output)?;
+    }
+    let known = history.known(backup.vault);
+    ask(&backup, newest, known.as_ref(), &history).map_err(|failure| failure.at(&args.vault))?;
     let mut header = backup;
-    merge(&mut header, &current, &**locked.store())?;
+    merge(&mut header, newest, &**locked.store())?;
+    header.sequence = header.sequence.max(known.map_or(0, |known| known.sequence));
     write(&**locked.store(), &mut header, &root).map_err(|failure| failure.at(&args.vault))?;
+    history.remember(&header, output);
     let document = Document {
         schema: "strongroom.header-restore/1",
         vault: args.vault.display().to_string(),
@@ -122,6 +135,25 @@ fn restore(args: &HeaderRestoreArgs, output: Output) -> Result<Exit> {
         slots: slots::reports(&header),
     };
     print(&document, output, &format!("Restored the header of {}.", document.vault))
+}
+
+/// Says what putting back an older header does, and asks.
+fn ask(backup: &Header, newest: Option<&Header>, known: Option<&Record>, history: &History) -> Result<()> {
+    let now = newest.map(|newest| newest.sequence).max(known.map(|known| known.sequence));
+    let Some(now) = now.filter(|&now| backup.sequence < now && !history.is_unasked()) else { return Ok(()) };
+    let written = match backup.written {
+        0 => String::new(),
+        written => format!(", written {}", report::rfc3339(written)),
+    };
+    eprintln!(
+        "The backup is of header number {}{written}; the vault's has been at number {now}. What opened the vault then \
+         opens it again, passwords that were changed or removed since among it; what was added since does not.",
+        backup.sequence
+    );
+    match confirm("Put it back?", "Say --yes to put it back without being asked.")? {
+        true => Ok(()),
+        false => Err(Failure::new(Exit::Other, "the header was not put back").hint("Nothing was changed.")),
+    }
 }
 
 fn write(store: &dyn Store, header: &mut Header, root: &RootKey) -> Result<()> {
@@ -140,9 +172,10 @@ fn read_backup(path: &Path) -> Result<Header> {
 
 /// Gives a restored header the sessions of now, and a sequence number above
 /// every one before.
-fn merge(header: &mut Header, current: &[Header], store: &dyn Store) -> Result<()> {
-    match current.iter().max_by_key(|current| current.sequence) {
+fn merge(header: &mut Header, newest: Option<&Header>, store: &dyn Store) -> Result<()> {
+    match newest {
         Some(newest) => {
+            header.has_freshness |= newest.has_freshness;
             header.sessions = newest.sessions.clone();
             header.sequence = header.sequence.max(newest.sequence);
         }

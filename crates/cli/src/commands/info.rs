@@ -9,6 +9,7 @@ use strongroom_store::local::OpenMode;
 use super::slots::{self, SlotReport};
 use crate::args::InfoArgs;
 use crate::failure::{Exit, Result};
+use crate::history::History;
 use crate::lock::{Holder, VaultLock};
 use crate::report::{self, Output};
 use crate::unlock::{HeaderCopy, LockedVault};
@@ -23,7 +24,9 @@ struct Document {
     block_size: u64,
     names: &'static str,
     created: String,
+    written: Option<String>,
     sequence: u64,
+    remembered: Option<Remembered>,
     key_generation: u32,
     key_generation_min: u32,
     authenticated: bool,
@@ -31,6 +34,16 @@ struct Document {
     sessions: Vec<SessionReport>,
     slots: Vec<SlotReport>,
     in_use: Option<Box<Holder>>,
+}
+
+/// What this machine has seen of the vault.
+#[derive(Serialize)]
+struct Remembered {
+    sequence: u64,
+    written: Option<String>,
+    seen: String,
+    /// The header is older than that.
+    older: bool,
 }
 
 #[derive(Serialize)]
@@ -56,7 +69,14 @@ pub(crate) fn run(args: &InfoArgs, output: Output) -> Result<Exit> {
         block_size: header.block_size.bytes(),
         names: if header.base32_names { "base32hex" } else { "base64url" },
         created: report::rfc3339(header.created),
+        written: date(header.written),
         sequence: header.sequence,
+        remembered: History::of(&args.history).known(header.vault).map(|known| Remembered {
+            sequence: known.sequence,
+            written: date(known.written),
+            seen: report::rfc3339(known.seen),
+            older: header.sequence < known.sequence,
+        }),
         key_generation: header.generation,
         key_generation_min: header.generation_min,
         authenticated: args.secret.is_given(),
@@ -67,7 +87,8 @@ pub(crate) fn run(args: &InfoArgs, output: Output) -> Result<Exit> {
     };
     output.print(&document, text)?;
     let damaged = document.header_copies.iter().any(|copy| copy.state.is_damage());
-    Ok(if damaged { Exit::Damage } else { Exit::Done })
+    let older = document.remembered.as_ref().is_some_and(|remembered| remembered.older);
+    Ok(if damaged || older { Exit::Damage } else { Exit::Done })
 }
 
 /// The header, authenticated when a secret is given, and what its copies are
@@ -80,8 +101,14 @@ pub(super) fn read(args: &InfoArgs, output: Output) -> Result<(Header, [HeaderCo
     }
     let source = args.secret.source();
     locked.check_slots(&source).map_err(|failure| failure.at(&args.vault))?;
-    let unlocked = locked.unlock_for_use(&args.vault, &source.read("Password")?, output)?;
+    let unlocked =
+        locked.unlock_for_use(&args.vault, &source.read("Password")?, &History::of(&args.history), output)?;
     Ok((unlocked.header, unlocked.copies))
+}
+
+/// A date that the header has, or 0.
+fn date(seconds: u64) -> Option<String> {
+    (seconds != 0).then(|| report::rfc3339(seconds))
 }
 
 fn sessions(header: &Header) -> Vec<SessionReport> {
@@ -108,6 +135,15 @@ fn text(document: &Document) -> String {
     let _ = writeln!(text, "  block size   {}", report::bytes(document.block_size));
     let _ = writeln!(text, "  names        {}", document.names);
     let _ = writeln!(text, "  made         {created}");
+    if let Some(written) = &document.written {
+        let _ = writeln!(text, "  written      {written} (number {})", document.sequence);
+    }
+    if let Some(Remembered { sequence, seen, older: true, .. }) = &document.remembered {
+        let _ = writeln!(
+            text,
+            "  ROLLED BACK  this machine has seen a newer state: number {sequence}, on {seen}"
+        );
+    }
     for copy in &document.header_copies {
         let _ = writeln!(text, "  header       {copy}");
     }

@@ -27,6 +27,7 @@ use crate::args::InitArgs;
 use crate::args::values::RecoveryOut;
 use crate::failure::{Exit, Failure, Result};
 use crate::freshness;
+use crate::history::History;
 use crate::lock::host_name;
 use crate::report::{self, Output};
 use crate::secrets::RecoveryTarget;
@@ -86,8 +87,10 @@ pub(crate) fn run(args: &InitArgs, output: Output) -> Result<Exit> {
     }
     sync_parent(&args.vault)?;
     undo.keep();
+    let history = History::of_environment();
+    history.remember(&header, output);
     if let Some(file) = &args.freshness {
-        record(args, file, header.clone(), root)?;
+        record(args, file, header.clone(), root, &history, output)?;
     }
 
     let document = Document {
@@ -181,7 +184,14 @@ fn check_freshness_place(args: &InitArgs) -> Result<()> {
 }
 
 /// Makes the freshness file, in a session that does nothing else.
-fn record(args: &InitArgs, file: &Path, header: Header, root: RootKey) -> Result<()> {
+fn record(
+    args: &InitArgs,
+    file: &Path,
+    header: Header,
+    root: RootKey,
+    history: &History,
+    output: Output,
+) -> Result<()> {
     let trusted = freshness::trusted(file, &args.vault, Trust::Record, true)?;
     let store = LocalStore::open(&args.vault, OpenMode::Writable).map_err(|error| at(&args.vault, error))?;
     let options = Options {
@@ -197,10 +207,14 @@ fn record(args: &InitArgs, file: &Path, header: Header, root: RootKey) -> Result
     };
     let engine = crate::compose::compose(None)?;
     let observer = Arc::new(Unobserved);
-    let guards = Guards { trusted: Some(trusted), fence: None };
+    let witness = history.witness(move |text| output.warn(text));
+    let guards = Guards { trusted: Some(trusted), fence: None, witness: Some(witness) };
+    let id = header.vault;
     Vault::open_guarded(Arc::new(store), engine, header, root, &options, observer, &guards)
         .and_then(|vault| vault.close())
-        .map_err(|error| freshness::explain(error, &args.vault, Some(file)))
+        .map_err(|error| freshness::explain(error, &args.vault, Some(file)))?;
+    history.remember_freshness(id, &crate::daemon::launch::absolute(file)?, output);
+    Ok(())
 }
 
 fn at(vault: &Path, error: strongroom_store::Error) -> Failure {

@@ -12,11 +12,13 @@ use strongroom_vault::write_header;
 
 use super::cost::slot_options;
 use super::slots::{self, SlotReport};
+use crate::args::history::HistoryArgs;
 use crate::args::secret::{NewSecretArgs, SecretArgs};
 use crate::args::values::RecoveryOut;
 use crate::args::vault::{KeyAddArgs, KeyChangeArgs, KeyRemoveArgs};
 use crate::args::{InfoArgs, KeyCommand};
 use crate::failure::{Exit, Failure, Result};
+use crate::history::History;
 use crate::lock::{LockMode, VaultLock};
 use crate::report::Output;
 use crate::secrets::RecoveryTarget;
@@ -75,32 +77,42 @@ fn print(
 struct Changing {
     unlocked: Unlocked,
     credential: Credential,
+    history: History,
+    output: Output,
     _lock: Option<VaultLock>,
 }
 
 impl Changing {
-    fn begin(vault: &Path, secret: &SecretArgs, purpose: &str, output: Output) -> Result<Changing> {
+    fn begin(
+        vault: &Path,
+        secret: &SecretArgs,
+        history: &HistoryArgs,
+        purpose: &str,
+        output: Output,
+    ) -> Result<Changing> {
         // A first look before the lock's file is made in what is no vault.
         LockedVault::open(vault, OpenMode::Writable)?;
         let lock = VaultLock::acquire(vault, LockMode::Exclusive, purpose, None)
             .map_err(|error| Failure::from(error).at(vault))?;
         let locked = LockedVault::open(vault, OpenMode::Writable)?;
-        let source = secret.source();
+        let (source, history) = (secret.source(), History::of(history));
         locked.check_slots(&source).map_err(|failure| failure.at(vault))?;
         let credential = source.read(&format!("Password of {}", vault.display()))?;
-        let unlocked = locked.unlock_for_use(vault, &credential, output)?;
-        Ok(Changing { unlocked, credential, _lock: lock })
+        let unlocked = locked.unlock_for_use(vault, &credential, &history, output)?;
+        Ok(Changing { unlocked, credential, history, output, _lock: lock })
     }
 
     fn write(&mut self, vault: &Path) -> Result<()> {
         let Unlocked { store, header, root, .. } = &mut self.unlocked;
-        write_header(&**store, header, root).map_err(|error| Failure::from(error).at(vault))
+        write_header(&**store, header, root).map_err(|error| Failure::from(error).at(vault))?;
+        self.history.remember(header, self.output);
+        Ok(())
     }
 }
 
 fn add(args: &KeyAddArgs, output: Output) -> Result<Exit> {
     check_new(&args.new)?;
-    let mut changing = Changing::begin(&args.vault, &args.secret, "key add", output)?;
+    let mut changing = Changing::begin(&args.vault, &args.secret, &args.history, "key add", output)?;
     let new = NewSecret::read(&args.new, &args.vault)?;
     let options = slot_options(&new.credential, &args.cost, &args.label)?;
     let Unlocked { header, root, .. } = &mut changing.unlocked;
@@ -111,7 +123,7 @@ fn add(args: &KeyAddArgs, output: Output) -> Result<Exit> {
 }
 
 fn remove(args: &KeyRemoveArgs, output: Output) -> Result<Exit> {
-    let mut changing = Changing::begin(&args.vault, &args.secret, "key remove", output)?;
+    let mut changing = Changing::begin(&args.vault, &args.secret, &args.history, "key remove", output)?;
     let Unlocked { header, root, .. } = &mut changing.unlocked;
     remove_slot(header, root, args.slot)?;
     changing.write(&args.vault)?;
@@ -121,7 +133,7 @@ fn remove(args: &KeyRemoveArgs, output: Output) -> Result<Exit> {
 
 fn change(args: &KeyChangeArgs, output: Output) -> Result<Exit> {
     check_new(&args.new)?;
-    let mut changing = Changing::begin(&args.vault, &args.secret, "key change", output)?;
+    let mut changing = Changing::begin(&args.vault, &args.secret, &args.history, "key change", output)?;
     let slot = match args.slot {
         Some(slot) => slot,
         None => opened_by(&changing.unlocked.header, &changing.credential)?,

@@ -44,6 +44,7 @@ use crate::confinement;
 use crate::control::mounts::{self, DeviceNumber};
 use crate::failure::{Exit, Failure, Result};
 use crate::freshness;
+use crate::history::History;
 use crate::lock::{LockError, LockMode, Takeover, VaultLock, host_name};
 use crate::meter::Metered;
 use crate::profile::Profile;
@@ -87,6 +88,10 @@ pub(crate) struct Plan {
     pub(crate) journal_len: u64,
     /// The freshness file.
     pub(crate) freshness: Option<PathBuf>,
+    /// Whether that is believed.
+    pub(crate) trust: Trust,
+    /// What this machine remembers.
+    pub(crate) history: History,
     /// From whom the lock may be taken.
     pub(crate) takeover: Takeover,
     /// Where the secret is to be had.
@@ -203,7 +208,7 @@ pub(crate) fn run_launched(plan: &Plan, output: Output) -> Exit {
         let log = Arc::new(log);
         let credential = launch::receive(Input::standard(), &plan.source, &plan.prompt())?;
         let locked = LockedVault::open(&plan.vault, plan.store_mode())?;
-        let unlocked = locked.unlock_for_use(&plan.vault, &credential, output)?;
+        let unlocked = locked.unlock_for_use(&plan.vault, &credential, &plan.history, output)?;
         drop(credential);
         let served = serve(plan, unlocked, &log, Box::new(ready), output);
         if let Err(failure) = &served {
@@ -229,7 +234,7 @@ pub(crate) fn run_launched(plan: &Plan, output: Output) -> Exit {
 pub(crate) fn run_foreground(plan: &Plan, locked: LockedVault, output: Output) -> Result<()> {
     let log = Arc::new(Log::open(plan.log.as_ref())?);
     let credential = plan.source.read(&plan.prompt())?;
-    let unlocked = locked.unlock_for_use(&plan.vault, &credential, output)?;
+    let unlocked = locked.unlock_for_use(&plan.vault, &credential, &plan.history, output)?;
     drop(credential);
     serve(plan, unlocked, &log, Box::new(|| ()), output)
 }
@@ -266,14 +271,20 @@ fn serve(
     let observer = Arc::clone(&damage) as Arc<_>;
     let file = plan.freshness.as_deref();
     let writable = !plan.is_read_only();
-    let trusted =
-        file.map(|file| freshness::trusted(file, &plan.vault, Trust::Record, writable)).transpose()?;
+    let trusted = file.map(|file| freshness::trusted(file, &plan.vault, plan.trust, writable)).transpose()?;
     let options = plan.vault_options();
-    let guards = Guards { trusted, fence: lock.as_ref().and_then(VaultLock::fence) };
+    let told = Arc::clone(log);
+    let guards = Guards {
+        trusted,
+        fence: lock.as_ref().and_then(VaultLock::fence),
+        witness: Some(plan.history.witness(move |text| told.write(Severity::Warning, text))),
+    };
+    freshness::check_missing(plan, header.vault)?;
     let vault = Vault::open_guarded(store, engine, header, root, &options, observer, &guards)
         .map_err(|error| freshness::explain(error, &plan.vault, file))?;
     if let Some(file) = file {
         freshness::tell(&vault, file, output);
+        plan.history.remember_freshness(vault.header().vault, file, output);
     }
     let opened = Opened { vault: Arc::new(vault), engines, metered, local, profile, damage, file_limit };
     let (daemon, outcome) = match mounted(plan, &opened, log, ready, signals) {
@@ -399,7 +410,9 @@ fn verdict(
 fn header_now(plan: &Plan, unlocked: &Unlocked) -> Result<Header> {
     let newest = LockedVault::open(&plan.vault, plan.store_mode())?.newest()?;
     let authentic = strongroom_keys::slots::verify_header(&newest, &unlocked.root);
-    Ok(if authentic { newest } else { unlocked.header.clone() })
+    // What was admitted is not exchanged for something older.
+    let is_newer = authentic && newest.sequence >= unlocked.header.sequence;
+    Ok(if is_newer { newest } else { unlocked.header.clone() })
 }
 
 /// Modes exactly as asked for, and room for open files: how many there may be.

@@ -84,6 +84,7 @@ fn alone(plan: &mut Plan, word: &str) -> bool {
         "exec" => mount.no_exec = false,
         "allow_other" => mount.allow_other = true,
         "nonempty" => mount.allow_nonempty = true,
+        "no_history" => plan.history = crate::history::History::off(),
         word => return WITHOUT_EFFECT.contains(&word) || is_for_others(word),
     }
     true
@@ -153,6 +154,8 @@ mod tests {
             relaxed: false,
             journal_len: 64 << 20,
             freshness: None,
+            trust: strongroom_vault::Trust::Record,
+            history: crate::history::History::of_environment(),
             takeover: crate::lock::Takeover::Refuse,
             source: Source::Prompt,
         };

@@ -56,7 +56,7 @@ pub(crate) fn open_recorded(
 ) -> Result<(Vault, Vec<Damage>)> {
     let engine = crate::compose::compose(None)?;
     let trusted = file.map(|file| freshness::trusted(file, vault, Trust::Record, false)).transpose()?;
-    let guards = Guards { trusted, fence: None };
+    let guards = Guards { trusted, ..Guards::default() };
     let observer = Arc::new(Unobserved);
     Vault::open_damaged_guarded(store, engine, header.clone(), root, &options(false), observer, &guards)
         .map_err(|error| freshness::explain(error, vault, file))

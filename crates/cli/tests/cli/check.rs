@@ -311,6 +311,7 @@ fn an_interrupt_leaves_a_report_of_what_was_seen() {
     for _ in 0..40 {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_strongroom"));
         command.args(["check", "v", "--password-file", "password", "--json", "--threads", "1"]);
+        command.env("XDG_STATE_HOME", place.path(".state"));
         command.current_dir(place.path("")).stdin(std::process::Stdio::null());
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         let child = command.spawn().expect("started");

@@ -67,7 +67,7 @@ fn two_damaged_copies_are_code_4_and_a_backup_brings_them_back() {
         // With another salt in both copies no secret looks right any more.
         let code = if at == SLOT + 20 { 3 } else { 4 };
         place.line("info v --password-file password --json").expect(code).error();
-        let line = "header restore v saved --password-file password --json";
+        let line = "header restore v saved --password-file password --yes --json";
         let restored = place.line(line).expect(0).document();
         assert_eq!(restored["slots"][0]["kind"], "password");
         let info = place.line("info v --password-file password --json").expect(0).document();
@@ -78,7 +78,7 @@ fn two_damaged_copies_are_code_4_and_a_backup_brings_them_back() {
     COPIES.iter().for_each(|copy| std::fs::remove_file(place.path(copy)).expect("it is there"));
     place.line("info v --json").expect(4).error();
     place.line("check v --password-file password --json").expect(4).error();
-    place.line("header restore v saved --password-file password").expect(0);
+    place.line("header restore v saved --password-file password --yes").expect(0);
     place.line("check v --password-file password").expect(0);
 }
 
@@ -212,14 +212,14 @@ fn a_restored_header_keeps_the_sessions_of_now() {
     place.open().file("a", 100).crash();
     let before = place.line("info v --json").expect(0).document();
     assert_eq!(before["sessions"].as_array().map(Vec::len), Some(1));
-    place.line("header restore v saved --password-file password").expect(0);
+    place.line("header restore v saved --password-file password --yes").expect(0);
     let after = place.line("info v --password-file password --json").expect(0).document();
     assert_eq!(after["sessions"], before["sessions"]);
     assert!(after["sequence"].as_u64() > before["sequence"].as_u64());
 
     // Where there is no header left to take them from, the journals tell.
     COPIES.iter().for_each(|copy| std::fs::remove_file(place.path(copy)).expect("it is there"));
-    place.line("header restore v saved --password-file password").expect(0);
+    place.line("header restore v saved --password-file password --yes").expect(0);
     let after = place.line("info v --json").expect(0).document();
     assert_eq!(after["sessions"][0]["id"], before["sessions"][0]["id"]);
     let check = place.line("check v --password-file password --json").expect(0).document();

@@ -163,6 +163,7 @@ fn a_full_disk_leaves_nothing_behind() {
          --kdf-memory 8MiB --kdf-time 1 --json"
     );
     let mut command = std::process::Command::new("bash");
+    command.env("XDG_STATE_HOME", place.path(".state"));
     command.arg("-c").arg(script).current_dir(place.path("")).stdin(std::process::Stdio::null());
     let run = crate::support::finish(command.output().expect("bash")).expect(7);
     assert_eq!(run.error()["kind"], "store");

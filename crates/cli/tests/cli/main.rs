@@ -10,6 +10,7 @@ mod init;
 mod keys;
 mod machine;
 mod repair;
+mod rollback;
 mod salvage;
 mod schemas;
 mod secrets;

@@ -17,6 +17,7 @@ fn every_source_of_a_password_opens_the_vault() {
     finish(stdin.output().expect("run")).expect(0);
     let script = format!("exec {} info v --password-fd 7 7<password", env!("CARGO_BIN_EXE_strongroom"));
     let mut third = Command::new("bash");
+    third.env("XDG_STATE_HOME", place.path(".state"));
     third.arg("-c").arg(script).current_dir(place.path("")).stdin(Stdio::null());
     finish(third.output().expect("bash")).expect(0);
 }
@@ -101,6 +102,7 @@ fn a_terminal_is_asked_twice_for_a_new_password_and_once_for_an_old_one() {
         let mut command = Command::new("script");
         let line = format!("{} {words}", env!("CARGO_BIN_EXE_strongroom"));
         command.args(["--quiet", "--return", "--command", &line, "/dev/null"]).current_dir(place.path(""));
+        command.env("XDG_STATE_HOME", place.path(".state"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("script, of the package bsdutils");
         // Each line waits for its prompt: what comes before is dropped.

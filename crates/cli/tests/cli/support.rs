@@ -97,6 +97,7 @@ impl Place {
         let mut command = Command::new("setsid");
         command.arg("--wait").arg(env!("CARGO_BIN_EXE_strongroom")).args(words);
         command.current_dir(self.0.path()).stdin(Stdio::null()).env("LC_ALL", "C");
+        command.env("XDG_STATE_HOME", self.path(".state"));
         command
     }
 

@@ -22,6 +22,16 @@ pub(crate) fn engine() -> String {
     std::env::var("STRONGROOM_TEST_ENGINE").unwrap_or_else(|_| "cpu".into())
 }
 
+/// What the program remembers of vaults, which is not to be where it lies on this machine.
+pub(crate) const STATE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/state");
+
+/// The program, with what it remembers in a directory of the tests.
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.env("XDG_STATE_HOME", STATE);
+    command
+}
+
 /// A vault, a mount point and a password in a directory of their own. What is
 /// mounted there is unmounted at the end, however the test ends.
 pub(crate) struct Place {
@@ -79,7 +89,7 @@ impl Place {
     }
 
     pub(crate) fn try_mount_at(&self, directory: &Path, options: &[&str]) -> Output {
-        let mut command = Command::new(PROGRAM);
+        let mut command = program();
         command.arg("mount").arg(self.vault()).arg(directory).arg("--log").arg(self.log());
         command.arg("--password-file").arg(self.password()).args(options);
         if !options.contains(&"--engine") {
@@ -93,7 +103,7 @@ impl Place {
     }
 
     pub(crate) fn ask(&self, words: &[&str]) -> Output {
-        let mut command = Command::new(PROGRAM);
+        let mut command = program();
         command.args(words).arg(self.mount_point()).output().expect("the program runs")
     }
 
@@ -144,7 +154,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         for directory in [self.mount_point(), self.directory.path().join("other")] {
             while is_mounted(&directory) {
-                let ended = Command::new(PROGRAM).args(["umount", "--abort"]).arg(&directory).output();
+                let ended = program().args(["umount", "--abort"]).arg(&directory).output();
                 if !ended.is_ok_and(|output| output.status.success()) {
                     let _ = rustix::mount::unmount(&directory, rustix::mount::UnmountFlags::DETACH);
                 }
@@ -154,7 +164,7 @@ impl Drop for Place {
 }
 
 pub(crate) fn run(words: &[&str]) -> Output {
-    Command::new(PROGRAM).args(words).output().expect("the program runs")
+    program().args(words).output().expect("the program runs")
 }
 
 #[track_caller]

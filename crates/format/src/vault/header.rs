@@ -25,7 +25,9 @@ layout! {
     GENERATION = 40, 4, "key generation of new pages";
     GENERATION_MIN = 44, 4, "lowest key generation accepted";
     CREATED = 48, 8, "created";
-    ZERO_1 = 56, 40, "zero";
+    WRITTEN = 56, 8, "written";
+    FRESHNESS = 64, 1, "freshness file";
+    ZERO_1 = 65, 31, "zero";
     SESSIONS = 96, 1536, "sessions";
     SLOTS = 1632, 6144, "key slots";
     ZERO_2 = 7776, 8576, "zero";
@@ -133,6 +135,10 @@ pub struct Header {
     pub generation_min: u32,
     /// Seconds since 1970.
     pub created: u64,
+    /// When it was written last, in seconds since 1970 by the writer's clock; 0 where that is not known.
+    pub written: u64,
+    /// The vault has been opened for writing with a freshness file: one that is missing is no new beginning.
+    pub has_freshness: bool,
     /// Sessions, in any order.
     pub sessions: [Option<Session>; SESSIONS],
     /// Key slots, by index.
@@ -170,6 +176,8 @@ impl Header {
         let generation = header::GENERATION.u32(bytes);
         let generation_min = header::GENERATION_MIN.u32(bytes);
         within("key generation", u64::from(generation), 1, u64::from(u32::MAX))?;
+        let freshness = header::FRESHNESS.byte(bytes);
+        within("freshness file", u64::from(freshness), 0, 1)?;
         within("lowest key generation", u64::from(generation_min), 1, u64::from(generation))?;
         Ok(Header {
             suite: Suite::from_number(header::SUITE.byte(bytes))?,
@@ -180,6 +188,8 @@ impl Header {
             generation,
             generation_min,
             created: header::CREATED.u64(bytes),
+            written: header::WRITTEN.u64(bytes),
+            has_freshness: freshness == 1,
             sessions: decode_sessions(header::SESSIONS.of(bytes))?,
             slots: table(header::SLOTS.of(bytes), slot::LEN, KeySlot::decode)?,
             mac: header::MAC.array(bytes),
@@ -201,6 +211,8 @@ impl Header {
         header::GENERATION.set(b, &self.generation.to_le_bytes());
         header::GENERATION_MIN.set(b, &self.generation_min.to_le_bytes());
         header::CREATED.set(b, &self.created.to_le_bytes());
+        header::WRITTEN.set(b, &self.written.to_le_bytes());
+        header::FRESHNESS.set(b, &[u8::from(self.has_freshness)]);
         for (i, entry) in self.sessions.iter().enumerate() {
             if let Some(entry) = entry {
                 entry.encode(&mut b[header::SESSIONS.range()][i * session::LEN..][..session::LEN]);

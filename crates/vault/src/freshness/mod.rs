@@ -49,14 +49,27 @@ pub struct Trusted {
 /// Whether the record or the vault is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The record: what differs is an error.
+    /// The record: what differs is an error, and so is a file that is missing
+    /// where the vault had one.
     Record,
+    /// The record, and where it is missing, the vault: it is recorded as it is.
+    Begin,
     /// The vault, in what [`crate::Vault::accept`] will be asked to accept.
     /// With `whole`, also when the vault as a whole is older than the record.
     Vault {
         /// Everything is going to be accepted.
         whole: bool,
     },
+}
+
+impl Trust {
+    /// Whether a file that is missing is a beginning.
+    fn begins(self, header: &Header) -> bool {
+        match self {
+            Trust::Begin | Trust::Vault { whole: true } => true,
+            Trust::Record | Trust::Vault { whole: false } => !header.has_freshness,
+        }
+    }
 }
 
 /// A vault's freshness file in use.
@@ -118,10 +131,8 @@ impl Freshness {
         let (log, found) = Log::open(trusted, &sealer, expected, writable)?;
         let (table, is_new) = match found {
             Found::Operations(operations) => (Table::of(operations), false),
-            Found::Nothing if writable => (Table::default(), true),
-            Found::Nothing => {
-                return Err(Error::Damaged(Damage::Record("there is no freshness file of this name")));
-            }
+            Found::Nothing if writable && trusted.trust.begins(header) => (Table::default(), true),
+            Found::Nothing => return Err(Error::Damaged(Damage::RecordMissing)),
         };
         if header.sequence < table.header() && trusted.trust != (Trust::Vault { whole: true }) {
             return Err(stale(Staleness::Vault));
@@ -132,7 +143,7 @@ impl Freshness {
             was_bypassed: !is_new && header.sequence > table.header(),
             log: Mutex::new(log),
             table: Mutex::new(table),
-            enforcing: AtomicBool::new(!is_new && trusted.trust == Trust::Record),
+            enforcing: AtomicBool::new(!is_new && matches!(trusted.trust, Trust::Record | Trust::Begin)),
             writable,
             is_new,
         })

@@ -30,6 +30,7 @@ use self::verify::{Verifier, Wanted};
 use self::walk::Walk;
 use crate::args::CheckArgs;
 use crate::failure::{Exit, Failure, Result};
+use crate::history::History;
 use crate::lock::{LockError, LockMode, VaultLock};
 use crate::progress::Progress;
 use crate::report::{self, Output};
@@ -47,7 +48,8 @@ pub(crate) fn run(args: &CheckArgs, output: Output) -> Result<Exit> {
     let mode = if args.repair { OpenMode::Writable } else { OpenMode::ReadOnly };
     LockedVault::open(&args.vault, mode)?;
     let _lock = lock(args, output)?;
-    let mut subject = Subject::from(unlock(&args.vault, mode, &args.secret, output)?);
+    let history = History::of(&args.history);
+    let mut subject = Subject::from(unlock(&args.vault, mode, &args.secret, &history, output)?);
     let interrupt = Interrupt::listen();
     let mut recovery = None;
     if args.repair {
@@ -58,6 +60,8 @@ pub(crate) fn run(args: &CheckArgs, output: Output) -> Result<Exit> {
     if args.repair && !document.interrupted {
         document.repair =
             repair::run(args, &mut subject, &document, findings.take_facts(), recovery, &interrupt, output)?;
+        subject.reread()?;
+        history.remember(&subject.header, output);
     }
     let document = Document {
         started: report::rfc3339(started),

@@ -26,6 +26,7 @@ use self::walk::Walk;
 use crate::args::SalvageArgs;
 use crate::commands::check::findings::Finding;
 use crate::failure::{Exit, Failure, Result};
+use crate::history::History;
 use crate::lock::{LockError, LockMode, VaultLock};
 use crate::progress::Progress;
 use crate::report::{self, Output, bytes, shown};
@@ -81,7 +82,8 @@ pub(crate) fn run(args: &SalvageArgs, output: Output) -> Result<Exit> {
     LockedVault::open(&args.vault, OpenMode::ReadOnly)?;
     let _lock = lock(args, output)?;
     check_apart(&args.vault, &args.destination)?;
-    let unlocked = unlock(&args.vault, OpenMode::ReadOnly, &args.secret, output)?;
+    let unlocked =
+        unlock(&args.vault, OpenMode::ReadOnly, &args.secret, &History::of(&args.history), output)?;
     at_least_open_files();
     let interrupt = Interrupt::listen();
     let store = Arc::clone(&unlocked.store) as Arc<dyn Store>;

@@ -131,7 +131,7 @@ pub(super) fn recover(args: &CheckArgs, subject: &mut Subject, output: Output) -
         open_read_only(Arc::clone(&subject.store), &subject.header, subject.root.duplicate())
             .map_err(failed)?;
     drop(vault);
-    if !damage.is_empty() && !args.yes && !may_give_up(&damage)? {
+    if !damage.is_empty() && !args.history.yes && !may_give_up(&damage)? {
         let failure = Failure::new(Exit::Damage, "the journal is damaged, and nothing was repaired");
         return Err(failed(failure));
     }
@@ -199,7 +199,7 @@ pub(super) fn run(
     }
     let steps = plan::plan(subject, facts)?;
     let mut reports: Vec<StepReport> = steps.iter().map(Step::report).collect();
-    if !reports.is_empty() && !args.yes {
+    if !reports.is_empty() && !args.history.yes {
         if !output.json {
             document.damage.iter().for_each(|finding| eprintln!("{}", finding.line()));
         }
