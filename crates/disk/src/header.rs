@@ -113,6 +113,18 @@ impl Header {
         }
     }
 
+    /// Whether two readings found the same state of the same header.
+    #[must_use]
+    pub fn is_as(&self, other: &Header) -> bool {
+        match (self, other) {
+            (Header::V1(one), Header::V1(other)) => one.phdr == other.phdr,
+            (Header::V2(one), Header::V2(other)) => {
+                one.binary.sequence == other.binary.sequence && one.metadata == other.metadata
+            }
+            _ => false,
+        }
+    }
+
     /// The segment that holds the data, on a device that the header may share.
     ///
     /// # Errors

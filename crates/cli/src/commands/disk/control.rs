@@ -67,6 +67,8 @@ pub(super) struct DiskReport {
 pub(super) struct OpenDisk {
     report: DiskReport,
     pub(super) ender: Ender,
+    /// Whether the export has ended.
+    pub(super) ended: Ending,
     pub(super) ending: Ending,
 }
 
@@ -80,13 +82,13 @@ impl OpenDisk {
             pid: std::process::id(),
             since: report::rfc3339(report::now()),
         };
-        Arc::new(OpenDisk { report, ender, ending: Ending::default() })
+        Arc::new(OpenDisk { report, ender, ended: Ending::default(), ending: Ending::default() })
     }
 
     fn answer(&self, request: Request, witness: &Witness<'_>) -> Answer {
         match request {
             Request::Tell => Answer::Disk(self.report.clone()),
-            Request::Close { force } => match self.ender.end(force) {
+            Request::Close { force } => match if force { self.force() } else { self.ender.end(false) } {
                 Err(failure) => Answer::Failed((&failure).into()),
                 Ok(()) => match witness.wait() {
                     Ok(()) => Answer::Done,
