@@ -67,8 +67,6 @@ pub(super) struct DiskReport {
 pub(super) struct OpenDisk {
     report: DiskReport,
     pub(super) ender: Ender,
-    /// Whether the export has ended.
-    pub(super) ended: Ending,
     pub(super) ending: Ending,
 }
 
@@ -82,7 +80,7 @@ impl OpenDisk {
             pid: std::process::id(),
             since: report::rfc3339(report::now()),
         };
-        Arc::new(OpenDisk { report, ender, ended: Ending::default(), ending: Ending::default() })
+        Arc::new(OpenDisk { report, ender, ending: Ending::default() })
     }
 
     fn answer(&self, request: Request, witness: &Witness<'_>) -> Answer {

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::mm::MlockAllFlags;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -39,6 +39,8 @@ pub(super) const FILE_NAME: &str = "volume";
 /// How long whoever has the raw file open may take to close it once the disk
 /// is closed by force.
 const FORCE_LIMIT: Duration = Duration::from_secs(2);
+/// How often it is tried meanwhile.
+const RETRY: Duration = Duration::from_millis(100);
 /// How long those who wait for the end may take to hear of it.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
@@ -75,16 +77,21 @@ impl Ender {
             Ender::Ublk(server) => server
                 .stop()
                 .map_err(|error| Failure::new(Exit::Other, format!("the block device stays: {error}"))),
-            Ender::Raw(session, directory) => {
-                let mode = if force { UnmountMode::Lazy } else { UnmountMode::Orderly };
-                match session.unmount(mode) {
-                    Ok(()) => Ok(()),
-                    Err(error) if error.kind() == MountErrorKind::NotMounted => Ok(()),
-                    Err(error) if error.kind() == MountErrorKind::Busy => Err(raw_in_use(directory)),
-                    Err(error) => Err(Failure::new(Exit::Other, error.to_string())),
-                }
-            }
+            // By force too: once its name is gone, a mount can be aborted only
+            // where the kernel's control file system is there.
+            Ender::Raw(session, directory) => match session.unmount(UnmountMode::Orderly) {
+                Ok(()) => Ok(()),
+                Err(error) if error.kind() == MountErrorKind::NotMounted => Ok(()),
+                Err(error) if error.kind() == MountErrorKind::Busy => Err(raw_in_use(directory)),
+                Err(error) => Err(Failure::new(Exit::Other, error.to_string())),
+            },
         }
+    }
+
+    /// Whether an end by a signal waits for the users: a loop device may have a
+    /// file system on it. Clients of NBD, and the kernel, are told of an end.
+    fn waits(&self) -> bool {
+        matches!(self, Ender::Raw(..))
     }
 
     /// Takes the export away from whoever still uses it, who gets errors.
@@ -122,8 +129,14 @@ impl OpenDisk {
     /// # Errors
     /// What keeps it from ending.
     pub(super) fn force(&self) -> Result<()> {
-        self.ender.end(true)?;
-        if self.ended.wait_within(FORCE_LIMIT) { Ok(()) } else { self.ender.abort() }
+        let until = Instant::now() + FORCE_LIMIT;
+        loop {
+            match self.ender.end(true) {
+                Ok(()) => return Ok(()),
+                Err(_) if Instant::now() < until => std::thread::sleep(RETRY),
+                Err(_) => return self.ender.abort(),
+            }
+        }
     }
 }
 
@@ -283,7 +296,6 @@ fn serve_nbd(
     begin(&open, log, signals)?;
     ready();
     server.run();
-    open.ended.set(Ok(()));
     Ok(open)
 }
 
@@ -316,9 +328,7 @@ fn serve_raw(
     let open = OpenDisk::new(plan, Ender::Raw(session.handle(), directory.to_owned()));
     begin(&open, log, signals)?;
     ready();
-    let ran = session.run();
-    open.ended.set(Ok(()));
-    match ran {
+    match session.run() {
         Ok(_) => Ok(open),
         Err(error) => Err(Failure::new(Exit::Other, error.to_string())),
     }
@@ -342,7 +352,6 @@ fn serve_ublk(
     }
     ready(&server.path());
     server.run();
-    open.ended.set(Ok(()));
     Ok(open)
 }
 
@@ -364,27 +373,33 @@ fn begin(open: &Arc<OpenDisk>, log: &Arc<Log>, mut signals: Signals) -> Result<(
     control::listen(open)?;
     let (open, log) = (Arc::clone(open), Arc::clone(log));
     let wait = move || {
-        let mut asked = false;
-        for _ in signals.forever().filter(|signal| *signal != SIGHUP) {
-            // The first asks, and the export ends when its users do; the second
-            // does not wait for them.
-            if asked {
-                if let Err(failure) = open.force() {
-                    log.write(Severity::Error, failure.message());
+        // The first asks, and the export ends when its users do; the second
+        // does not wait for them.
+        wait_signal(&mut signals);
+        if let Err(failure) = open.ender.end(false) {
+            let text = format!("{}: it ends with its users, or by a second signal", failure.message());
+            log.write(Severity::Warning, &text);
+            while open.ender.end(!open.ender.waits()).is_err() {
+                if signals.pending().any(|signal| signal != SIGHUP) {
+                    if let Err(failure) = open.force() {
+                        log.write(Severity::Error, failure.message());
+                    }
+                    break;
                 }
-                continue;
+                std::thread::sleep(RETRY);
             }
-            asked = true;
-            if let Err(failure) = open.ender.end(false) {
-                let text = format!(
-                    "{}: whoever uses it now may end, or gets errors at a second signal",
-                    failure.message()
-                );
-                log.write(Severity::Warning, &text);
-                let _ = open.ender.end(true);
-            }
+        }
+        // Another end is under way, or nothing can be done.
+        loop {
+            wait_signal(&mut signals);
+            let _ = open.force();
         }
     };
     let thread = std::thread::Builder::new().name("signals".into()).spawn(wait);
     thread.map(drop).map_err(|error| Failure::new(Exit::Other, format!("no thread can be started: {error}")))
+}
+
+/// Waits for a signal that ends.
+fn wait_signal(signals: &mut Signals) {
+    while !signals.wait().any(|signal| signal != SIGHUP) {}
 }
