@@ -135,14 +135,29 @@ fn judge(
     })
 }
 
+/// Whether a file or block device begins as LUKS does.
+fn is_disk(path: &Path) -> bool {
+    use std::io::Read as _;
+    use std::os::unix::fs::FileTypeExt as _;
+    let kind = std::fs::metadata(path).map(|found| found.file_type());
+    let mut begin = [0; strongroom_format::luks::MAGIC.len()];
+    kind.is_ok_and(|kind| kind.is_file() || kind.is_block_device())
+        && std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok()
+        && begin == strongroom_format::luks::MAGIC
+}
+
 impl LockedVault {
     /// Reads the header of the vault at `path`.
     ///
     /// # Errors
     /// Usage when it is no vault, or what the store reports.
     pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<LockedVault> {
-        let store = LocalStore::open(path, mode)
-            .map_err(|error| Failure::system(path, &std::io::Error::from_raw_os_error(error.errno())))?;
+        let store = LocalStore::open(path, mode).map_err(|error| match is_disk(path) {
+            true => Failure::usage("this is an encrypted disk, and no vault")
+                .at(path)
+                .hint("Open it with `strongroom disk open IMAGE --raw DIR`."),
+            false => Failure::system(path, &std::io::Error::from_raw_os_error(error.errno())),
+        })?;
         let copies = read_header_copies(&store).map_err(|error| match error.is_not_found() {
             true => Failure::usage("this is no vault: it has no directory .strongroom")
                 .at(path)

@@ -3,14 +3,16 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU8;
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 use strongroom_store::mapped::{MappedFile, Purpose};
+
+use crate::claim::{self, HeaderLock};
 
 /// Bytes at offsets. Threads share it.
 pub trait Backing: Send + Sync + fmt::Debug {
@@ -79,13 +81,17 @@ pub struct FileBacking {
     file: File,
     is_device: bool,
     mapped: OnceLock<MappedFile>,
+    /// What is the same image, and stays open so that others are kept out.
+    _claimed: Vec<File>,
 }
 
 /// Why an image cannot be had.
 #[derive(Debug)]
 pub enum OpenError {
-    /// Another process of this program, or another that locks, has it.
+    /// Another process of this program has it, or the device is claimed.
     InUse,
+    /// Somebody reads or changes the header, and goes on with it.
+    HeaderInUse,
     /// It is neither a file nor a block device.
     Kind,
     /// The system's error.
@@ -93,24 +99,40 @@ pub enum OpenError {
 }
 
 impl FileBacking {
-    /// Opens `path`. For writing, nobody else may have it open for writing
-    /// through this program (`flock(2)`), and a block device must not be
-    /// mounted or otherwise claimed; for reading, nobody may have it for
-    /// writing.
+    /// Opens `path`. For writing, nobody else may have it open through this
+    /// program, and a block device must not be mounted or otherwise claimed;
+    /// for reading, nobody may have it for writing. A file and a loop device
+    /// that lies on it are one image here.
     ///
     /// # Errors
     /// [`OpenError`].
     pub fn open(path: &Path, writable: bool) -> Result<FileBacking, OpenError> {
-        let backing = FileBacking::open_shared(path, writable)?;
-        let operation = match writable {
-            true => FlockOperation::NonBlockingLockExclusive,
-            false => FlockOperation::NonBlockingLockShared,
+        let mut backing = FileBacking::open_shared(path, writable)?;
+        backing._claimed = claim::take(&backing.file, writable)?;
+        Ok(backing)
+    }
+
+    /// Takes the lock under which cryptsetup reads a header, or `exclusive` the
+    /// one under which it changes it. It waits for a few seconds.
+    ///
+    /// # Errors
+    /// [`OpenError::HeaderInUse`], and the system's.
+    pub fn lock_header(&self, exclusive: bool) -> Result<HeaderLock, OpenError> {
+        HeaderLock::take(&self.file, exclusive)
+    }
+
+    /// Whether both are one file or device.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn is_same(&self, other: &FileBacking) -> io::Result<bool> {
+        let place = |backing: &FileBacking| {
+            let found = backing.file.metadata()?;
+            let device = if backing.is_device { (found.rdev(), 0) } else { (found.dev(), found.ino()) };
+            let target = strongroom_store::claims::loop_target(&backing.file);
+            io::Result::Ok(target.map_or(device, |target| (target.device, target.inode)))
         };
-        match rustix::fs::flock(&backing.file, operation) {
-            Ok(()) => Ok(backing),
-            Err(Errno::WOULDBLOCK) => Err(OpenError::InUse),
-            Err(errno) => Err(OpenError::Io(errno.into())),
-        }
+        Ok(place(self)? == place(other)?)
     }
 
     /// Opens `path` for a look, whoever has it.
@@ -141,7 +163,7 @@ impl FileBacking {
     }
 
     fn of(file: File, is_device: bool) -> FileBacking {
-        FileBacking { file, is_device, mapped: OnceLock::new() }
+        FileBacking { file, is_device, mapped: OnceLock::new(), _claimed: Vec::new() }
     }
 
     /// Has large requests take their bytes from the page cache itself from now
@@ -242,6 +264,24 @@ mod tests {
         assert!(FileBacking::open(file.path(), false).is_ok());
         drop(reader);
         assert!(matches!(FileBacking::open(Path::new("/dev"), false), Err(OpenError::Kind)));
+    }
+
+    #[test]
+    fn others_can_look_at_the_header_of_an_open_image() {
+        use rustix::fs::{FlockOperation, flock};
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let writer = FileBacking::open(file.path(), true).expect("nobody else");
+        let other = File::open(file.path()).expect("open");
+        let lock = |operation| flock(&other, operation).is_ok();
+        assert!(lock(FlockOperation::NonBlockingLockExclusive), "as cryptsetup changes it");
+        assert!(lock(FlockOperation::Unlock));
+        let reading = writer.lock_header(false).expect("nobody changes it");
+        assert!(lock(FlockOperation::NonBlockingLockShared), "as cryptsetup reads it");
+        assert!(!lock(FlockOperation::NonBlockingLockExclusive));
+        drop(reading);
+        assert!(lock(FlockOperation::NonBlockingLockExclusive));
+        assert!(matches!(writer.lock_header(false), Err(OpenError::HeaderInUse)));
+        assert!(writer.is_same(&FileBacking::open_shared(file.path(), false).expect("open")).expect("told"));
     }
 
     #[test]

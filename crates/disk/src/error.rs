@@ -38,6 +38,18 @@ pub enum Error {
     WrongPassphrase,
     /// The slot is not in use.
     NoSlot(u32),
+    /// The slot holds no key of this disk's data.
+    Unbound(u32),
+    /// No slot may be tried: those that hold the key of the data are for being
+    /// named, or there are none.
+    NoUsableSlot,
+    /// The data would lie on the header.
+    Overlap {
+        /// Where data begins.
+        data: u64,
+        /// Where the header ends.
+        header_end: u64,
+    },
     /// The slot is in use.
     SlotInUse(u32),
     /// There is no room for another slot.
@@ -105,6 +117,13 @@ impl fmt::Display for Error {
             }
             Error::WrongPassphrase => f.write_str("wrong passphrase or key file"),
             Error::NoSlot(slot) => write!(f, "key slot {slot} is not in use"),
+            Error::Unbound(slot) => write!(f, "key slot {slot} is unbound: it holds no key of this disk"),
+            Error::NoUsableSlot => f.write_str("no key slot may be tried without being named"),
+            Error::Overlap { data, header_end } => write!(
+                f,
+                "this is a header without a disk: its data would begin at byte {data} and overwrite it, \
+                 for it ends at {header_end}"
+            ),
             Error::SlotInUse(slot) => write!(f, "key slot {slot} is in use"),
             Error::Full => f.write_str("there is no room for another key slot"),
             Error::LastSlot => f.write_str("it is the last key slot"),

@@ -46,6 +46,9 @@ pub struct SlotInfo {
     pub hash: Hash,
     /// 0: only when asked for; 1: as others; 2: first.
     pub priority: u8,
+    /// Whether it holds the key of the data. One that does not (unbound, LUKS2
+    /// 3.2) holds a key of something else, and opens nothing here.
+    pub is_bound: bool,
 }
 
 /// An unlocked volume key and the slot that gave it.
@@ -110,12 +113,41 @@ impl Header {
         }
     }
 
+    /// Whether two readings found the same state of the same header.
+    #[must_use]
+    pub fn is_as(&self, other: &Header) -> bool {
+        match (self, other) {
+            (Header::V1(one), Header::V1(other)) => one.phdr == other.phdr,
+            (Header::V2(one), Header::V2(other)) => {
+                one.binary.sequence == other.binary.sequence && one.metadata == other.metadata
+            }
+            _ => false,
+        }
+    }
+
+    /// The segment that holds the data, on a device that the header may share.
+    ///
+    /// # Errors
+    /// As [`Header::segment`]; [`Error::Overlap`] when writing the data would
+    /// overwrite the header: it is one that was made to lie elsewhere.
+    pub fn segment_beside(&self, is_same_device: bool) -> Result<Segment> {
+        let segment = self.segment()?;
+        let end = match self {
+            Header::V1(header) => header.phdr.end(),
+            Header::V2(_) => self.end(),
+        };
+        match is_same_device && segment.offset < end {
+            true => Err(Error::Overlap { data: segment.offset, header_end: end }),
+            false => Ok(segment),
+        }
+    }
+
     /// Bytes of the volume key, where a slot or the header says it.
     #[must_use]
     pub fn key_len(&self) -> Option<u32> {
         match self {
             Header::V1(header) => Some(header.phdr.key_bytes),
-            Header::V2(header) => header.metadata.keyslots().values().next().map(|slot| slot.key_size),
+            Header::V2(header) => header.bound().next().map(|(_, slot)| slot.key_size),
         }
     }
 
@@ -138,12 +170,15 @@ impl Header {
         }
     }
 
-    /// Opens a slot: the named one, or the first that the passphrase opens.
-    /// `device` holds the header.
+    /// Opens a slot: the named one, or the first that the passphrase opens,
+    /// by priority and number. Slots that hold no key of the data are not
+    /// tried. `device` holds the header.
     ///
     /// # Errors
-    /// [`Error::WrongPassphrase`]; [`Error::NoSlot`]; [`Error::Memory`] when
-    /// no slot opens and one could not be tried; [`Error::Cipher`].
+    /// [`Error::WrongPassphrase`]; [`Error::NoSlot`], [`Error::Unbound`] for
+    /// the named one; [`Error::NoUsableSlot`] when there is none to be tried;
+    /// [`Error::Memory`] when no slot opens and one could not be tried;
+    /// [`Error::Cipher`].
     pub fn unlock(
         &self,
         device: &dyn Backing,
@@ -154,10 +189,13 @@ impl Header {
         let mut slots = self.slots();
         match slot {
             Some(slot) => slots.retain(|info| info.slot == slot),
-            None => slots.retain(|info| info.priority > 0),
+            None => slots.retain(|info| info.priority > 0 && info.is_bound),
         }
-        if let (true, Some(slot)) = (slots.is_empty(), slot) {
-            return Err(Error::NoSlot(slot));
+        match (slots.first(), slot) {
+            (None, Some(slot)) => return Err(Error::NoSlot(slot)),
+            (Some(info), Some(slot)) if !info.is_bound => return Err(Error::Unbound(slot)),
+            (None, None) => return Err(Error::NoUsableSlot),
+            _ => {}
         }
         slots.sort_by_key(|info| (std::cmp::Reverse(info.priority), info.slot));
         let mut failed = Error::WrongPassphrase;
@@ -226,14 +264,16 @@ impl Header {
     /// Removes a slot: first from the header, then its key material.
     ///
     /// # Errors
-    /// [`Error::NoSlot`]; [`Error::LastSlot`] unless `even_the_last`; what the
-    /// device reports.
+    /// [`Error::NoSlot`]; [`Error::LastSlot`] for the last that holds the key
+    /// of the data, unless `even_the_last`; what the device reports.
     pub fn remove_slot(&mut self, device: &dyn Backing, slot: u32, even_the_last: bool) -> Result<()> {
         let slots = self.slots();
         if !slots.iter().any(|info| info.slot == slot) {
             return Err(Error::NoSlot(slot));
         }
-        if slots.len() == 1 && !even_the_last {
+        let bound: Vec<u32> = slots.iter().filter(|info| info.is_bound).map(|info| info.slot).collect();
+        let is_last = bound == [slot];
+        if is_last && !even_the_last {
             return Err(Error::LastSlot);
         }
         match self {

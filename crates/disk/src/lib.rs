@@ -17,6 +17,7 @@
 pub mod backing;
 mod bytes;
 pub mod cipher;
+mod claim;
 pub mod device;
 mod error;
 pub mod header;
@@ -27,6 +28,7 @@ mod volume;
 
 pub use backing::{Backing, FileBacking};
 pub use bytes::Bytes;
+pub use claim::HeaderLock;
 pub use device::{Device, Extent, Piece, PlainDevice};
 pub use error::{Error, Result};
 pub use header::Header;

@@ -11,6 +11,9 @@ pub struct Signature {
     pub what: &'static str,
     /// Where its mark stands.
     pub offset: u64,
+    /// Whether random bytes, as encrypted ones are, hardly ever look so: about
+    /// one disk in four thousand million.
+    pub is_certain: bool,
 }
 
 struct Known {
@@ -69,8 +72,13 @@ pub fn scan(device: &dyn Backing) -> io::Result<Found> {
     device.read_at(&mut bytes, 0)?;
     let has =
         |known: &&Known| bytes.get(known.offset as usize..).is_some_and(|at| at.starts_with(known.mark));
-    let signatures =
-        KNOWN.iter().filter(has).map(|known| Signature { what: known.what, offset: known.offset });
+    // ext has a mark of two bytes, and a revision of 0 or 1 (ext4(5)).
+    let revision = bytes.get(1100..1104).is_some_and(|bytes| bytes[0] <= 1 && bytes[1..] == [0; 3]);
+    let signatures = KNOWN.iter().filter(has).map(|known| Signature {
+        what: known.what,
+        offset: known.offset,
+        is_certain: known.mark.len() >= 4 || known.offset == 1080 && revision,
+    });
     Ok(Found { signatures: signatures.collect(), is_blank: bytes.iter().all(|&byte| byte == 0) })
 }
 
@@ -91,5 +99,10 @@ mod tests {
         let what: Vec<_> = found.signatures.iter().map(|signature| signature.what).collect();
         assert_eq!(what, ["a boot sector or MBR partition table", "an ext2, ext3 or ext4 file system"]);
         assert!(!found.is_blank);
+        // The first by two bytes alone, the second with a revision.
+        let certain: Vec<_> = found.signatures.iter().map(|signature| signature.is_certain).collect();
+        assert_eq!(certain, [false, true]);
+        backing.write_at(&[7; 4], 1100).expect("written");
+        assert!(!scan(&backing).expect("read").signatures[1].is_certain);
     }
 }

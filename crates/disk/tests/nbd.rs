@@ -413,3 +413,27 @@ fn disconnecting_and_stopping_end_connections() {
     served.handle.stop();
     assert!(other.is_closed());
 }
+
+/// A cleaner of temporary files takes the socket away, and another server may
+/// have its name since.
+#[test]
+fn a_server_ends_though_its_socket_was_removed() {
+    let mut served = Served::new(512, VolumeOptions::default());
+    let path = served.directory.path().join("s");
+    let mut client = served.ready(false);
+    std::fs::remove_file(&path).unwrap();
+    let another = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    served.handle.stop();
+    let server = served.server.take().unwrap();
+    let until = std::time::Instant::now() + LIMIT;
+    while !server.is_finished() {
+        assert!(std::time::Instant::now() < until, "the server waits for a connection for ever");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    server.join().unwrap();
+    assert!(client.is_closed());
+    assert!(path.exists(), "another server's socket stays");
+    drop(another);
+    std::fs::remove_file(&path).unwrap();
+    served.server = Some(std::thread::spawn(|| ()));
+}

@@ -56,6 +56,10 @@ fn every_kind_of_volume_keeps_its_data() {
         (Version::Luks2, "aes-xts-plain64", 512, 4096),
         (Version::Luks2, "twofish-xts-plain", 512, 4096),
         (Version::Luks2, "camellia-cbc-plain", 192, 512),
+        (Version::Luks1, "aes-xts-essiv:sha256", 256, 512),
+        (Version::Luks2, "aes-xts-essiv:sha256", 512, 4096),
+        (Version::Luks2, "twofish-xts-essiv:sha256", 512, 512),
+        (Version::Luks2, "serpent-xts-essiv:sha256", 256, 4096),
     ];
     for (version, cipher, bits, sector) in kinds {
         let (memory, _) = image(&new_header(version, cipher, bits, sector), 1 << 20);
@@ -358,5 +362,82 @@ fn threads_in_one_sector_lose_nothing() {
     });
     for (at, byte) in read(bytes.device(), 0, 1 << 16).into_iter().enumerate() {
         assert_eq!(usize::from(byte), at % 4096 / 1024 + 1, "byte {at}");
+    }
+}
+
+/// Adds slot 1 and a digest that is for no segment to the metadata, as
+/// `cryptsetup luksAddKey --unbound` does: with the key material of slot 0.
+fn with_unbound_slot(memory: &Memory, priority: u8) -> Header {
+    let Header::V2(mut header) = Header::read(memory).unwrap() else { panic!("LUKS2") };
+    let mut slot = header.metadata.keyslots()[&0].clone();
+    let size = slot.area.size;
+    let offset = header.metadata.free_area(header.binary.size, size).unwrap();
+    let mut bytes = memory.bytes();
+    bytes.copy_within(slot.area.offset as usize..(slot.area.offset + size) as usize, offset as usize);
+    memory.set(bytes);
+    slot.area.offset = offset;
+    let mut digest = header.metadata.digests()[&0].clone();
+    digest.keyslots.clear();
+    digest.segments.clear();
+    header.metadata.set_digest(1, &digest);
+    header.metadata.set_keyslot(1, &strongroom_format::luks::Keyslot { priority, ..slot }, 1);
+    Header::V2(header)
+}
+
+#[test]
+fn an_unbound_slot_opens_nothing_and_does_not_count() {
+    let (memory, _) = image(&new_header(Version::Luks2, "aes-xts-plain64", 512, 512), 4096);
+    let engine = engine();
+    let mut header = with_unbound_slot(&memory, 2);
+    let bound = |header: &Header| -> Vec<(u32, bool)> {
+        header.slots().iter().map(|info| (info.slot, info.is_bound)).collect()
+    };
+    assert_eq!(bound(&header), [(0, true), (1, false)]);
+    assert_eq!(header.unlock(&*memory, &engine, b"secret", None).ok().map(|unlocked| unlocked.slot), Some(0));
+    let wrong = header.unlock(&*memory, &engine, b"other", None).err();
+    assert!(matches!(wrong, Some(Error::WrongPassphrase)), "{wrong:?}");
+    let named = header.unlock(&*memory, &engine, b"secret", Some(1)).err();
+    assert!(matches!(named, Some(Error::Unbound(1))), "{named:?}");
+    // It is no second key: the one that opens the data is still the last.
+    assert!(matches!(header.remove_slot(&*memory, 0, false), Err(Error::LastSlot)));
+    header.remove_slot(&*memory, 1, false).unwrap();
+    let Header::V2(again) = Header::read(&*memory).unwrap() else { panic!("LUKS2") };
+    assert_eq!(again.metadata.digests().len(), 1, "the digest of nothing is gone");
+    assert!(Header::V2(again).unlock(&*memory, &engine, b"secret", None).is_ok());
+}
+
+#[test]
+fn slots_to_be_named_are_not_tried_and_preferred_ones_come_first() {
+    let (memory, mut header) = image(&new_header(Version::Luks2, "aes-xts-plain64", 512, 512), 4096);
+    let engine = engine();
+    let key = header.unlock(&*memory, &engine, b"secret", None).unwrap().key;
+    header.add_slot(&*memory, &engine, &key, b"secret", cheap(Version::Luks2), None).unwrap();
+    let Header::V2(mut inner) = header else { panic!("LUKS2") };
+    let mut set = |slot: u32, priority: u8| {
+        let keyslot = inner.metadata.keyslots()[&slot].clone();
+        inner.metadata.set_keyslot(slot, &strongroom_format::luks::Keyslot { priority, ..keyslot }, 0);
+        let header = Header::V2(inner.clone());
+        let opened = header.unlock(&*memory, &engine, b"secret", None).map(|unlocked| unlocked.slot);
+        (opened, header.unlock(&*memory, &engine, b"secret", Some(0)).map(|unlocked| unlocked.slot).ok())
+    };
+    assert!(matches!(set(1, 2), (Ok(1), Some(0))));
+    assert!(matches!(set(1, 0), (Ok(0), Some(0))));
+    assert!(matches!(set(0, 0), (Err(Error::NoUsableSlot), Some(0))));
+}
+
+#[test]
+fn data_is_never_put_on_its_own_header() {
+    use strongroom_disk::header::NewHeader;
+    for version in [Version::Luks1, Version::Luks2] {
+        let new = new_header(version, "aes-xts-plain64", 512, 512);
+        let (_, attached) = image(&new, 4096);
+        let end = attached.segment_beside(true).unwrap().offset;
+        let (_, detached) = image(&NewHeader { detached: true, ..new }, 17 << 20);
+        assert_eq!(detached.segment_beside(false).unwrap().offset, 0);
+        let refused = detached.segment_beside(true);
+        assert!(
+            matches!(refused, Err(Error::Overlap { data: 0, header_end }) if header_end <= end),
+            "{refused:?}"
+        );
     }
 }

@@ -473,10 +473,11 @@ pub trait Filesystem: Send + Sync {
     ) -> Result<(), Errno>;
 
     /// Lists a directory with each node's attributes. Every entry that names
-    /// a node counts as one lookup of it.
+    /// a node counts as one lookup of it. There is no default: the kernel asks
+    /// so as a rule, and takes `NOSYS` for the answer to whoever lists.
     ///
     /// # Errors
-    /// `NOSYS` falls back to [`readdir`](Self::readdir).
+    /// `IO` and the like.
     fn readdirplus(
         &self,
         context: &Context,
@@ -484,9 +485,7 @@ pub trait Filesystem: Send + Sync {
         handle: Handle,
         offset: u64,
         entries: &mut DirectoryEntriesPlus<'_>,
-    ) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
-    }
+    ) -> Result<(), Errno>;
 
     /// The last descriptor of the open directory is gone.
     ///

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strongroom_disk::{Bytes, Device, Error};
 use strongroom_engine::Buffer;
 
-use crate::abi::directory::{DirectoryEntries, DirectoryEntry};
+use crate::abi::directory::{DirectoryEntries, DirectoryEntriesPlus, DirectoryEntry};
 use crate::errno::Errno;
 use crate::filesystem::{
     Allocate, Context, Filesystem, Handle, NodeId, OpenFlags, Read, Seek, SetAttributes, Write,
@@ -26,7 +26,6 @@ const FILE_TYPE: u32 = 0o100_000;
 /// `FALLOC_FL_*` (fallocate(2)).
 mod mode {
     pub(super) const KEEP_SIZE: u32 = 1;
-    pub(super) const PUNCH_HOLE: u32 = 2;
     pub(super) const ZERO_RANGE: u32 = 0x10;
 }
 
@@ -72,6 +71,24 @@ impl<D: Device> RawFile<D> {
         };
         Ok(TimedAttributes::new(attributes, TIMEOUT))
     }
+
+    fn file(&self) -> Result<Entry, Errno> {
+        let attributes = self.attributes(FILE)?;
+        Ok(Entry { node: FILE, generation: 0, entry_timeout: TIMEOUT, attributes })
+    }
+
+    /// What is in the directory, from `offset` on.
+    fn listing(&self, offset: u64) -> impl Iterator<Item = DirectoryEntry<'_>> {
+        let all: [(&[u8], u64, u32); 3] =
+            [(b".", 1, DIRECTORY_TYPE), (b"..", 1, DIRECTORY_TYPE), (&self.name, FILE.0, FILE_TYPE)];
+        let entry = |(index, (name, inode, mode))| DirectoryEntry {
+            name,
+            inode,
+            next_offset: index as u64 + 1,
+            mode,
+        };
+        all.into_iter().enumerate().skip(usize::try_from(offset).unwrap_or(usize::MAX)).map(entry)
+    }
 }
 
 fn errno(error: &Error) -> Errno {
@@ -86,8 +103,7 @@ impl<D: Device> Filesystem for RawFile<D> {
         if parent != NodeId::ROOT || name != self.name {
             return Ok(Entry::absent(TIMEOUT));
         }
-        let attributes = self.attributes(FILE)?;
-        Ok(Entry { node: FILE, generation: 0, entry_timeout: TIMEOUT, attributes })
+        self.file()
     }
 
     fn getattr(&self, _: &Context, node: NodeId, _: Option<Handle>) -> Result<TimedAttributes, Errno> {
@@ -151,10 +167,29 @@ impl<D: Device> Filesystem for RawFile<D> {
         offset: u64,
         entries: &mut DirectoryEntries<'_>,
     ) -> Result<(), Errno> {
-        let all: [(&[u8], u64, u32); 3] =
-            [(b".", 1, DIRECTORY_TYPE), (b"..", 1, DIRECTORY_TYPE), (&self.name, FILE.0, FILE_TYPE)];
-        for (index, (name, inode, mode)) in all.into_iter().enumerate().skip(offset as usize) {
-            if !entries.push(&DirectoryEntry { name, inode, next_offset: index as u64 + 1, mode }) {
+        for listed in self.listing(offset) {
+            if !entries.push(&listed) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Context,
+        _: NodeId,
+        _: Handle,
+        offset: u64,
+        entries: &mut DirectoryEntriesPlus<'_>,
+    ) -> Result<(), Errno> {
+        let file = self.file()?;
+        for listed in self.listing(offset) {
+            let pushed = match listed.inode == FILE.0 {
+                true => entries.push(&listed, &file),
+                false => entries.push_name(&listed),
+            };
+            if !pushed {
                 break;
             }
         }
@@ -173,13 +208,15 @@ impl<D: Device> Filesystem for RawFile<D> {
         })
     }
 
-    /// Punching reads as zeros: it writes them, and discards only where the
-    /// caller does not care, which no mode of fallocate says.
+    /// Zeroing writes zeros. Punching a hole is refused: who punches expects
+    /// zeros there, a hole in the image is none, and zeros written instead fill
+    /// a sparse image. Discards of a loop device come as the same call as its
+    /// zeroing, so that they cannot be passed on: refused, the first does
+    /// nothing and of the second the kernel writes the zeros itself.
     fn fallocate(&self, _: &Context, node: NodeId, allocate: &Allocate) -> Result<(), Errno> {
         let zeroes = match allocate.mode & !mode::KEEP_SIZE {
             0 => false,
             mode::ZERO_RANGE => true,
-            mode::PUNCH_HOLE if allocate.mode & mode::KEEP_SIZE != 0 => true,
             _ => return Err(Errno::OPNOTSUPP),
         };
         let end = allocate.offset.checked_add(allocate.len).filter(|end| *end <= self.bytes.device().len());

@@ -121,7 +121,7 @@ fn is_silent(opcode: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::directory::DirectoryEntries;
+    use crate::abi::directory::{DirectoryEntries, DirectoryEntriesPlus};
     use crate::filesystem::{Context, Handle, NodeId, OpenFlags, Read, Write};
     use crate::node::{Entry, Opened, TimedAttributes};
     use std::time::Duration;
@@ -168,6 +168,17 @@ mod tests {
             _: Handle,
             _: u64,
             _: &mut DirectoryEntries<'_>,
+        ) -> Result<(), Errno> {
+            Ok(())
+        }
+
+        fn readdirplus(
+            &self,
+            _: &Context,
+            _: NodeId,
+            _: Handle,
+            _: u64,
+            _: &mut DirectoryEntriesPlus<'_>,
         ) -> Result<(), Errno> {
             Ok(())
         }

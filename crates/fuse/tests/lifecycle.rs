@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strongroom_engine::Buffer;
 use strongroom_fuse::mount::MountMethod;
 use strongroom_fuse::{
-    Context, DirectoryEntries, Ended, Entry, Errno, Filesystem, Handle, Mount, MountErrorKind, MountOptions,
-    Negotiated, NodeId, OpenFlags, Opened, Read, Session, SessionError, SessionOptions, TimedAttributes,
-    UnmountMode,
+    Context, DirectoryEntries, DirectoryEntriesPlus, Ended, Entry, Errno, Filesystem, Handle, Mount,
+    MountErrorKind, MountOptions, Negotiated, NodeId, OpenFlags, Opened, Read, Session, SessionError,
+    SessionOptions, TimedAttributes, UnmountMode,
 };
 
 /// These tests count the process's threads.
@@ -194,6 +194,17 @@ impl Filesystem for Refusing {
         _: Handle,
         _: u64,
         _: &mut DirectoryEntries<'_>,
+    ) -> Result<(), Errno> {
+        Err(Errno::NOENT)
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Context,
+        _: NodeId,
+        _: Handle,
+        _: u64,
+        _: &mut DirectoryEntriesPlus<'_>,
     ) -> Result<(), Errno> {
         Err(Errno::NOENT)
     }

@@ -8,11 +8,12 @@
 //! and injects errors).
 //!
 //! Beside them stands [`mapped`]: the bytes of one file where the kernel keeps
-//! them.
+//! them; and [`claims`]: who uses a file.
 //!
 //! What this crate does not do: encrypt, cache, or know what it stores.
 #![deny(unsafe_code)]
 
+pub mod claims;
 mod copying;
 mod error;
 pub mod faulty;

@@ -29,7 +29,12 @@ pub(super) fn run(lab: &Lab, tally: &mut Tally, long: bool) {
             tally.count(&name, theirs_luks2(lab, *sector, options, "aes-xts-plain64", 512));
         }
     }
-    let more = [("aes-cbc-essiv:sha256", 256), ("aes-cbc-plain64", 128), ("aes-xts-plain", 256)];
+    let more = [
+        ("aes-cbc-essiv:sha256", 256),
+        ("aes-cbc-plain64", 128),
+        ("aes-xts-plain", 256),
+        ("aes-xts-essiv:sha256", 512),
+    ];
     for (cipher, bits) in more {
         let name = format!("LUKS2 of cryptsetup, {cipher}, {bits} bits");
         tally.count(&name, theirs_luks2(lab, 512, KDFS[0].1, cipher, bits));
@@ -47,11 +52,12 @@ pub(super) fn run(lab: &Lab, tally: &mut Tally, long: bool) {
         ("aes-xts-plain64", 512, 512),
         ("aes-xts-plain64", 512, 4096),
         ("aes-cbc-essiv:sha256", 256, 512),
+        ("aes-xts-essiv:sha256", 512, 4096),
         ("aes-cbc-plain64", 256, 4096),
         ("aes-xts-plain", 256, 512),
         ("aes-cbc-plain", 128, 512),
     ];
-    let count = if long { ciphers.len() } else { 4 };
+    let count = if long { ciphers.len() } else { 5 };
     for (cipher, bits, sector) in &ciphers[..count] {
         let name = format!("ours decrypted offline, {cipher}, {bits} bits, {sector} bytes");
         tally.count(&name, ours_decrypted(lab, cipher, *bits, *sector));

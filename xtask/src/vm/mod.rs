@@ -98,7 +98,9 @@ impl Image {
 fn images(part: &str) -> Vec<Image> {
     let mut images = Vec::new();
     for cipher in ["aes", "serpent", "twofish", "camellia"] {
-        for mode in ["xts-plain64", "xts-plain", "cbc-plain", "cbc-plain64", "cbc-essiv:sha256"] {
+        for mode in
+            ["xts-plain64", "xts-plain", "xts-essiv:sha256", "cbc-plain", "cbc-plain64", "cbc-essiv:sha256"]
+        {
             for (version, sector) in [("luks1", 512), ("luks2", 4096)] {
                 for ours in [true, false] {
                     let key_bits = if mode.starts_with("xts") { 512 } else { 256 };

@@ -275,7 +275,7 @@ pub(crate) struct DiskOpenArgs {
     /// Options as crypttab(5) knows them, separated by commas
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub(crate) options: Vec<String>,
-    /// Do not ask (ephemeral disks)
+    /// Do not ask (ephemeral disks), and open what looks like something else than the header describes
     #[arg(long, short = 'y')]
     pub(crate) yes: bool,
     #[command(flatten)]

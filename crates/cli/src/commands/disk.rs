@@ -8,6 +8,7 @@ mod daemon;
 mod erase;
 mod format;
 mod header;
+mod holders;
 mod image;
 mod info;
 mod key;

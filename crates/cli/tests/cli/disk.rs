@@ -191,3 +191,56 @@ fn an_open_disk_is_served_listed_and_closed() {
     disk(&place, "close d").expect(0);
     assert!(place.read("d") == before, "nothing was written");
 }
+
+#[test]
+fn what_looks_like_another_thing_is_not_opened() {
+    let place = Place::new();
+    place.write("data", [0; 1 << 20]);
+    disk(&place, &format!("format data --header h --password-file password --yes {CHEAP}")).expect(0);
+    let before = place.read("h");
+    disk(&place, "open h --nbd s --password-file password").expect(2).error_text("without a disk");
+    disk(&place, "open h --header h --nbd s --password-file password").expect(2).error_text("without a disk");
+    assert!(place.read("h") == before && !place.exists("s"));
+    // A file system where the data should be, and a header that is its own disk.
+    let mut other = vec![0; 1 << 20];
+    other[..4].copy_from_slice(b"XFSB");
+    place.write("data", &other);
+    disk(&place, "open data --header h --nbd s --password-file password").expect(2).error_text("an XFS");
+    let same = format!("format data --header data --password-file password --yes {CHEAP}");
+    disk(&place, &same).expect(2).error_text("one file");
+    assert!(place.read("data") == other);
+    // The header of one disk is not put on another that has its data behind it.
+    disk(&place, &format!("format d --size 17MiB --password-file password {CHEAP}")).expect(0);
+    let whole = place.read("d");
+    disk(&place, "header restore d h --yes").expect(2).error_text("without a disk");
+    assert!(place.read("d") == whole);
+}
+
+#[test]
+fn a_new_file_is_made_unasked_and_a_vault_is_told_from_a_disk() {
+    let place = Place::new().vault();
+    // There is no terminal to ask on.
+    disk(&place, &format!("format d --size 17MiB --password-file password {CHEAP}")).expect(0);
+    disk(&place, &format!("format d --password-file password {CHEAP}")).expect(2).error_text("--yes");
+    disk(&place, "open v --nbd s --password-file password").expect(2).error_text("strongroom mount");
+    std::fs::create_dir(place.path("m")).expect("made");
+    place.line("mount d m --password-file password").expect(2).error_text("strongroom disk open");
+    place.line("info d").expect(2).error_text("strongroom disk open");
+}
+
+/// The locks of cryptsetup, taken as it takes them.
+#[test]
+fn the_header_of_an_open_disk_can_be_looked_at_by_others() {
+    use rustix::fs::{FlockOperation, flock};
+    let place = made();
+    let _closing = Closing(&place);
+    disk(&place, "open d --nbd s --password-file password").expect(0);
+    let other = std::fs::File::open(place.path("d")).expect("there");
+    flock(&other, FlockOperation::NonBlockingLockShared).expect("it is open, and its header is free");
+    disk(&place, "info d").expect(0);
+    disk(&place, "open d --nbd t --password-file password").expect(5);
+    std::fs::remove_file(place.path("s")).expect("a cleaner");
+    disk(&place, "close d").expect(0);
+    flock(&other, FlockOperation::NonBlockingLockExclusive).expect("nobody has it");
+    disk(&place, "key remove d 0 --password-file password").expect(5).error_text("header");
+}

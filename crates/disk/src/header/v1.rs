@@ -45,6 +45,7 @@ impl Luks1 {
                 encryption: self.phdr.cipher.clone(),
                 hash: self.phdr.hash,
                 priority: 1,
+                is_bound: true,
             })
             .collect()
     }

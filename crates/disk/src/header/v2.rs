@@ -92,8 +92,22 @@ impl Luks2 {
                 encryption: keyslot.area.encryption.clone(),
                 hash: keyslot.af_hash,
                 priority: keyslot.priority,
+                is_bound: self.digest_of(*slot).is_some(),
             })
             .collect()
+    }
+
+    /// The digest that verifies the key of a slot as the key of the data.
+    fn digest_of(&self, slot: u32) -> Option<&Digest> {
+        let (segment, _) = self.segment().ok()?;
+        let digests = self.metadata.digests().values();
+        digests.into_iter().find(|known| known.keyslots.contains(&slot) && known.segments.contains(&segment))
+    }
+
+    /// The slots that hold the key of the data.
+    pub(super) fn bound(&self) -> impl Iterator<Item = (u32, &Keyslot)> {
+        let slots = self.metadata.keyslots().iter().map(|(slot, keyslot)| (*slot, keyslot));
+        slots.filter(|(slot, _)| self.digest_of(*slot).is_some())
     }
 
     pub(super) fn open_slot(
@@ -104,18 +118,12 @@ impl Luks2 {
         slot: u32,
     ) -> Result<SecretBytes> {
         let keyslot = self.metadata.keyslots().get(&slot).ok_or(Error::NoSlot(slot))?;
-        let Some((_, expected)) = self.metadata.digest_of(slot) else {
-            return Err(FormatError::Inconsistent { what: "no digest verifies a key slot" }.into());
-        };
+        let expected = self.digest_of(slot).ok_or(Error::Unbound(slot))?;
         let area_key = derive(keyslot.kdf, passphrase, &keyslot.salt, keyslot.area.key_size as usize)?;
         let key = material(keyslot).read(device, engine, &area_key)?;
         let Digest { hash, iterations, salt, digest: value, .. } = expected;
         if !digest(*hash, key.expose(), salt, *iterations, value) {
             return Err(Error::WrongPassphrase);
-        }
-        let (segment, _) = self.segment()?;
-        if !expected.segments.contains(&segment) {
-            return Err(FormatError::Inconsistent { what: "the key slot is not for the data" }.into());
         }
         Ok(key)
     }
@@ -155,7 +163,7 @@ impl Luks2 {
     /// What a slot shall be encrypted with: as another slot, or else as the
     /// data where that is a mode for it.
     fn area_encryption(&self, key: &SecretBytes) -> Result<(CipherSpec, u32)> {
-        if let Some(other) = self.metadata.keyslots().values().next() {
+        if let Some((_, other)) = self.bound().next() {
             return Ok((other.area.encryption.clone(), other.area.key_size));
         }
         let (_, segment) = self.segment()?;

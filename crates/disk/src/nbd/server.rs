@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::Shutdown;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,8 +25,10 @@ const SOCKET_BUFFER: usize = 4 << 20;
 
 /// A socket on which a device is served.
 pub struct Server {
-    listener: UnixListener,
+    listener: Arc<UnixListener>,
     path: PathBuf,
+    /// Device and inode of the socket that was made.
+    inode: Option<(u64, u64)>,
     device: Arc<dyn Device>,
     state: Arc<State>,
 }
@@ -34,7 +36,7 @@ pub struct Server {
 /// Ends a server from another thread, and tells of it.
 #[derive(Clone)]
 pub struct ServerHandle {
-    path: PathBuf,
+    listener: Arc<UnixListener>,
     state: Arc<State>,
 }
 
@@ -70,13 +72,14 @@ impl Server {
             other => other?,
         };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-        Ok(Server { listener, path: path.to_owned(), device, state: Arc::new(State::default()) })
+        let (listener, inode) = (Arc::new(listener), inode(path));
+        Ok(Server { listener, path: path.to_owned(), inode, device, state: Arc::new(State::default()) })
     }
 
     /// For other threads.
     #[must_use]
     pub fn handle(&self) -> ServerHandle {
-        ServerHandle { path: self.path.clone(), state: Arc::clone(&self.state) }
+        ServerHandle { listener: Arc::clone(&self.listener), state: Arc::clone(&self.state) }
     }
 
     /// Serves until [`ServerHandle::stop`], and then leaves no thread and no
@@ -106,7 +109,11 @@ impl Server {
                 Err(_) => drop(self.state.lock().open.remove(&id)),
             }
         }
-        let _ = std::fs::remove_file(&self.path);
+        // Not the socket of another server, which has taken the name since this
+        // one's was removed.
+        if self.inode.is_some() && self.inode == inode(&self.path) {
+            let _ = std::fs::remove_file(&self.path);
+        }
         for thread in threads {
             let _ = thread.join();
         }
@@ -141,9 +148,14 @@ impl ServerHandle {
             let _ = stream.shutdown(Shutdown::Both);
         }
         drop(connections);
-        // Wakes the thread that accepts.
-        let _ = UnixStream::connect(&self.path);
+        // Wakes the thread that accepts, whatever has become of the socket's name.
+        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
     }
+}
+
+/// Device and inode of what is at `path`.
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    path.symlink_metadata().ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// Whether a socket is there that nobody serves.

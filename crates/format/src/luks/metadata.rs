@@ -284,15 +284,6 @@ impl Metadata {
         (0..limits::KEYSLOTS_MAX as u32).find(|id| !self.has_keyslot(*id))
     }
 
-    /// The digest that verifies the key of slot `id`, with its number.
-    #[must_use]
-    pub fn digest_of(&self, id: u32) -> Option<(u32, &Digest)> {
-        self.digests
-            .iter()
-            .find(|(_, digest)| digest.keyslots.contains(&id))
-            .map(|(id, digest)| (*id, digest))
-    }
-
     /// Sets slot `id` and has digest `digest` verify it.
     pub fn set_keyslot(&mut self, id: u32, keyslot: &Keyslot, digest: u32) {
         self.member("keyslots").insert(id.to_string(), document::of_keyslot(keyslot));
@@ -305,7 +296,8 @@ impl Metadata {
         self.relink();
     }
 
-    /// Removes slot `id`, and its number wherever it is named.
+    /// Removes slot `id`, and its number wherever it is named. A digest that
+    /// then verifies nothing goes too.
     pub fn remove_keyslot(&mut self, id: u32) {
         self.member("keyslots").remove(&id.to_string());
         self.keyslots.remove(&id);
@@ -313,6 +305,12 @@ impl Metadata {
             digest.keyslots.retain(|linked| *linked != id);
         }
         self.relink();
+        let is_unused = |digest: &Digest| digest.keyslots.is_empty() && digest.segments.is_empty();
+        let unused: Vec<u32> = self.digests.iter().filter(|(_, d)| is_unused(d)).map(|(id, _)| *id).collect();
+        for id in unused {
+            self.digests.remove(&id);
+            self.member("digests").remove(&id.to_string());
+        }
         let name = Value::from(id.to_string());
         for token in self.member("tokens").values_mut() {
             if let Some(Value::Array(linked)) = token.get_mut("keyslots") {

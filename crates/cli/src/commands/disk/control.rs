@@ -86,7 +86,7 @@ impl OpenDisk {
     fn answer(&self, request: Request, witness: &Witness<'_>) -> Answer {
         match request {
             Request::Tell => Answer::Disk(self.report.clone()),
-            Request::Close { force } => match self.ender.end(force) {
+            Request::Close { force } => match if force { self.force() } else { self.ender.end(false) } {
                 Err(failure) => Answer::Failed((&failure).into()),
                 Ok(()) => match witness.wait() {
                     Ok(()) => Answer::Done,

@@ -4,9 +4,9 @@
 //! seen of it, and answers a `disk close` when the export has ended and
 //! everything is durable.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::mm::MlockAllFlags;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -24,6 +24,7 @@ use strongroom_keys::{SecretBytes, random};
 use strongroom_ublk::StartError;
 
 use super::control::{self, OpenDisk};
+use super::holders::holders;
 use super::image;
 use super::open::{Export, Plan};
 use crate::args::values::LogTarget;
@@ -37,6 +38,11 @@ use crate::umount::in_use;
 
 /// The name of the one file of a raw export.
 pub(super) const FILE_NAME: &str = "volume";
+/// How long whoever has the raw file open may take to close it once the disk
+/// is closed by force.
+const FORCE_LIMIT: Duration = Duration::from_secs(2);
+/// How often it is tried meanwhile.
+const RETRY: Duration = Duration::from_millis(100);
 /// How long those who wait for the end may take to hear of it.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
@@ -46,7 +52,7 @@ pub(super) enum Ender {
     /// NBD.
     Nbd(ServerHandle),
     /// The raw file.
-    Raw(SessionHandle),
+    Raw(SessionHandle, PathBuf),
     /// The block device.
     Ublk(strongroom_ublk::ServerHandle),
 }
@@ -73,19 +79,64 @@ impl Ender {
             Ender::Ublk(server) => server
                 .stop()
                 .map_err(|error| Failure::new(Exit::Other, format!("the block device stays: {error}"))),
-            Ender::Raw(session) => {
-                let mode = if force { UnmountMode::Lazy } else { UnmountMode::Orderly };
-                match session.unmount(mode) {
-                    Ok(()) => Ok(()),
-                    Err(error) if error.kind() == MountErrorKind::NotMounted => Ok(()),
-                    Err(error) if error.kind() == MountErrorKind::Busy => {
-                        let failure = in_use();
-                        Err(Failure::new(Exit::InUse, failure.message().to_owned()).hint(
-                            "Detach its loop device (losetup -d) and close what is open, or use --force.",
-                        ))
-                    }
-                    Err(error) => Err(Failure::new(Exit::Other, error.to_string())),
-                }
+            // By force too: once its name is gone, a mount can be aborted only
+            // where the kernel's control file system is there.
+            Ender::Raw(session, directory) => match session.unmount(UnmountMode::Orderly) {
+                Ok(()) => Ok(()),
+                Err(error) if error.kind() == MountErrorKind::NotMounted => Ok(()),
+                Err(error) if error.kind() == MountErrorKind::Busy => Err(raw_in_use(directory)),
+                Err(error) => Err(Failure::new(Exit::Other, error.to_string())),
+            },
+        }
+    }
+
+    /// Whether an end by a signal waits for the users: a loop device may have a
+    /// file system on it. Clients of NBD, and the kernel, are told of an end.
+    fn waits(&self) -> bool {
+        matches!(self, Ender::Raw(..))
+    }
+
+    /// Takes the export away from whoever still uses it, who gets errors.
+    ///
+    /// # Errors
+    /// When the system does not permit it.
+    pub(super) fn abort(&self) -> Result<()> {
+        match self {
+            // An end by force leaves nobody connected.
+            Ender::Nbd(_) | Ender::Ublk(_) => Ok(()),
+            Ender::Raw(session, _) => match session.abort() {
+                Ok(()) => Ok(()),
+                Err(error) if error.kind() == MountErrorKind::NotMounted => Ok(()),
+                Err(error) => Err(Failure::new(Exit::InUse, format!("the raw file stays open: {error}"))
+                    .hint("Close what has it open, or end this disk's process (`strongroom disk list`).")),
+            },
+        }
+    }
+}
+
+fn raw_in_use(directory: &Path) -> Failure {
+    let holders = holders(directory);
+    let text = match holders.is_empty() {
+        true => in_use().message().to_owned(),
+        false => format!("the raw file is in use by {}", holders.join(", ")),
+    };
+    Failure::new(Exit::InUse, text)
+        .hint("Detach its loop device (losetup -d) and close what is open, or use --force.")
+}
+
+impl OpenDisk {
+    /// Ends the export although it is used: whoever has it open gets errors
+    /// after a moment.
+    ///
+    /// # Errors
+    /// What keeps it from ending.
+    pub(super) fn force(&self) -> Result<()> {
+        let until = Instant::now() + FORCE_LIMIT;
+        loop {
+            match self.ender.end(true) {
+                Ok(()) => return Ok(()),
+                Err(_) if Instant::now() < until => std::thread::sleep(RETRY),
+                Err(_) => return self.ender.abort(),
             }
         }
     }
@@ -101,7 +152,7 @@ pub(super) fn run_launched(plan: &Plan) -> Exit {
         *told.lock().unwrap_or_else(PoisonError::into_inner) = true;
         launch::ready();
     };
-    let served = Log::open(Some(&target)).and_then(|log| {
+    let served = Log::open(Some(&target)).map(Arc::new).and_then(|log| {
         let handed_on = launch::receive_bytes(Input::standard())?;
         let secret = match (&plan.source, handed_on) {
             (_, Some(secret)) => Some(secret),
@@ -130,11 +181,11 @@ pub(super) fn run_launched(plan: &Plan) -> Exit {
 /// # Errors
 /// What kept it from opening, or from closing well.
 pub(super) fn run_foreground(plan: &Plan, secret: Option<SecretBytes>) -> Result<()> {
-    let log = Log::open(plan.log.as_ref())?;
+    let log = Arc::new(Log::open(plan.log.as_ref())?);
     serve(plan, secret, &log, &|| ())
 }
 
-fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Log, ready: &(dyn Fn() + Sync)) -> Result<()> {
+fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Arc<Log>, ready: &(dyn Fn() + Sync)) -> Result<()> {
     // Before anything can be seen, so that a signal never leaves it behind.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::new(Exit::Other, format!("signals cannot be caught: {error}")))?;
@@ -161,11 +212,11 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Log, ready: &(dyn Fn() 
         ready();
     };
     let ran = match &plan.export {
-        Export::Nbd(socket) => serve_nbd(plan, socket, &volume, signals, || opened(socket, None)),
+        Export::Nbd(socket) => serve_nbd(plan, socket, &volume, log, signals, || opened(socket, None)),
         Export::Raw(directory) => {
-            serve_raw(plan, directory, &volume, signals, |runs| opened(directory, runs))
+            serve_raw(plan, directory, &volume, log, signals, |runs| opened(directory, runs))
         }
-        Export::Ublk(_) => serve_ublk(plan, &volume, signals, |at| opened(at, None)),
+        Export::Ublk(_) => serve_ublk(plan, &volume, log, signals, |at| opened(at, None)),
     };
     let open = ran.inspect_err(|_| control::remove())?;
     let flushed = match volume.is_read_only() {
@@ -192,16 +243,15 @@ fn open_volume(
         (true, _) => ephemeral(plan)?,
         (false, None) => return Err(Failure::new(Exit::Other, "no passphrase was handed on")),
         (false, Some(secret)) => {
-            let header_device = match &plan.header {
-                Some(path) => Some(image::open(path, false)?),
-                None => None,
-            };
-            let header_device = header_device.as_ref().unwrap_or(&device);
             let path = plan.header.as_ref().unwrap_or(&plan.image);
-            let header = image::header(path, &**header_device)?;
-            let unlocked = header.unlock(&**header_device, engine, secret.expose(), plan.key_slot);
+            let looked = image::look(path)?;
+            let is_same = looked.is_same(&device).map_err(|error| Failure::system(path, &error))?;
+            let header_device = if is_same { Arc::clone(&device) } else { image::open(path, false)? };
+            let header = image::header(path, &header_device)?;
+            let segment = header.segment_beside(is_same).map_err(|error| image::explain(error, path))?;
+            let unlocked = header.unlock(&*header_device, engine, secret.expose(), plan.key_slot);
             let unlocked = unlocked.map_err(|error| image::explain(error, path))?;
-            (header.segment().map_err(explain)?, unlocked.key)
+            (segment, unlocked.key)
         }
     };
     let options = VolumeOptions { read_only: plan.read_only, discard: plan.discard };
@@ -243,6 +293,7 @@ fn serve_nbd(
     plan: &Plan,
     socket: &Path,
     volume: &Arc<Volume>,
+    log: &Arc<Log>,
     signals: Signals,
     ready: impl FnOnce(),
 ) -> Result<Arc<OpenDisk>> {
@@ -256,7 +307,7 @@ fn serve_nbd(
         }
     })?;
     let open = OpenDisk::new(plan, Ender::Nbd(server.handle()));
-    begin(&open, signals)?;
+    begin(&open, log, signals)?;
     ready();
     server.run();
     Ok(open)
@@ -266,6 +317,7 @@ fn serve_raw(
     plan: &Plan,
     directory: &Path,
     volume: &Arc<Volume>,
+    log: &Arc<Log>,
     signals: Signals,
     ready: impl FnOnce(Option<&'static str>),
 ) -> Result<Arc<OpenDisk>> {
@@ -287,8 +339,8 @@ fn serve_raw(
         ..SessionOptions::default()
     };
     let session = Session::new(mount, file, options);
-    let open = OpenDisk::new(plan, Ender::Raw(session.handle()));
-    begin(&open, signals)?;
+    let open = OpenDisk::new(plan, Ender::Raw(session.handle(), directory.to_owned()));
+    begin(&open, log, signals)?;
     ready(session.handle().unmounts_by());
     match session.run() {
         Ok(_) => Ok(open),
@@ -299,6 +351,7 @@ fn serve_raw(
 fn serve_ublk(
     plan: &Plan,
     volume: &Arc<Volume>,
+    log: &Arc<Log>,
     signals: Signals,
     ready: impl FnOnce(&Path),
 ) -> Result<Arc<OpenDisk>> {
@@ -306,7 +359,7 @@ fn serve_ublk(
     let server = strongroom_ublk::Server::start(device).map_err(|error| explain_ublk(&error))?;
     let plan = Plan { export: Export::Ublk(server.path()), ..plan.clone() };
     let open = OpenDisk::new(&plan, Ender::Ublk(server.handle()));
-    if let Err(failure) = begin(&open, signals) {
+    if let Err(failure) = begin(&open, log, signals) {
         let _ = server.handle().stop();
         server.run();
         return Err(failure);
@@ -330,17 +383,37 @@ pub(super) fn explain_ublk(error: &StartError) -> Failure {
 }
 
 /// Starts what ends the disk: signals and the control socket.
-fn begin(open: &Arc<OpenDisk>, mut signals: Signals) -> Result<()> {
+fn begin(open: &Arc<OpenDisk>, log: &Arc<Log>, mut signals: Signals) -> Result<()> {
     control::listen(open)?;
-    let ender = open.ender.clone();
+    let (open, log) = (Arc::clone(open), Arc::clone(log));
     let wait = move || {
-        for _ in signals.forever().filter(|signal| *signal != SIGHUP) {
-            // The first asks, and the export ends all the same.
-            if ender.end(false).is_err() {
-                let _ = ender.end(true);
+        // The first asks, and the export ends when its users do; the second
+        // does not wait for them.
+        wait_signal(&mut signals);
+        if let Err(failure) = open.ender.end(false) {
+            let text = format!("{}: it ends with its users, or by a second signal", failure.message());
+            log.write(Severity::Warning, &text);
+            while open.ender.end(!open.ender.waits()).is_err() {
+                if signals.pending().any(|signal| signal != SIGHUP) {
+                    if let Err(failure) = open.force() {
+                        log.write(Severity::Error, failure.message());
+                    }
+                    break;
+                }
+                std::thread::sleep(RETRY);
             }
+        }
+        // Another end is under way, or nothing can be done.
+        loop {
+            wait_signal(&mut signals);
+            let _ = open.force();
         }
     };
     let thread = std::thread::Builder::new().name("signals".into()).spawn(wait);
     thread.map(drop).map_err(|error| Failure::new(Exit::Other, format!("no thread can be started: {error}")))
+}
+
+/// Waits for a signal that ends.
+fn wait_signal(signals: &mut Signals) {
+    while !signals.wait().any(|signal| signal != SIGHUP) {}
 }

@@ -11,7 +11,7 @@ use crate::report::Output;
 /// In use, and what the device reports.
 pub(super) fn run(args: &DiskEraseArgs, output: Output) -> Result<Exit> {
     let device = image::open(&args.image, true)?;
-    let mut header = image::header(&args.image, &*device)?;
+    let mut header = image::header(&args.image, &device)?;
     if !args.yes {
         let slots = header.slots().len();
         let text = format!(
@@ -20,6 +20,7 @@ pub(super) fn run(args: &DiskEraseArgs, output: Output) -> Result<Exit> {
         );
         confirm::ask(&args.image, &text)?;
     }
+    let _changing = image::lock(&args.image, &device, Some(&header))?;
     header.erase(&*device).map_err(|error| image::explain(error, &args.image))?;
     key::print(&args.image, &header, None, output, "Removed all keys.\n")
 }

@@ -26,7 +26,7 @@ pub(super) fn run(args: &DiskFormatArgs, output: Output) -> Result<Exit> {
     let engine = image::engine(None)?;
     new.check(&engine).map_err(|error| image::explain(error, &args.image))?;
     let made = make_files(args, &new)?;
-    let outcome = make(args, &mut new, &engine, output);
+    let outcome = make(args, &mut new, &engine, &made, output);
     if outcome.is_err() {
         made.iter().for_each(|path| drop(std::fs::remove_file(path)));
     }
@@ -37,6 +37,7 @@ fn make(
     args: &DiskFormatArgs,
     new: &mut NewHeader,
     engine: &std::sync::Arc<dyn strongroom_engine::Engine>,
+    made: &[std::path::PathBuf],
     output: Output,
 ) -> Result<Exit> {
     let path = &args.image;
@@ -44,12 +45,18 @@ fn make(
     let data_len = data.len().map_err(|error| Failure::system(path, &error))?;
     choose_sector_size(args, new, data_len)?;
     let what = format!("Everything on {} will be lost.", path.display());
-    confirm::overwriting(path, &*data, &what, args.yes)?;
+    // Of a file that was made just now, nothing can be lost.
+    confirm::overwriting(path, &*data, &what, args.yes || made.contains(path))?;
     let detached = match &args.header {
         Some(header) => {
+            if image::look(header)?.is_same(&data).map_err(|error| Failure::system(header, &error))? {
+                return Err(Failure::usage("the header and the disk are one file").at(header).hint(
+                    "Name another file with --header, or leave it out: the header is then put before the data.",
+                ));
+            }
             let device = image::open(header, true)?;
             let what = format!("Everything in {} will be lost.", header.display());
-            confirm::overwriting(header, &*device, &what, args.yes)?;
+            confirm::overwriting(header, &*device, &what, args.yes || made.contains(header))?;
             Some((header, device))
         }
         None => None,
@@ -63,6 +70,7 @@ fn make(
         source => image::new_secret(&source, path)?,
     };
     let kdf = cost::kdf(&args.cost, new.version, new.hash)?;
+    let _changing = image::lock(header_path, device, None)?;
     let made = new.create(&**device, engine, secret.expose(), kdf);
     let header = made.map_err(|error| image::explain(error, header_path))?;
     let document = info::document(header_path, &header, &**device)?;

@@ -93,11 +93,13 @@ fn restore(args: &DiskHeaderRestoreArgs, output: Output) -> Result<Exit> {
     let device = image::open(&args.image, true)?;
     let bytes = read(&args.file, &backup, &header)?;
     check_place(args, &header, &*device)?;
+    let changing = image::lock(&args.image, &device, None)?;
     let failed = |error: std::io::Error| Failure::system(&args.image, &error);
     // The beginning, by which it is recognised, comes last.
     device.write_at(&bytes[4096..], 4096).and_then(|()| device.sync()).map_err(failed)?;
     device.write_at(&bytes[..4096], 0).and_then(|()| device.sync()).map_err(failed)?;
-    let written = image::header(&args.image, &*device)?;
+    drop(changing);
+    let written = image::header(&args.image, &device)?;
     print("restore", (&args.image, &args.file), &written, bytes.len() as u64, output)
 }
 
@@ -118,6 +120,13 @@ fn check_place(args: &DiskHeaderRestoreArgs, header: &Header, device: &dyn Backi
         let offset = current.segment().map_err(explain)?.offset;
         if offset < header.end() && offset != 0 {
             return Err(Failure::usage("the backup reaches into the data of this disk").at(&args.image));
+        }
+        if offset != 0 && header.segment_beside(true).is_err() {
+            return Err(Failure::usage(
+                "the backup is of a header without a disk, and here is one with data",
+            )
+            .at(&args.image)
+            .hint("Keep it as a file of its own: strongroom disk open IMAGE --header FILE"));
         }
     }
     let text = match &current {

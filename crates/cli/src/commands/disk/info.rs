@@ -43,6 +43,8 @@ pub(super) struct SlotReport {
     cipher: String,
     hash: &'static str,
     priority: u8,
+    /// Whether it holds the key of the data.
+    bound: bool,
 }
 
 #[derive(Serialize)]
@@ -78,7 +80,9 @@ pub(super) fn run(args: &DiskInfoArgs, output: Output) -> Result<Exit> {
 /// # Errors
 /// When it cannot be read, or is damaged or not supported.
 pub(super) fn is_luks(args: &DiskInfoArgs) -> Result<Exit> {
-    match Header::read(&image::look(&args.image)?) {
+    let device = image::look(&args.image)?;
+    let _reading = device.lock_header(false).map_err(|error| image::explain_open(error, &args.image))?;
+    match Header::read(&device) {
         Ok(_) => Ok(Exit::Done),
         Err(Error::NotLuks) => Ok(Exit::Other),
         Err(error) => Err(image::explain(error, &args.image)),
@@ -140,6 +144,7 @@ pub(super) fn slots(header: &Header) -> Vec<SlotReport> {
         cipher: info.encryption.to_string(),
         hash: info.hash.name(),
         priority: info.priority,
+        bound: info.is_bound,
     };
     header.slots().into_iter().map(report).collect()
 }
@@ -147,7 +152,7 @@ pub(super) fn slots(header: &Header) -> Vec<SlotReport> {
 /// A table of slots, for people.
 pub(super) fn table(slots: &[SlotReport]) -> String {
     let mut text = String::from("slot  what trying it costs                          cipher of the slot\n");
-    for SlotReport { slot, kdf, cipher, .. } in slots {
+    for SlotReport { slot, kdf, cipher, priority, bound, .. } in slots {
         let cost = match kdf {
             KdfReport::Pbkdf2 { hash, iterations } => format!("pbkdf2, {hash}, {iterations} iterations"),
             KdfReport::Argon2i { memory_bytes, passes, lanes } => {
@@ -157,7 +162,13 @@ pub(super) fn table(slots: &[SlotReport]) -> String {
                 argon2("argon2id", *memory_bytes, *passes, *lanes)
             }
         };
-        let _ = writeln!(text, "{slot:>4}  {cost:<44}  {cipher}");
+        let note = match (bound, priority) {
+            (false, _) => ", unbound: opens nothing here",
+            (true, 0) => ", when named alone",
+            (true, 2) => ", tried first",
+            _ => "",
+        };
+        let _ = writeln!(text, "{slot:>4}  {cost:<44}  {cipher}{note}");
     }
     text
 }

@@ -79,7 +79,7 @@ struct Changing {
 impl Changing {
     fn begin(path: &Path, args: &DiskSecretArgs) -> Result<Changing> {
         let device = image::open(path, true)?;
-        let header = image::header(path, &*device)?;
+        let header = image::header(path, &device)?;
         let engine = image::engine(None)?;
         let secret = image::secret(args, path)?;
         let unlocked = header.unlock(&*device, &engine, secret.expose(), args.key_slot);
@@ -100,6 +100,7 @@ fn add(args: &DiskKeyAddArgs, output: Output) -> Result<Exit> {
     let secret = image::new_secret(&args.new.source(), &args.image)?;
     let (version, hash) = changing.version();
     let kdf = cost::kdf(&args.cost, version, hash)?;
+    let _changing = image::lock(&args.image, &changing.device, Some(&changing.header))?;
     let Changing { device, header, engine, unlocked } = &mut changing;
     let added = header.add_slot(&**device, engine, &unlocked.key, secret.expose(), kdf, args.new_key_slot);
     let slot = added.map_err(|error| image::explain(error, &args.image))?;
@@ -108,6 +109,7 @@ fn add(args: &DiskKeyAddArgs, output: Output) -> Result<Exit> {
 
 fn remove(args: &DiskKeyRemoveArgs, output: Output) -> Result<Exit> {
     let Changing { device, mut header, .. } = Changing::begin(&args.image, &args.secret)?;
+    let _changing = image::lock(&args.image, &device, Some(&header))?;
     let removed = header.remove_slot(&*device, args.slot, false);
     removed.map_err(|error| image::explain(error, &args.image))?;
     print(&args.image, &header, Some(args.slot), output, &format!("Removed slot {}.\n", args.slot))
@@ -118,6 +120,7 @@ fn change(args: &DiskKeyChangeArgs, output: Output) -> Result<Exit> {
     let secret = image::new_secret(&args.new.source(), &args.image)?;
     let (version, hash) = changing.version();
     let kdf = cost::kdf(&args.cost, version, hash)?;
+    let _changing = image::lock(&args.image, &changing.device, Some(&changing.header))?;
     let Changing { device, header, engine, unlocked } = &mut changing;
     let changed = header.change_slot(&**device, engine, &unlocked.key, secret.expose(), kdf, unlocked.slot);
     let slot = changed.map_err(|error| image::explain(error, &args.image))?;

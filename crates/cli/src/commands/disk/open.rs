@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use strongroom_disk::FileBacking;
+use strongroom_disk::signature;
 use strongroom_format::luks::CipherSpec;
 
 use super::{confirm, control, crypttab, daemon, image};
@@ -64,6 +66,9 @@ pub(super) struct Plan {
     pub(super) key_slot: Option<u32>,
 }
 
+const RAW_DISCARDS: &str = "a raw file cannot tell discards from zeroing, so that they do nothing on it; use --ublk or --nbd \
+                            for them";
+
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,
@@ -86,6 +91,9 @@ pub(super) fn run(args: &DiskOpenArgs, output: Output) -> Result<Exit> {
         return Ok(daemon::run_launched(&plan));
     }
     check(&plan, args.yes)?;
+    if plan.discard && matches!(plan.export, Export::Raw(_)) {
+        output.warn(RAW_DISCARDS);
+    }
     if args.foreground {
         let secret = match plan.ephemeral {
             true => None,
@@ -194,9 +202,31 @@ fn check(plan: &Plan, yes: bool) -> Result<()> {
             "It will be encrypted with a key that nobody has afterwards: everything there will be lost.";
         return confirm::overwriting(&plan.image, &device, what, yes);
     }
-    match &plan.header {
-        Some(header) => image::header(header, &image::look(header)?).map(drop),
-        None => image::header(&plan.image, &device).map(drop),
+    let Some(path) = &plan.header else {
+        let header = image::header(&plan.image, &device)?;
+        return header.segment_beside(true).map(drop).map_err(|error| image::explain(error, &plan.image));
+    };
+    let header_device = image::look(path)?;
+    let header = image::header(path, &header_device)?;
+    let is_same = header_device.is_same(&device).map_err(|error| Failure::system(path, &error))?;
+    let segment = header.segment_beside(is_same).map_err(|error| image::explain(error, path))?;
+    match segment.offset == 0 && !plan.read_only && !yes {
+        true => check_contents(&plan.image, &device),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a disk whose data is to begin at its first byte, where something
+/// stands that encrypted data does not look like.
+fn check_contents(path: &Path, device: &FileBacking) -> Result<()> {
+    let found = signature::scan(device).map_err(|error| Failure::system(path, &error))?;
+    match found.signatures.iter().find(|signature| signature.is_certain) {
+        Some(signature) => {
+            Err(Failure::usage(format!("this is {}, and not what the header describes", signature.what))
+                .at(path)
+                .hint("It would be overwritten. Look at it with --read-only; say --yes when you are sure."))
+        }
+        None => Ok(()),
     }
 }
 

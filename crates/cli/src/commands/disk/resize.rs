@@ -14,8 +14,8 @@ use crate::report::{Output, bytes};
 pub(super) fn run(args: &DiskResizeArgs, output: Output) -> Result<Exit> {
     let path = &args.image;
     let device = image::open(path, true)?;
-    let header = image::header(path, &*device)?;
-    let segment = header.segment().map_err(|error| image::explain(error, path))?;
+    let header = image::header(path, &device)?;
+    let segment = header.segment_beside(true).map_err(|error| image::explain(error, path))?;
     if device.is_device() {
         return Err(Failure::usage("a device has the size that it has")
             .at(path)
