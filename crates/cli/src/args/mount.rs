@@ -51,6 +51,10 @@ pub(crate) struct MountArgs {
     /// foreground]
     #[arg(long, value_name = "FILE|syslog")]
     pub(crate) log: Option<LogTarget>,
+    /// Name damaged files and directories in the log by their plain paths, which then has mode 0600: without this,
+    /// `status` and `check` name them
+    #[arg(long)]
+    pub(crate) log_names: bool,
     /// What the mount table shows as the source [default: the vault]
     #[arg(long, value_name = "NAME")]
     pub(crate) fsname: Option<String>,
@@ -110,14 +114,14 @@ pub(crate) enum Durability {
 /// Options of `umount`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct UmountArgs {
-    /// Where it is mounted
+    /// Where it is mounted, or was, when something still holds it
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
     /// Detach now, and end when the last open file is closed, which is not waited for
     #[arg(long, conflicts_with = "abort")]
     pub(crate) lazy: bool,
     /// End at once: whoever uses the mount gets errors, and what was not synced may be lost
-    #[arg(long)]
+    #[arg(long, visible_alias = "force")]
     pub(crate) abort: bool,
 }
 

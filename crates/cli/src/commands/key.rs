@@ -82,6 +82,7 @@ impl Changing {
     fn begin(vault: &Path, secret: &SecretArgs, purpose: &str, output: Output) -> Result<Changing> {
         // A first look before the lock's file is made in what is no vault.
         LockedVault::open(vault, OpenMode::Writable)?;
+        VaultLock::settle(vault, output);
         let lock = VaultLock::acquire(vault, LockMode::Exclusive, purpose, None)
             .map_err(|error| Failure::from(error).at(vault))?;
         let locked = LockedVault::open(vault, OpenMode::Writable)?;

@@ -37,7 +37,7 @@ use strongroom_vault::{Guards, Options, Rules, Trust, Vault, Writers};
 
 use self::ending::Ending;
 use self::log::{Log, Severity};
-use self::server::Server;
+use self::server::{News, Server};
 use crate::args::values::LogTarget;
 use crate::compose::{Composed, compose_for};
 use crate::control::mounts::{self, DeviceNumber};
@@ -77,6 +77,8 @@ pub(crate) struct Plan {
     pub(crate) placing: Vec<String>,
     /// Where messages go.
     pub(crate) log: Option<LogTarget>,
+    /// Messages may have plain names.
+    pub(crate) log_names: bool,
     /// Wait for no barriers.
     pub(crate) relaxed: bool,
     /// Bytes of the journal.
@@ -173,6 +175,8 @@ pub(crate) struct Daemon {
     device: DeviceNumber,
     since: u64,
     log: Arc<Log>,
+    /// What the log tells of already.
+    news: Mutex<News>,
     ending: Ending,
 }
 
@@ -195,7 +199,7 @@ pub(crate) fn run_launched(plan: &Plan, output: Output) -> Exit {
         launch::ready();
     };
     let target = plan.log.clone().unwrap_or(LogTarget::Syslog);
-    let served = Log::open(Some(&target)).and_then(|log| {
+    let served = Log::open_for(Some(&target), plan.log_names).and_then(|log| {
         let log = Arc::new(log);
         let credential = launch::receive(std::io::stdin().lock(), &plan.source, &plan.prompt())?;
         let locked = LockedVault::open(&plan.vault, plan.store_mode())?;
@@ -223,7 +227,7 @@ pub(crate) fn run_launched(plan: &Plan, output: Output) -> Exit {
 /// # Errors
 /// What kept it from mounting, or from closing the vault.
 pub(crate) fn run_foreground(plan: &Plan, locked: LockedVault, output: Output) -> Result<()> {
-    let log = Arc::new(Log::open(plan.log.as_ref())?);
+    let log = Arc::new(Log::open_for(plan.log.as_ref(), plan.log_names)?);
     let credential = plan.source.read(&plan.prompt())?;
     let unlocked = locked.unlock_for_use(&plan.vault, &credential, output)?;
     drop(credential);
@@ -346,6 +350,7 @@ fn mounted(
         device,
         since: report::now(),
         log: Arc::clone(log),
+        news: Mutex::default(),
         ending: Ending::default(),
     });
     daemon.applies(engines.settings());
@@ -361,6 +366,8 @@ fn mounted(
         &format!("mounted {from} at {to}, control socket {}", server.path().display()),
     );
     let ran = session.run();
+    daemon.ending.served();
+    daemon.log_news();
     let outcome = verdict(plan, ran, vault.close());
     log.write(Severity::Notice, &format!("unmounted {from}"));
     Ok((daemon, outcome))
