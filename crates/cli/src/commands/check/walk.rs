@@ -69,7 +69,7 @@ impl<'v, 'a> Walk<'v, 'a> {
             Err(error) => return self.findings.add(Finding::new(&folder.plain, &error)),
         };
         if folder.fault.is_some() {
-            self.findings.note(Fact::LostRecord { folder: folder.clone(), entries: listing.items.len() });
+            self.findings.note(Fact::LostRecord { folder: folder.clone(), entries: listing.entries.len() });
         }
         for (stored, error) in &listing.failed {
             let stored = Some(joined(&folder.stored, stored));
@@ -79,11 +79,16 @@ impl<'v, 'a> Walk<'v, 'a> {
             self.findings.note(Fact::Orphan { folder: folder.clone(), side: orphan.clone() });
             self.leave(&joined(&folder.stored, orphan), "the name of an entry that is gone");
         }
-        for item in listing.items {
+        for listed in listing.entries {
             if self.interrupt.is_asked() {
                 return;
             }
-            self.item(folder, item, pool);
+            let stored = joined(&folder.stored, &listed.stored);
+            match self.survey.look(folder, listed) {
+                Ok(Some(item)) => self.item(folder, item, pool),
+                Ok(None) => {}
+                Err(error) => self.findings.add(Finding::new(&folder.plain, &error).stored(Some(stored))),
+            }
         }
     }
 
@@ -167,6 +172,10 @@ impl<'v, 'a> Walk<'v, 'a> {
         for entry in private.lookup(b"temporary")?.entries()? {
             let stored = joined(b".strongroom/temporary", &entry.name);
             self.leave(&stored, "removed at the next mount for writing");
+        }
+        // What could not be looked at may be the symlink that has one of them.
+        if self.findings.has_unreadable() {
+            return Ok(());
         }
         for entry in private.lookup(b"links")?.entries()? {
             if !self.long_targets.contains(&entry.name) {

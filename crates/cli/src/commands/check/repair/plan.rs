@@ -299,8 +299,8 @@ impl Planner<'_> {
         if let Some(id) = entry.directory
             && let Some(folder) = self.seen.folder(id)
         {
-            for item in self.survey.list(folder)?.items {
-                if let Named::Plain(taken) = item.name
+            for listed in self.survey.list(folder)?.entries {
+                if let Named::Plain(taken) = listed.name
                     && self.survey.home(id, &taken).mac == entry.home
                 {
                     name = taken;
