@@ -63,6 +63,21 @@ impl LocalNode {
         Ok((Arc::new(node), Arc::new(file)))
     }
 
+    /// Whether that an opening for writing was refused so leaves the file to be
+    /// read: it is immutable, or another's. The owner of one that lacks the
+    /// right is told, and may give it to himself.
+    fn is_for_reading(&self, refusal: Errno) -> bool {
+        let is_anothers = || {
+            let found = rustix::fs::fstat(&self.fd);
+            found.is_ok_and(|found| found.st_uid != rustix::process::geteuid().as_raw())
+        };
+        match refusal {
+            Errno::PERM | Errno::ROFS | Errno::TXTBSY => true,
+            Errno::ACCESS => is_anothers(),
+            _ => false,
+        }
+    }
+
     /// This directory, open for reading.
     fn open_directory(&self) -> Result<OwnedFd> {
         open_quietly(&self.fd, ".", OFlags::RDONLY | OFlags::DIRECTORY).map_err(error("openat"))
@@ -157,9 +172,17 @@ impl Node for LocalNode {
             Kind::Directory => return Err(error("openat")(Errno::ISDIR)),
             _ => return Err(error("openat")(Errno::INVAL)),
         }
-        let fd =
-            open_quietly(rustix::fs::CWD, &proc_link(self.fd.as_fd()), flags).map_err(error("openat"))?;
-        Ok(Arc::new(LocalFile::new(Arc::clone(&self.store), Arc::new(fd), self.id)))
+        let link = proc_link(self.fd.as_fd());
+        let open = |flags| open_quietly(rustix::fs::CWD, &link, flags);
+        let file = |fd| LocalFile::new(Arc::clone(&self.store), Arc::new(fd), self.id);
+        match open(flags) {
+            Ok(fd) => Ok(Arc::new(file(fd))),
+            Err(refusal) if access == Access::ReadWrite && self.is_for_reading(refusal) => {
+                let fd = open(OFlags::RDONLY).map_err(|_| error("openat")(refusal))?;
+                Ok(Arc::new(file(fd).read_only(refusal)))
+            }
+            Err(errno) => Err(error("openat")(errno)),
+        }
     }
 
     fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
