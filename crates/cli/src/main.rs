@@ -54,6 +54,15 @@ fn main() -> ExitCode {
     if let Some((_, command)) = HELPERS.iter().find(|(name, _)| called.as_deref() == Some(OsStr::new(name))) {
         words.insert(1, command.into());
     }
+    // Asked for as others are asked: `help mount`, `version`.
+    match words.get(1).and_then(|word| word.to_str()) {
+        Some("help") => {
+            words.remove(1);
+            words.push("--help".into());
+        }
+        Some("version") if words.len() == 2 => words[1] = "--version".into(),
+        _ => {}
+    }
     let wants_json = words.iter().any(|word| word == "--json");
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,

@@ -33,7 +33,8 @@ pub(crate) struct MountArgs {
     #[arg(long)]
     pub(crate) read_only: bool,
     /// Let other users in, as far as file modes permit (for others than root,
-    /// /etc/fuse.conf must have user_allow_other)
+    /// /etc/fuse.conf must have user_allow_other). Of a mount by root the store is written to as root: the store's
+    /// quotas and the blocks that it reserves for root bind nobody
     #[arg(long)]
     pub(crate) allow_other: bool,
     /// Unmount after this long without use, as 10m or 2h

@@ -365,6 +365,12 @@ fn mounted(
         Severity::Notice,
         &format!("mounted {from} at {to}, control socket {}", server.path().display()),
     );
+    if plan.mount.allow_other && plan.vault_options().owners && !plan.is_read_only() {
+        log.write(
+            Severity::Notice,
+            "for all users the store is written to as root, past its quotas and reserves",
+        );
+    }
     let ran = session.run();
     daemon.ending.served();
     daemon.log_news();

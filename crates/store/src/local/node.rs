@@ -63,6 +63,18 @@ impl LocalNode {
         Ok((Arc::new(node), Arc::new(file)))
     }
 
+    /// A file without a name, whether or not the store keeps what is named
+    /// later.
+    pub(super) fn try_create_unnamed(&self, mode: u32) -> Result<(NodeRef, FileRef)> {
+        let _timing = self.store.times.names.begin();
+        self.store.writable("openat")?;
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        let fd = rustix::fs::openat(&self.fd, ".", flags, mode).map_err(error("openat"))?;
+        quieten(&fd);
+        self.opened(fd)
+    }
+
     /// Whether that an opening for writing was refused so leaves the file to be
     /// read: it is immutable, or another's. The owner of one that lacks the
     /// right is told, and may give it to himself.
@@ -267,13 +279,19 @@ impl Node for LocalNode {
     }
 
     fn create_unnamed(&self, mode: u32) -> Result<(NodeRef, FileRef)> {
-        let _timing = self.store.times.names.begin();
         self.store.writable("openat")?;
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(mode & 0o7777);
-        let fd = rustix::fs::openat(&self.fd, ".", flags, mode).map_err(error("openat"))?;
-        quieten(&fd);
-        self.opened(fd)
+        // Two at a time both try, which harms nothing but takes twice as long.
+        let is_kept = match self.store.unnamed.get() {
+            Some(is_kept) => *is_kept,
+            None => {
+                let is_kept = super::probe::unnamed_in(self)?;
+                *self.store.unnamed.get_or_init(|| is_kept)
+            }
+        };
+        if !is_kept {
+            return Err(error("openat")(Errno::OPNOTSUPP));
+        }
+        self.try_create_unnamed(mode)
     }
 
     fn make_directory(&self, name: &[u8], mode: u32) -> Result<NodeRef> {

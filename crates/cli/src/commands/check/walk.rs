@@ -8,6 +8,7 @@ use strongroom_format::vault::header::Header;
 use strongroom_format::vault::names::{DIRECTORY_RECORD, VAULT_DIRECTORY, parse_journal_name};
 use strongroom_store::{Kind, NodeRef};
 use strongroom_vault::Error;
+use strongroom_vault::namespace::repair::FOREIGN;
 use strongroom_vault::namespace::survey::{Folder, Item, Named, Survey, joined, placeholder};
 
 use super::facts::Fact;
@@ -107,6 +108,7 @@ impl<'v, 'a> Walk<'v, 'a> {
             self.findings.add(Finding::name(&folder.plain, &stored, what));
         }
         if matches!(item.name, Named::Foreign(_)) {
+            self.findings.note(Fact::Foreign { folder: folder.clone(), stored: item.stored });
             return;
         }
         let plain = match &item.name {
@@ -190,6 +192,9 @@ impl<'v, 'a> Walk<'v, 'a> {
     fn kept_aside(&self, name: &[u8]) -> String {
         if parse_journal_name(name).is_some() {
             return "a damaged journal; it may be deleted".to_owned();
+        }
+        if name.starts_with(FOREIGN.as_bytes()) {
+            return "what a repair found that was not the vault's; it may be taken out".to_owned();
         }
         let inode = String::from_utf8_lossy(name).rsplit('.').next().and_then(|text| text.parse().ok());
         let path = inode.and_then(|inode| self.verifier.path_of(inode));
