@@ -2,9 +2,9 @@
 //! or failed.
 //!
 //! The kernel tells whoever syncs, keeps the length that it had given the
-//! file, and asks for the bytes again once they have left its cache. Within
-//! the file's old length the old bytes are there to be read. Beyond it there
-//! is nothing, which it would show as zeros: such ranges are an error to read
+//! file, and asks for the bytes again once they have left its cache. Where the
+//! file had data the old bytes are there to be read. Where it had none, beyond
+//! its end or in a hole, zeros would be read: such ranges are an error to read
 //! until they are written again or cut off, for as long as the mount lasts.
 
 use std::collections::HashMap;
@@ -19,6 +19,26 @@ const RANGES_MAX: usize = 64;
 /// Files remembered. Of more the oldest numbers are forgotten.
 const FILES_MAX: usize = 4096;
 
+/// The parts of `range` that hold no data, by the answers of `SEEK_DATA` and
+/// `SEEK_HOLE`; all of what they say nothing of.
+pub(super) fn without_data(
+    range: &Range<u64>,
+    data: impl Fn(u64) -> Option<u64>,
+    hole: impl Fn(u64) -> Option<u64>,
+) -> Vec<Range<u64>> {
+    let (mut parts, mut at) = (Vec::new(), range.start);
+    while at < range.end {
+        let next = data(at).map_or(range.end, |next| next.clamp(at, range.end));
+        parts.push(at..next);
+        if next == range.end {
+            break;
+        }
+        at = hole(next).map_or(range.end, |end| end.max(next + 1));
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
 /// Ranges of files, in bytes, in order and apart from each other.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
@@ -32,10 +52,9 @@ impl Lost {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A write of `range` failed to a file that is `len` bytes long.
-    pub(super) fn failed(&self, node: NodeId, range: Range<u64>, len: u64) {
-        let lost = range.start.max(len)..range.end;
-        if lost.is_empty() {
+    /// A write of `range` failed, in which there is no data.
+    pub(super) fn failed(&self, node: NodeId, range: Range<u64>) {
+        if range.is_empty() {
             return;
         }
         let mut files = self.lock();
@@ -44,7 +63,7 @@ impl Lost {
             oldest.and_then(|oldest| files.remove(&oldest));
         }
         let ranges = files.entry(node).or_default();
-        ranges.push(lost);
+        ranges.push(range);
         ranges.sort_unstable_by_key(|range| range.start);
         let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
         for range in ranges.drain(..) {
@@ -102,9 +121,9 @@ mod tests {
     fn what_lay_beyond_the_end_is_lost_until_it_is_written_or_cut() {
         let lost = Lost::default();
         let node = NodeId(7);
-        lost.failed(node, 0..100, 100);
-        assert!(!lost.has(node, 0..1000), "the old bytes are there");
-        lost.failed(node, 50..300, 100);
+        lost.failed(node, 100..100);
+        assert!(!lost.has(node, 0..1000), "nothing");
+        lost.failed(node, 100..300);
         assert!(!lost.has(node, 0..100) && lost.has(node, 99..101) && lost.has(node, 299..400));
         assert!(!lost.has(node, 300..400) && !lost.has(NodeId(8), 0..1000));
         lost.written(node, 150..200);
@@ -116,15 +135,32 @@ mod tests {
     }
 
     #[test]
+    fn only_what_has_no_data_is_lost() {
+        // Data from 10 to 20 and from 40 to 50.
+        let data =
+            |at| [10..20, 40..50].into_iter().find(|part| at < part.end).map(|part| at.max(part.start));
+        let hole = |at| {
+            Some([10..20, 40..50].into_iter().find(|part| part.contains(&at)).map_or(at, |part| part.end))
+        };
+        let lost = |range| without_data(&range, data, hole);
+        assert_eq!(lost(0..60), [0..10, 20..40, 50..60]);
+        assert_eq!(lost(12..18), []);
+        assert_eq!(lost(15..45), [20..40]);
+        assert_eq!(without_data(&(3..9), |_| None, |_| None), [3..9]);
+        // An answer that leads nowhere ends all the same.
+        assert_eq!(without_data(&(0..3), |at| Some(at), |_| Some(0)), []);
+    }
+
+    #[test]
     fn memory_is_bounded_and_nothing_that_was_lost_is_forgotten_of_a_file() {
         let lost = Lost::default();
         for index in 0..4 * RANGES_MAX as u64 {
-            lost.failed(NodeId(1), 10 * index..10 * index + 1, 0);
+            lost.failed(NodeId(1), 10 * index..10 * index + 1);
         }
         assert!(lost.lock()[&NodeId(1)].len() <= RANGES_MAX);
         assert!((0..4 * RANGES_MAX as u64).all(|index| lost.has(NodeId(1), 10 * index..10 * index + 1)));
         for node in 2..2 * FILES_MAX as u64 {
-            lost.failed(NodeId(node), 0..1, 0);
+            lost.failed(NodeId(node), 0..1);
         }
         assert_eq!(lost.lock().len(), FILES_MAX);
     }

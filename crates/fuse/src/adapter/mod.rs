@@ -391,7 +391,10 @@ impl Filesystem for Adapter {
         self.unwritten.wrote(node, write.offset, write.len);
         let range = write.offset..write.offset.saturating_add(write.len as u64);
         if let Err(error) = content.write_at(write.offset, write.len, buffer) {
-            self.lost.failed(node, range, content.plain_len());
+            let (data, hole) = (|at| content.seek_data(at).ok(), |at| content.seek_hole(at).ok());
+            for part in lost::without_data(&range, data, hole) {
+                self.lost.failed(node, part);
+            }
             return Err(self.failed(node, &error));
         }
         self.lost.written(node, range);

@@ -96,7 +96,7 @@ impl LocalStore {
     pub fn probe(&self) -> Result<Abilities> {
         let case_folding = self.probe_case_folding()?;
         let unsupported = |failed: crate::Error| failed.errno() == Errno::OPNOTSUPP.raw_os_error();
-        let unnamed = unnamed_in(&*self.root)?;
+        let unnamed = unnamed_in(&self.root)?;
         let (node, file) = self.root().create(TRIAL, 0o600)?;
         let set = node.set_xattr(XATTR, TEXT, XattrMode::Any);
         drop((node, file));

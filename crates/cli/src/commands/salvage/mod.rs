@@ -197,14 +197,11 @@ fn make_destination(path: &Path, resume: bool) -> Result<(bool, File)> {
         Ok(()) | Err(_) => {}
     }
     let directory = File::open(path).map_err(failed)?;
-    match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => {
-            return Err(Failure::new(Exit::InUse, "another salvage writes there")
-                .at(path)
-                .hint("Wait until it is done, or name another directory."));
-        }
-        // A file system without such locks keeps nobody out.
-        Ok(()) | Err(_) => {}
+    // A file system without such locks keeps nobody out.
+    if rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        return Err(Failure::new(Exit::InUse, "another salvage writes there")
+            .at(path)
+            .hint("Wait until it is done, or name another directory."));
     }
     let is_empty = std::fs::read_dir(path).map_err(failed)?.next().is_none();
     if !is_empty && !resume {
