@@ -7,9 +7,16 @@ mod support;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::{Child, Command};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::Pid;
 use support::{PROGRAM, Place, assert_fails_with, assert_success, is_mounted, run, soon};
+
+/// One at a time: a namespace that is copied has the mounts of every test.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
@@ -54,6 +61,7 @@ impl Drop for Sandbox {
 
 #[test]
 fn when_umount_has_returned_the_daemon_is_gone() {
+    let _alone = alone();
     let place = Place::new();
     for _ in 0..5 {
         place.mount(&[]);
@@ -66,6 +74,7 @@ fn when_umount_has_returned_the_daemon_is_gone() {
 
 #[test]
 fn a_copy_in_another_namespace_is_named_and_ended_by_force() {
+    let _alone = alone();
     if !is_root() {
         return;
     }
@@ -91,6 +100,7 @@ fn a_copy_in_another_namespace_is_named_and_ended_by_force() {
 
 #[test]
 fn a_second_signal_ends_by_force_what_is_held() {
+    let _alone = alone();
     if !is_root() {
         return;
     }
@@ -111,6 +121,7 @@ fn a_second_signal_ends_by_force_what_is_held() {
 
 #[test]
 fn a_copy_that_goes_ends_the_mount_and_whoever_waits_gets_the_vault() {
+    let _alone = alone();
     if !is_root() {
         return;
     }
@@ -131,6 +142,7 @@ fn a_copy_that_goes_ends_the_mount_and_whoever_waits_gets_the_vault() {
 
 #[test]
 fn a_mount_right_after_the_systems_own_umount_waits() {
+    let _alone = alone();
     if !is_root() {
         return;
     }
@@ -149,6 +161,7 @@ fn a_mount_right_after_the_systems_own_umount_waits() {
 
 #[test]
 fn umount_calls_it_by_its_helpers_names() {
+    let _alone = alone();
     let place = Place::new();
     for name in ["umount.strongroom", "umount.fuse.strongroom"] {
         let helper = place.directory.path().join(name);
@@ -164,6 +177,7 @@ fn umount_calls_it_by_its_helpers_names() {
 
 #[test]
 fn a_copy_made_while_the_vault_is_mounted_is_a_vault_of_its_own() {
+    let _alone = alone();
     let place = Place::new();
     let (copy, other) = (place.directory.path().join("copy"), place.directory.path().join("other"));
     fs::create_dir(&other).expect("made");
