@@ -217,7 +217,7 @@ fn what_may_not_be_read_is_no_damage() {
     let place = Place::new();
     place.mount(&[]);
     fs::write(place.at("file"), "text").expect("written");
-    fs::set_permissions(place.at("file"), fs::Permissions::from_mode(0)).expect("changed");
+    fs::set_permissions(place.at("file"), fs::Permissions::from_mode(0o0)).expect("changed");
     place.umount();
     fs::set_permissions(place.directory.path(), fs::Permissions::from_mode(0o755)).expect("ours");
     assert_success(&ran("chown", &["-R", "nobody", text(&place.vault()), text(&place.password())]));
