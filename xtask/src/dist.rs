@@ -68,12 +68,18 @@ fn architecture() -> Result<String> {
     Ok(command::output(&mut command, STEP_LIMIT)?.trim().to_owned())
 }
 
+/// The names that mount(8) and umount(8) look for: by the type in fstab, and by
+/// the one that the mount table shows.
+const HELPERS: [&str; 4] =
+    ["mount.strongroom", "mount.fuse.strongroom", "umount.strongroom", "umount.fuse.strongroom"];
+
 /// Lays out everything but the control file.
 fn fill(root: &Path, binary: &Path) -> Result {
     put(root, "usr/bin/strongroom", &fs::read(binary)?, 0o755)?;
     fs::create_dir_all(root.join("usr/sbin"))?;
-    // mount(8) looks for this name when fstab says `strongroom` as the type.
-    symlink("../bin/strongroom", root.join("usr/sbin/mount.strongroom"))?;
+    for helper in HELPERS {
+        symlink("../bin/strongroom", root.join("usr/sbin").join(helper))?;
+    }
     manual(root, binary)?;
     completions(root, binary)?;
     let documents = Path::new("usr/share/doc/strongroom");
@@ -193,7 +199,9 @@ fn try_out(package: &Path, root: &Path) -> Result {
     install.args(["--force-depends", "--root"]).arg(root).arg("--install").arg(package);
     command::output(&mut install, STEP_LIMIT)?;
     let version = packages::version_line(root.join("usr/bin/strongroom").as_os_str(), "--version")?;
-    ensure!(root.join("usr/sbin/mount.strongroom").is_file(), "mount.strongroom leads nowhere");
+    for helper in HELPERS {
+        ensure!(root.join("usr/sbin").join(helper).is_file(), "{helper} leads nowhere");
+    }
     ensure!(root.join("usr/share/man/man1/strongroom.1.gz").is_file(), "the manual page is missing");
     println!("installed into an empty root: {version}");
     Ok(())

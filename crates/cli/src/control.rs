@@ -6,14 +6,18 @@
 //! process, and lies in a directory that belongs to the user alone. Nothing
 //! secret passes here.
 
+pub(crate) mod holders;
 pub(crate) mod mounts;
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 use self::mounts::{DeviceNumber, Mounted};
@@ -34,6 +38,9 @@ pub(crate) enum Request {
         /// Detach even when files are open.
         lazy: bool,
     },
+    /// End by force: whoever uses the mount gets errors, and what the kernel
+    /// has not written back is lost. The answer comes when the vault is closed.
+    Abort,
     /// Wait until the vault is closed.
     Closed,
     /// Change how batches are placed.
@@ -51,6 +58,8 @@ pub(crate) enum Answer {
     Status(Box<MountStatus>),
     /// It is done.
     Done,
+    /// To `unmount`: the name is gone, and something keeps the file system.
+    Held,
     /// It failed.
     Failed(Told),
 }
@@ -165,6 +174,49 @@ pub(crate) fn sockets(directory: &Path, prefix: &str) -> Vec<PathBuf> {
     found.into_iter().rev().map(|(_, path)| path).collect()
 }
 
+/// The sockets of the user `uid` whose names begin with `prefix`.
+fn trusted_sockets(uid: u32, prefix: &str) -> Vec<PathBuf> {
+    let trusted = directories(uid).into_iter().filter(|directory| is_private(directory, uid));
+    trusted.flat_map(|directory| sockets(&directory, prefix)).collect()
+}
+
+/// The mount whose device and process a socket is named by.
+fn parse_socket_name(socket: &Path) -> Option<(DeviceNumber, u32)> {
+    let mut numbers = socket.file_stem()?.to_str()?.split('-').map(str::parse);
+    let mut next = || numbers.next()?.ok();
+    let device = DeviceNumber { major: next()?, minor: next()? };
+    Some((device, next()?))
+}
+
+/// The device of the mount that the process `pid` of this user serves, whether
+/// or not any mount table shows it.
+pub(crate) fn device_of(pid: u32) -> Option<DeviceNumber> {
+    let uid = rustix::process::geteuid().as_raw();
+    let named = trusted_sockets(uid, "").into_iter().filter_map(|socket| parse_socket_name(&socket));
+    named.into_iter().find(|(_, process)| *process == pid).map(|(device, _)| device)
+}
+
+/// A mount of this user's that was at `path`, is not listed any more, and is
+/// served all the same.
+pub(crate) fn detached(path: &Path) -> Option<Mounted> {
+    let absolute = std::path::absolute(path).ok()?;
+    let beside = absolute.parent().and_then(|above| above.canonicalize().ok());
+    let beside = beside.zip(absolute.file_name()).map(|(above, name)| above.join(name));
+    let uid = rustix::process::geteuid().as_raw();
+    trusted_sockets(uid, "").iter().find_map(|socket| {
+        let (device, _) = parse_socket_name(socket)?;
+        let Ok(Answer::Status(status)) = Client::at(socket)?.ask(Request::Status) else { return None };
+        let was = PathBuf::from(status.mount_point);
+        (was == absolute || Some(&was) == beside.as_ref()).then_some(Mounted {
+            device,
+            path: was,
+            source: status.vault,
+            owner: uid,
+            read_only: status.read_only,
+        })
+    })
+}
+
 /// Removes sockets in a directory of this user's whose daemons are dead. One
 /// that begins at the same time has bound its socket and may not listen yet:
 /// it runs, and its socket stays.
@@ -192,20 +244,41 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Client {
     stream: UnixStream,
+    /// The daemon's process, where the system can name it.
+    process: Option<OwnedFd>,
 }
 
 impl Client {
     /// Connects to the daemon that serves `mounted`; `None` when there is none
     /// that this user may ask.
     pub(crate) fn connect(mounted: &Mounted) -> Option<Client> {
-        let uid = mounted.owner;
         let prefix = socket_prefix(mounted.device);
-        directories(uid)
-            .into_iter()
-            .filter(|directory| is_private(directory, uid))
-            .flat_map(|directory| sockets(&directory, &prefix))
-            .find_map(|socket| UnixStream::connect(socket).ok())
-            .map(|stream| Client { stream })
+        trusted_sockets(mounted.owner, &prefix).iter().find_map(|socket| Client::at(socket))
+    }
+
+    fn at(socket: &Path) -> Option<Client> {
+        let stream = UnixStream::connect(socket).ok()?;
+        // Before anything is asked: its number may be another's afterwards.
+        let peer = rustix::net::sockopt::socket_peercred(&stream).ok();
+        let process = peer.and_then(|peer| pidfd_open(peer.pid, PidfdFlags::empty()).ok());
+        Some(Client { stream, process })
+    }
+
+    /// Waits until the daemon's process is gone, and with it everything that
+    /// it held open, or for `limit`; true when it is.
+    pub(crate) fn ended_within(&self, limit: Duration) -> bool {
+        let Some(process) = &self.process else { return true };
+        let until = Instant::now() + limit;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let wait = Timespec::try_from(left).ok();
+            match rustix::event::poll(&mut [PollFd::new(process, PollFlags::IN)], wait.as_ref()) {
+                Err(rustix::io::Errno::INTR) => {}
+                Ok(0) => return false,
+                // Nothing that can be waited for is nothing to wait for.
+                Ok(_) | Err(_) => return true,
+            }
+        }
     }
 
     /// Asks, and waits for the answer.
@@ -286,6 +359,32 @@ mod tests {
     fn requests_are_lines_of_json() {
         let line = serde_json::to_string(&Request::Unmount { lazy: true }).expect("text");
         assert_eq!(line, r#"{"request":"unmount","lazy":true}"#);
+    }
+
+    #[test]
+    fn sockets_say_whose_they_are() {
+        let device = DeviceNumber { major: 0, minor: 39 };
+        let name = socket_name(device);
+        assert_eq!(
+            parse_socket_name(Path::new("/run/x").join(name).as_path()),
+            Some((device, std::process::id()))
+        );
+        for name in ["0-39.socket", "a-b-c.socket", ".socket", "0--1-7.socket"] {
+            assert_eq!(parse_socket_name(Path::new(name)), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_daemon_is_waited_for_until_its_process_is_gone() {
+        let (stream, _other) = UnixStream::pair().expect("sockets");
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("a process");
+        let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a number");
+        let process = Some(pidfd_open(pid, PidfdFlags::empty()).expect("ours"));
+        let client = Client { stream, process };
+        assert!(!client.ended_within(Duration::from_millis(20)));
+        child.kill().expect("ours");
+        assert!(client.ended_within(Duration::from_secs(20)));
+        child.wait().expect("it ends");
     }
 
     #[test]

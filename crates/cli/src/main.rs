@@ -44,13 +44,30 @@ use crate::report::Output;
 #[global_allocator]
 static ALLOCATOR: strongroom_memory::Allocator = strongroom_memory::Allocator;
 
-/// The name under which mount(8) calls this program.
-const HELPER_NAME: &str = "mount.strongroom";
+/// The names under which mount(8) and umount(8) call this program, which look
+/// for the type as the mount table spells it first, and the commands that these
+/// stand for.
+const HELPERS: [(&str, &str); 4] = [
+    ("mount.strongroom", "mount-helper"),
+    ("mount.fuse.strongroom", "mount-helper"),
+    ("umount.strongroom", "umount-helper"),
+    ("umount.fuse.strongroom", "umount-helper"),
+];
 
 fn main() -> ExitCode {
     let mut words: Vec<OsString> = std::env::args_os().collect();
-    if words.first().is_some_and(|name| Path::new(name).file_name() == Some(OsStr::new(HELPER_NAME))) {
-        words.insert(1, "mount-helper".into());
+    let called = words.first().and_then(|name| Path::new(name).file_name().map(OsStr::to_owned));
+    if let Some((_, command)) = HELPERS.iter().find(|(name, _)| called.as_deref() == Some(OsStr::new(name))) {
+        words.insert(1, command.into());
+    }
+    // Asked for as others are asked: `help mount`, `version`.
+    match words.get(1).and_then(|word| word.to_str()) {
+        Some("help") => {
+            words.remove(1);
+            words.push("--help".into());
+        }
+        Some("version") if words.len() == 2 => words[1] = "--version".into(),
+        _ => {}
     }
     let wants_json = words.iter().any(|word| word == "--json");
     let cli = match Cli::try_parse_from(words) {
@@ -91,6 +108,7 @@ fn run(command: Command, output: Output) -> Result<Exit> {
         Command::Tune(args) => commands::tune::run(&args, output),
         Command::Bench(BenchCommand::Crypto(args)) => commands::bench::run(&args, output),
         Command::MountHelper(args) => mount::helper(args.args),
+        Command::UmountHelper(args) => umount::helper(args.args),
         Command::GenerateMan(args) => commands::generate::manual(&args.directory),
         Command::GenerateCompletions(args) => commands::generate::completions(&args.directory),
     }

@@ -17,7 +17,7 @@ use crate::daemon::launch::{self, absolute};
 use crate::daemon::{self, Plan};
 use crate::failure::{Exit, Failure, Result};
 use crate::history::History;
-use crate::lock::{Holder, LockError, Standing, Takeover, VaultLock};
+use crate::lock::{Holder, LockError, Takeover, VaultLock};
 use crate::report::Output;
 use crate::secrets::Source;
 use crate::unlock::LockedVault;
@@ -41,7 +41,10 @@ fn run_with(args: &MountArgs, strictness: options::Strictness, output: Output) -
     // Before a secret is asked for: names of engines are for people to mistype.
     check_mount_point(&plan)?;
     let locked = LockedVault::open(&plan.vault, plan.store_mode())?;
-    let may_take = |holder: &Holder| args.takeover && holder.standing() == Standing::Elsewhere;
+    if !plan.follows() {
+        VaultLock::settle(&plan.vault, output);
+    }
+    let may_take = |holder: &Holder| plan.takeover.covers(holder);
     let holder = if plan.follows() { None } else { VaultLock::holder(&plan.vault) };
     if let Some(holder) = holder.as_ref().filter(|holder| may_take(holder)) {
         output.warn(&match plan.is_read_only() {
@@ -87,6 +90,7 @@ fn plan(args: &MountArgs, strictness: options::Strictness) -> Result<Plan> {
         transport: TransportChoice::default(),
         placing: Vec::new(),
         log: None,
+        log_names: args.log_names,
         relaxed: args.durability == Durability::Relaxed,
         journal_len: args.journal_size,
         freshness: None,

@@ -1,5 +1,8 @@
-//! `umount`: unmounts, and waits until the daemon has closed the vault, so
-//! that success means that everything is stored.
+//! `umount`: unmounts, and waits until the daemon has closed the vault and is
+//! gone, so that success means that everything is stored and nothing is held.
+//! What it waits for, and for how long, `docs/lifecycle.md` says.
+
+mod helper;
 
 use std::path::Path;
 use std::process::Command;
@@ -9,12 +12,17 @@ use rustix::mount::UnmountFlags;
 
 use crate::args::UmountArgs;
 use crate::control::mounts::{self, Mounted};
-use crate::control::{Client, Request};
+use crate::control::{self, Answer, Client, Request, holders};
 use crate::failure::{Exit, Failure, Result};
 use crate::report::Output;
 
+pub(crate) use self::helper::run as helper;
+
 /// How long an aborted daemon has to close the vault before it is left alone.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a process may take to end whose vault is closed.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs `umount`.
 ///
@@ -24,16 +32,14 @@ const ABORT_TIMEOUT: Duration = Duration::from_secs(30);
 /// whatever was not synced is lost. With `--lazy` and `--abort`, which promise
 /// nothing, it is a warning.
 pub(crate) fn run(args: &UmountArgs, output: Output) -> Result<Exit> {
-    let mounted = mounts::at(&args.directory)?;
+    let mounted =
+        mounts::at(&args.directory).or_else(|failure| control::detached(&args.directory).ok_or(failure))?;
     let client = Client::connect(&mounted);
     let is_lost = client.is_none() && !mounted.read_only;
-    let done = if args.abort {
-        abort(&mounted, client)
-    } else {
-        match client {
-            Some(mut client) => client.ask(Request::Unmount { lazy: args.lazy }).map(drop),
-            None => without_daemon(&mounted.path, args.lazy),
-        }
+    let done = match client {
+        client if args.abort => abort(&mounted, client),
+        Some(client) => orderly(&mounted, client, args.lazy, output),
+        None => without_daemon(&mounted.path, args.lazy),
     };
     done.map_err(|failure| failure.at(&mounted.path))?;
     match is_lost {
@@ -48,20 +54,47 @@ pub(crate) fn run(args: &UmountArgs, output: Output) -> Result<Exit> {
 const UNANSWERED: &str = "unmounted, but no daemon answered: the vault was not closed";
 const RECOVERED: &str = "What was synced is safe; the next mount recovers the rest. The system's log may say why the daemon ended.";
 
+/// Has the daemon unmount, and waits for its end.
+fn orderly(mounted: &Mounted, mut client: Client, lazy: bool, output: Output) -> Result<()> {
+    let answer = client.ask(Request::Unmount { lazy })?;
+    if matches!(answer, Answer::Held) {
+        let told = holders::told(&holders::of(mounted.device), &mounted.path);
+        return Err(Failure::new(
+            Exit::InUse,
+            "unmounted here, and something still holds it: the vault is open",
+        )
+        .hint(told));
+    }
+    // Until then its descriptors keep the store's file system busy.
+    if !lazy && !client.ended_within(END_TIMEOUT) {
+        output.warn("the vault is closed, and the daemon has not ended yet");
+    }
+    Ok(())
+}
+
 /// Ends the connection in the kernel, which frees whoever waits for it. The
 /// daemon then closes the vault, if there is one and it can.
 fn abort(mounted: &Mounted, client: Option<Client>) -> Result<()> {
     let control = mounted.device.connection().join("abort");
-    if let Err(error) = std::fs::write(&control, b"1") {
-        // Without the control file system a forced unmount aborts as well.
-        let flags = UnmountFlags::FORCE | UnmountFlags::NOFOLLOW;
-        match rustix::mount::unmount(&mounted.path, flags) {
-            Ok(()) | Err(rustix::io::Errno::BUSY) => {}
-            Err(_) => return Err(Failure::system(&control, &error)),
+    let request = match std::fs::write(&control, b"1") {
+        Ok(()) => Request::Closed,
+        // Without the control file system a forced unmount aborts as well, and
+        // so does the daemon's end.
+        Err(error) => {
+            let flags = UnmountFlags::FORCE | UnmountFlags::NOFOLLOW;
+            match rustix::mount::unmount(&mounted.path, flags) {
+                _ if client.is_some() => {}
+                Ok(()) | Err(rustix::io::Errno::BUSY) => {}
+                Err(_) => return Err(Failure::system(&control, &error)),
+            }
+            Request::Abort
         }
-    }
+    };
     let closed = match client {
-        Some(mut client) => client.ask_within(Request::Closed, Some(ABORT_TIMEOUT)).map(drop),
+        Some(mut client) => {
+            let answer = client.ask_within(request, Some(ABORT_TIMEOUT));
+            answer.map(|_| client.ended_within(END_TIMEOUT)).map(drop)
+        }
         None => Ok(()),
     };
     if mounts::all()?.contains(mounted) {

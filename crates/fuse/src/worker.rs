@@ -60,7 +60,9 @@ pub(crate) fn serve<F: Filesystem + ?Sized>(
         if sent.is_err() {
             counters.unsent();
         }
-        counters.request(header.opcode, answer.is_err(), started.elapsed());
+        // That there is no attribute of a name is an answer like others.
+        let failed = answer.is_err_and(|errno| errno != Errno::NODATA);
+        counters.request(header.opcode, failed, started.elapsed());
         if let Some(watch) = &watch {
             watch.answered(touch);
         }

@@ -249,6 +249,15 @@ pub trait File: Send + Sync {
     /// the default does nothing.
     fn read_once(&self) {}
 
+    /// Whether the file may be written: one that was asked for with
+    /// [`Access::ReadWrite`] and may only be read is opened to be read.
+    ///
+    /// # Errors
+    /// What every change of the file reports then.
+    fn check_writable(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Writes all of `data` at `offset`.
     ///
     /// # Errors

@@ -111,6 +111,13 @@ impl Error {
         matches!(self, Error::Damaged(Damage::Unfinished))
     }
 
+    /// True for what says nothing of the thing that was asked for: descriptors
+    /// or memory are short at the moment, or a signal came.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        matches!(self.errno(), errno::EINTR | errno::ENOMEM | errno::ENFILE | errno::EMFILE)
+    }
+
     /// True for "no such entry".
     #[must_use]
     pub fn is_not_found(&self) -> bool {
@@ -171,15 +178,19 @@ pub mod errno {
     #![allow(missing_docs)]
     pub const EPERM: i32 = 1;
     pub const ENOENT: i32 = 2;
+    pub const EINTR: i32 = 4;
     pub const EIO: i32 = 5;
     pub const EBADF: i32 = 9;
     pub const EAGAIN: i32 = 11;
+    pub const ENOMEM: i32 = 12;
     pub const EACCES: i32 = 13;
     pub const EEXIST: i32 = 17;
     pub const EXDEV: i32 = 18;
     pub const ENOTDIR: i32 = 20;
     pub const EISDIR: i32 = 21;
     pub const EINVAL: i32 = 22;
+    pub const ENFILE: i32 = 23;
+    pub const EMFILE: i32 = 24;
     pub const EFBIG: i32 = 27;
     pub const ENOSPC: i32 = 28;
     pub const EROFS: i32 = 30;

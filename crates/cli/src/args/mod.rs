@@ -58,6 +58,7 @@ pub(crate) enum Command {
     /// Mount a vault, and return when it can be used
     Mount(MountArgs),
     /// Unmount, and return when everything is stored
+    #[command(visible_alias = "unmount")]
     Umount(UmountArgs),
     /// Make everything durable that was written in a mount before
     Sync(SyncArgs),
@@ -95,7 +96,10 @@ pub(crate) enum Command {
     Bench(BenchCommand),
     /// Mount as mount(8) asks for it: SOURCE DIR [-sfnv] [-o OPTIONS]
     #[command(hide = true)]
-    MountHelper(MountHelperArgs),
+    MountHelper(HelperArgs),
+    /// Unmount as umount(8) asks for it: DIR [-flnrv]
+    #[command(hide = true)]
+    UmountHelper(HelperArgs),
     /// Write the manual pages
     #[command(hide = true)]
     GenerateMan(GenerateArgs),
@@ -104,9 +108,9 @@ pub(crate) enum Command {
     GenerateCompletions(GenerateArgs),
 }
 
-/// What mount(8) hands over, not parsed yet.
+/// What mount(8) or umount(8) hands over, not parsed yet.
 #[derive(Args, Debug)]
-pub(crate) struct MountHelperArgs {
+pub(crate) struct HelperArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) args: Vec<OsString>,
 }

@@ -34,7 +34,8 @@ pub(crate) struct MountArgs {
     #[arg(long)]
     pub(crate) read_only: bool,
     /// Let other users in, as far as file modes permit (for others than root,
-    /// /etc/fuse.conf must have user_allow_other)
+    /// /etc/fuse.conf must have user_allow_other). Of a mount by root the store is written to as root: the store's
+    /// quotas and the blocks that it reserves for root bind nobody
     #[arg(long)]
     pub(crate) allow_other: bool,
     /// Unmount after this long without use, as 10m or 2h
@@ -55,6 +56,10 @@ pub(crate) struct MountArgs {
     /// Do not confine the daemon (for debugging: see `status`)
     #[arg(long)]
     pub(crate) no_confinement: bool,
+    /// Name damaged files and directories in the log by their plain paths, which then has mode 0600: without this,
+    /// `status` and `check` name them
+    #[arg(long)]
+    pub(crate) log_names: bool,
     /// What the mount table shows as the source [default: the vault]
     #[arg(long, value_name = "NAME")]
     pub(crate) fsname: Option<String>,
@@ -120,14 +125,14 @@ pub(crate) enum Durability {
 /// Options of `umount`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct UmountArgs {
-    /// Where it is mounted
+    /// Where it is mounted, or was, when something still holds it
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
     /// Detach now, and end when the last open file is closed, which is not waited for
     #[arg(long, conflicts_with = "abort")]
     pub(crate) lazy: bool,
     /// End at once: whoever uses the mount gets errors, and what was not synced may be lost
-    #[arg(long)]
+    #[arg(long, visible_alias = "force")]
     pub(crate) abort: bool,
 }
 

@@ -25,6 +25,20 @@ pub(super) fn slot_options(credential: &Credential, cost: &CostArgs, label: &str
     Ok(SlotOptions { label, created: report::now(), cost })
 }
 
+/// Characters below which a password is remarked on: however dear each trial
+/// is, all of them are soon tried.
+const SHORT: usize = 8;
+
+/// A remark on a password that is trivially short.
+pub(super) fn short_password(credential: &Credential) -> Option<&'static str> {
+    let Credential::Password(password) = credential else { return None };
+    let characters = String::from_utf8_lossy(password.expose()).chars().count();
+    (characters < SHORT).then_some(
+        "the password is so short that trying all of its kind opens the vault: take eight characters at least, \
+         better five random words",
+    )
+}
+
 /// Plays no part in slots of uniform secrets, which must carry some value
 /// until they are made.
 fn least() -> KdfCost {
@@ -69,6 +83,16 @@ fn complete(fitted: KdfCost, memory_kib: Option<u32>, passes: Option<u32>) -> (u
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn a_short_password_is_remarked_on() {
+        let password = |text: &str| {
+            Credential::Password(strongroom_keys::SecretBytes::take(&mut text.as_bytes().to_vec()))
+        };
+        assert!(short_password(&password("pässwör")).is_some(), "seven characters in nine bytes");
+        assert!(short_password(&password("password")).is_none());
+        assert!(short_password(&password("")).is_some());
+    }
 
     fn fitted() -> KdfCost {
         KdfCost::new(512 << 10, 4, 2).expect("in bounds")

@@ -41,6 +41,7 @@ pub(crate) fn run(command: &FreshnessCommand, output: Output) -> Result<Exit> {
 
 fn accept(args: &FreshnessAcceptArgs, output: Output) -> Result<Exit> {
     LockedVault::open(&args.vault, OpenMode::Writable)?;
+    VaultLock::settle(&args.vault, output);
     let lock = VaultLock::acquire(&args.vault, LockMode::Exclusive, "freshness accept", None);
     let lock = lock.map_err(|error| Failure::from(error).at(&args.vault))?;
     let trust = Trust::Vault { whole: args.path.is_none() };

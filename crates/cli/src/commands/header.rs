@@ -98,6 +98,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
 fn restore(args: &HeaderRestoreArgs, output: Output) -> Result<Exit> {
     let backup = read_backup(&args.file)?;
     LockedVault::open(&args.vault, OpenMode::Writable)?;
+    VaultLock::settle(&args.vault, output);
     let _lock = VaultLock::acquire(&args.vault, LockMode::Exclusive, "header restore", None)
         .map_err(|error| Failure::from(error).at(&args.vault))?;
     let locked = LockedVault::open(&args.vault, OpenMode::Writable)?;

@@ -21,7 +21,7 @@ use strongroom_units::BlockSize;
 use strongroom_vault::namespace::Unobserved;
 use strongroom_vault::{Guards, Options, Rules, Trust, Vault, Writers};
 
-use super::cost::slot_options;
+use super::cost::{short_password, slot_options};
 use super::slots::{self, SlotReport};
 use crate::args::InitArgs;
 use crate::args::values::RecoveryOut;
@@ -268,6 +268,7 @@ fn warnings(block_size: BlockSize, no_recovery: bool, credential: &Credential) -
         };
         warnings.push(format!("there is no recovery key: {lost} means that everything is lost"));
     }
+    warnings.extend(short_password(credential).map(str::to_owned));
     warnings
 }
 
@@ -278,6 +279,9 @@ fn text(document: &Document) -> String {
     let _ = writeln!(text, "  block size   {}", report::bytes(*block_size));
     if document.names == "base32hex" {
         let _ = writeln!(text, "  names        base32hex, since the store does not tell case apart");
+    }
+    if let Some(cost) = document.slots.iter().find_map(SlotReport::guess_cost) {
+        let _ = writeln!(text, "  each guess   {cost}");
     }
     if let Some(file) = &document.recovery_file {
         let _ = writeln!(text, "  recovery key in {file}: move it to where nobody finds it");

@@ -10,7 +10,7 @@ use strongroom_keys::{Credential, RecoveryKey};
 use strongroom_store::local::OpenMode;
 use strongroom_vault::write_header;
 
-use super::cost::slot_options;
+use super::cost::{short_password, slot_options};
 use super::slots::{self, SlotReport};
 use crate::args::history::HistoryArgs;
 use crate::args::secret::{NewSecretArgs, SecretArgs};
@@ -21,7 +21,7 @@ use crate::failure::{Exit, Failure, Result};
 use crate::history::History;
 use crate::lock::{LockMode, VaultLock};
 use crate::report::Output;
-use crate::secrets::RecoveryTarget;
+use crate::secrets::{RecoveryTarget, confirm};
 use crate::unlock::{LockedVault, Unlocked};
 
 #[derive(Serialize)]
@@ -92,6 +92,7 @@ impl Changing {
     ) -> Result<Changing> {
         // A first look before the lock's file is made in what is no vault.
         LockedVault::open(vault, OpenMode::Writable)?;
+        VaultLock::settle(vault, output);
         let lock = VaultLock::acquire(vault, LockMode::Exclusive, purpose, None)
             .map_err(|error| Failure::from(error).at(vault))?;
         let locked = LockedVault::open(vault, OpenMode::Writable)?;
@@ -113,7 +114,7 @@ impl Changing {
 fn add(args: &KeyAddArgs, output: Output) -> Result<Exit> {
     check_new(&args.new)?;
     let mut changing = Changing::begin(&args.vault, &args.secret, &args.history, "key add", output)?;
-    let new = NewSecret::read(&args.new, &args.vault)?;
+    let new = NewSecret::read(&args.new, &args.vault, output)?;
     let options = slot_options(&new.credential, &args.cost, &args.label)?;
     let Unlocked { header, root, .. } = &mut changing.unlocked;
     let slot = add_slot(header, root, &new.credential, &options)?;
@@ -131,6 +132,8 @@ fn remove(args: &KeyRemoveArgs, output: Output) -> Result<Exit> {
     print(&args.vault, header, Some(args.slot), true, output, &format!("Removed slot {}.\n", args.slot))
 }
 
+const NAME_SLOT: &str = "Name the slot that is to be changed with --slot: `strongroom key list` shows them.";
+
 fn change(args: &KeyChangeArgs, output: Output) -> Result<Exit> {
     check_new(&args.new)?;
     let mut changing = Changing::begin(&args.vault, &args.secret, &args.history, "key change", output)?;
@@ -138,10 +141,21 @@ fn change(args: &KeyChangeArgs, output: Output) -> Result<Exit> {
         Some(slot) => slot,
         None => opened_by(&changing.unlocked.header, &changing.credential)?,
     };
+    // Whoever has forgotten a password opens with the recovery key, and means
+    // the password.
+    if args.slot.is_none() && matches!(changing.credential, Credential::Recovery(_)) {
+        let question = format!("Slot {slot} is the recovery key that opened the vault. Replace it?");
+        if !confirm(&question, NAME_SLOT)? {
+            return Err(Failure::usage("nothing was changed").hint(NAME_SLOT));
+        }
+    }
+    if !output.json {
+        eprintln!("Changing slot {slot}.");
+    }
     let old = changing.unlocked.header.slots.get(slot).and_then(Option::as_ref);
     let old = old.ok_or(strongroom_keys::slots::SlotError::Empty { index: slot })?;
     let label = args.label.clone().unwrap_or_else(|| old.label.as_str().to_owned());
-    let new = NewSecret::read(&args.new, &args.vault)?;
+    let new = NewSecret::read(&args.new, &args.vault, output)?;
     let options = slot_options(&new.credential, &args.cost, &label)?;
     let Unlocked { header, root, .. } = &mut changing.unlocked;
     change_slot(header, root, slot, &new.credential, &options)?;
@@ -189,9 +203,12 @@ struct NewSecret<'a> {
 }
 
 impl<'a> NewSecret<'a> {
-    fn read(args: &'a NewSecretArgs, vault: &Path) -> Result<NewSecret<'a>> {
+    fn read(args: &'a NewSecretArgs, vault: &Path, output: Output) -> Result<NewSecret<'a>> {
         let Some(out) = args.recovery_out() else {
             let credential = args.source().read_new(&format!("New password of {}", vault.display()))?;
+            if let Some(remark) = short_password(&credential) {
+                output.warn(remark);
+            }
             return Ok(NewSecret { credential, recovery: None });
         };
         let key = RecoveryKey::random()?;

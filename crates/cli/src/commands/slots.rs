@@ -57,18 +57,25 @@ pub(super) fn reports(header: &Header) -> Vec<SlotReport> {
         .collect()
 }
 
+impl SlotReport {
+    /// What each guess of a password costs; none where nothing can be guessed.
+    pub(super) fn guess_cost(&self) -> Option<String> {
+        match &self.kdf {
+            KdfReport::Hkdf => None,
+            KdfReport::Argon2id { memory_bytes, passes, lanes } => {
+                let plural = if *passes == 1 { "" } else { "es" };
+                Some(format!("{}, {passes} pass{plural}, {lanes} lanes", report::bytes(*memory_bytes)))
+            }
+        }
+    }
+}
+
 /// A table of slots, for people.
 pub(super) fn table(slots: &[SlotReport]) -> String {
     let mut text =
         String::from("slot  kind      made                  what trying it costs               label\n");
     for slot in slots {
-        let cost = match &slot.kdf {
-            KdfReport::Hkdf => "nothing: it cannot be guessed".to_owned(),
-            KdfReport::Argon2id { memory_bytes, passes, lanes } => {
-                let plural = if *passes == 1 { "" } else { "es" };
-                format!("{}, {passes} pass{plural}, {lanes} lanes", report::bytes(*memory_bytes))
-            }
-        };
+        let cost = slot.guess_cost().unwrap_or_else(|| "nothing: it cannot be guessed".to_owned());
         let SlotReport { index, kind, created, label, .. } = slot;
         let line = format!("{index:>4}  {kind:<8}  {created:<20}  {cost:<33}  {label}");
         let _ = writeln!(text, "{}", line.trim_end());

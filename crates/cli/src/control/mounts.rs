@@ -76,6 +76,26 @@ pub(crate) fn at(path: &Path) -> Result<Mounted> {
     })
 }
 
+/// Where a table shows the file system `device`, in the table's order.
+pub(crate) fn places(table: &[u8], device: DeviceNumber) -> Vec<PathBuf> {
+    let number = format!("{}:{}", device.major, device.minor);
+    let lines = table.split(|&byte| byte == b'\n');
+    let places = lines.filter_map(|line| {
+        let mut fields = line.split(|&byte| byte == b' ').skip(2);
+        let is_it = fields.next()? == number.as_bytes();
+        fields.nth(1).filter(|_| is_it).map(|field| OsString::from_vec(unescape(field)).into())
+    });
+    places.collect()
+}
+
+/// Whether a process's own mount table shows a mount of this program at
+/// `path`; this process's table where the other may not be read.
+pub(crate) fn shows(pid: u32, path: &Path) -> bool {
+    let own = || std::fs::read("/proc/self/mountinfo");
+    let table = std::fs::read(format!("/proc/{pid}/mountinfo")).or_else(|_| own()).unwrap_or_default();
+    table.split(|&byte| byte == b'\n').filter_map(parse).any(|mounted| mounted.path == path)
+}
+
 fn parse(line: &[u8]) -> Option<Mounted> {
     let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
     let dash = fields.iter().position(|field| *field == b"-")?;
@@ -132,6 +152,16 @@ mod tests {
         assert_eq!(parse(b"22 1 0:21 / /proc rw shared:5 - proc proc rw"), None);
         assert_eq!(parse(b"31 1 0:41 / /m rw - fuse.sshfs host: rw,user_id=0"), None);
         assert_eq!(parse(b""), None);
+    }
+
+    #[test]
+    fn every_place_of_a_file_system_is_found() {
+        let table = b"22 1 0:21 / /proc rw - proc proc rw\n30 1 0:40 / /a\\040b rw - fuse.strongroom v rw\n\
+            31 1 0:40 / /m rw shared:1 - fuse.strongroom v rw\nbroken\n";
+        let device = |minor| DeviceNumber { major: 0, minor };
+        assert_eq!(places(table, device(40)), [PathBuf::from("/a b"), PathBuf::from("/m")]);
+        assert!(places(table, device(4)).is_empty());
+        assert!(!shows(std::process::id(), Path::new("/proc")), "no mount of this program");
     }
 
     #[test]

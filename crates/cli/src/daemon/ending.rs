@@ -14,14 +14,31 @@ pub(crate) struct Ending {
 
 #[derive(Debug, Default)]
 struct State {
+    /// The kernel's connection has ended.
+    served: bool,
     outcome: Option<Result<(), Failure>>,
     waiting: usize,
 }
 
 impl Ending {
+    /// The kernel's connection has ended: the vault is being closed.
+    pub(crate) fn served(&self) {
+        self.lock().served = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the kernel's connection has ended, or for `limit`; true
+    /// when it has.
+    pub(crate) fn served_within(&self, limit: Duration) -> bool {
+        let waited = self.changed.wait_timeout_while(self.lock(), limit, |state| !state.served);
+        waited.unwrap_or_else(PoisonError::into_inner).0.served
+    }
+
     /// The vault is closed, or could not be.
     pub(crate) fn set(&self, outcome: Result<(), Failure>) {
-        self.lock().outcome = Some(outcome);
+        let mut state = self.lock();
+        (state.served, state.outcome) = (true, Some(outcome));
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -75,6 +92,9 @@ mod tests {
     fn the_outcome_is_passed_on_before_the_end() {
         let ending = Ending::default();
         assert!(!ending.wait_within(Duration::from_millis(1)));
+        assert!(!ending.served_within(Duration::from_millis(1)));
+        ending.served();
+        assert!(ending.served_within(Duration::ZERO) && !ending.wait_within(Duration::ZERO));
         let told = Mutex::new(false);
         std::thread::scope(|scope| {
             let witness = ending.witness();

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -12,6 +13,9 @@ use crate::report;
 
 /// The system log's socket.
 const SYSLOG: &str = "/dev/log";
+/// A new file's mode: what is mounted where, and what fails there, is its
+/// owner's alone.
+const MODE: u32 = 0o600;
 /// Facility `daemon` in a priority (RFC 3164, section 4.1.1).
 const FACILITY: u8 = 3 << 3;
 
@@ -51,6 +55,27 @@ impl Log {
         Ok(Log(Mutex::new(target)))
     }
 
+    /// As [`Log::open`], for messages that may have plain names: those go to a
+    /// file alone, which is then its owner's.
+    ///
+    /// # Errors
+    /// Usage where it is no file; as [`Log::open`].
+    pub(crate) fn open_for(target: Option<&LogTarget>, names: bool) -> Result<Log> {
+        let log = Log::open(target)?;
+        match (&*log.0.lock().unwrap_or_else(PoisonError::into_inner), target) {
+            _ if !names => {}
+            (Target::File(file), Some(LogTarget::File(path))) => {
+                let own = std::fs::Permissions::from_mode(MODE);
+                file.set_permissions(own).map_err(|error| Failure::system(path, &error))?;
+            }
+            _ => {
+                return Err(Failure::usage("plain names go to no log that others may read")
+                    .hint("Give --log a file, or leave out --log-names."));
+            }
+        }
+        Ok(log)
+    }
+
     /// Writes one message.
     pub(crate) fn write(&self, severity: Severity, text: &str) {
         let pid = std::process::id();
@@ -84,7 +109,12 @@ fn syslog() -> Option<UnixDatagram> {
 }
 
 fn append(path: &Path) -> Result<File> {
-    File::options().append(true).create(true).open(path).map_err(|error| Failure::system(path, &error))
+    File::options()
+        .append(true)
+        .create(true)
+        .mode(MODE)
+        .open(path)
+        .map_err(|error| Failure::system(path, &error))
 }
 
 #[cfg(test)]
@@ -101,5 +131,16 @@ mod tests {
         let lines = std::fs::read_to_string(&path).expect("written");
         let texts: Vec<_> = lines.lines().filter_map(|line| line.rsplit(": ").next()).collect();
         assert_eq!(texts, ["one", "two"]);
+        let mode = || std::fs::metadata(&path).expect("written").permissions().mode() & 0o777;
+        assert_eq!(mode(), 0o600);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("ours");
+        let target = LogTarget::File(path.clone());
+        Log::open_for(Some(&target), false).expect("ours");
+        assert_eq!(mode(), 0o644, "the user's choice");
+        Log::open_for(Some(&target), true).expect("ours");
+        assert_eq!(mode(), 0o600);
+        for target in [None, Some(&LogTarget::Syslog)] {
+            assert!(Log::open_for(target, true).is_err());
+        }
     }
 }

@@ -37,7 +37,7 @@ use strongroom_vault::{Guards, Options, Rules, Trust, Vault, Writers};
 
 use self::ending::Ending;
 use self::log::{Log, Severity};
-use self::server::Server;
+use self::server::{News, Server};
 use crate::args::values::LogTarget;
 use crate::compose::{Composed, compose_for};
 use crate::confinement;
@@ -82,6 +82,8 @@ pub(crate) struct Plan {
     pub(crate) placing: Vec<String>,
     /// Where messages go.
     pub(crate) log: Option<LogTarget>,
+    /// Messages may have plain names.
+    pub(crate) log_names: bool,
     /// Wait for no barriers.
     pub(crate) relaxed: bool,
     /// Bytes of the journal.
@@ -182,6 +184,8 @@ pub(crate) struct Daemon {
     device: DeviceNumber,
     since: u64,
     log: Arc<Log>,
+    /// What the log tells of already.
+    news: Mutex<News>,
     ending: Ending,
 }
 
@@ -204,7 +208,7 @@ pub(crate) fn run_launched(plan: &Plan, output: Output) -> Exit {
         launch::ready();
     };
     let target = plan.log.clone().unwrap_or(LogTarget::Syslog);
-    let served = Log::open(Some(&target)).and_then(|log| {
+    let served = Log::open_for(Some(&target), plan.log_names).and_then(|log| {
         let log = Arc::new(log);
         let credential = launch::receive(Input::standard(), &plan.source, &plan.prompt())?;
         let locked = LockedVault::open(&plan.vault, plan.store_mode())?;
@@ -232,7 +236,7 @@ pub(crate) fn run_launched(plan: &Plan, output: Output) -> Exit {
 /// # Errors
 /// What kept it from mounting, or from closing the vault.
 pub(crate) fn run_foreground(plan: &Plan, locked: LockedVault, output: Output) -> Result<()> {
-    let log = Arc::new(Log::open(plan.log.as_ref())?);
+    let log = Arc::new(Log::open_for(plan.log.as_ref(), plan.log_names)?);
     let credential = plan.source.read(&plan.prompt())?;
     let unlocked = locked.unlock_for_use(&plan.vault, &credential, &plan.history, output)?;
     drop(credential);
@@ -362,6 +366,7 @@ fn mounted(
         device,
         since: report::now(),
         log: Arc::clone(log),
+        news: Mutex::default(),
         ending: Ending::default(),
     });
     daemon.applies(engines.settings());
@@ -379,7 +384,15 @@ fn mounted(
     confinement::restrict(plan.confined, session.handle().unmounts_by());
     let confined = confinement::standing();
     log.write(Severity::Notice, &format!("confined: {confined}"));
+    if plan.mount.allow_other && plan.vault_options().owners && !plan.is_read_only() {
+        log.write(
+            Severity::Notice,
+            "for all users the store is written to as root, past its quotas and reserves",
+        );
+    }
     let ran = session.run();
+    daemon.ending.served();
+    daemon.log_news();
     let outcome = verdict(plan, ran, vault.close());
     log.write(Severity::Notice, &format!("unmounted {from}"));
     Ok((daemon, outcome))

@@ -4,12 +4,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::Daemon;
 use super::log::Severity;
-use super::{Daemon, unmounting};
+use super::unmounting::{self, HELD_AFTER};
 use crate::compose;
 use crate::control::mounts::DeviceNumber;
 use crate::control::{self, Answer, Request};
@@ -81,7 +83,7 @@ impl Drop for Server {
 }
 
 /// Answers one request.
-fn converse(daemon: &Daemon, stream: UnixStream) {
+fn converse(daemon: &Arc<Daemon>, stream: UnixStream) {
     if !is_trusted(&stream) {
         return;
     }
@@ -106,8 +108,19 @@ fn converse(daemon: &Daemon, stream: UnixStream) {
             // First, for with the mount the process ends.
             let witness = daemon.ending.witness();
             let detached = unmounting::unmount(&daemon.session, lazy);
-            let outcome = if lazy || detached.is_err() { detached } else { witness.wait() };
-            send(&stream, &answer(outcome));
+            let reply = if lazy || detached.is_err() {
+                answer(detached)
+            } else if daemon.ending.served_within(HELD_AFTER) {
+                answer(witness.wait())
+            } else {
+                Answer::Held
+            };
+            send(&stream, &reply);
+        }
+        Request::Abort => {
+            let witness = daemon.ending.witness();
+            unmounting::abort(daemon);
+            send(&stream, &answer(witness.wait()));
         }
         Request::Closed => {
             let witness = daemon.ending.witness();
@@ -136,23 +149,45 @@ fn send(mut stream: &UnixStream, answer: &Answer) {
     let _ = stream.write_all(&line);
 }
 
+/// How much of what went wrong the log tells of.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    background_errors: u64,
+    damaged: u64,
+}
+
 impl Daemon {
-    /// Notes in the log what came up since the last time.
-    pub(super) fn log_news(&self, seen: &mut (u64, u64)) {
-        let counters = self.vault.counters();
-        let load =
-            |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
-        let now = (load(&counters.background_errors), load(&counters.damaged));
-        if now.0 > seen.0 {
+    /// Notes in the log what came up since the last time. Plain names are as
+    /// secret as what files hold: without being asked for they stand in
+    /// `status` alone.
+    pub(super) fn log_news(&self) {
+        let mut told = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let background_errors = self.vault.counters().background_errors.load(Ordering::Relaxed);
+        let damaged = self.damage.total();
+        if background_errors > told.background_errors {
             let last = self.vault.last_error().unwrap_or_default();
-            self.log.write(Severity::Error, &format!("{} errors in the background, the last: {last}", now.0));
+            let text = format!("{background_errors} errors in the background, the last: {last}");
+            self.log.write(Severity::Error, &text);
         }
-        if now.1 > seen.1
+        if damaged > told.damaged
             && let Some(last) = self.damage.found().last()
         {
-            let path = crate::report::shown(last.path.as_deref().unwrap_or(b"(no known name)"));
-            self.log.write(Severity::Error, &format!("{path}: {}", last.what));
+            let at = |path: &[u8]| crate::report::shown(path);
+            let (directory, vault) = (&self.plan.directory, &self.plan.vault);
+            let text = if self.plan.log_names {
+                format!("{}: {}", at(last.path.as_deref().unwrap_or(b"(no known name)")), last.what)
+            } else {
+                format!(
+                    "something damaged was met {} times, the last: {}; `strongroom status {}` names it, and \
+                     `strongroom check {}` all that is",
+                    damaged - told.damaged,
+                    last.what,
+                    at(directory.as_os_str().as_encoded_bytes()),
+                    at(vault.as_os_str().as_encoded_bytes())
+                )
+            };
+            self.log.write(Severity::Error, &text);
         }
-        *seen = now;
+        *told = News { background_errors, damaged };
     }
 }

@@ -10,6 +10,7 @@ use strongroom_fuse::{MountErrorKind, SessionHandle, UnmountMode};
 
 use super::Daemon;
 use super::log::Severity;
+use crate::control::holders;
 use crate::failure::{Exit, Failure, Result};
 use crate::umount::in_use;
 
@@ -17,6 +18,9 @@ use crate::umount::in_use;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often that is tried.
 const RETRY_EVERY: Duration = Duration::from_millis(100);
+/// How long the kernel's connection may outlive the mount before something is
+/// taken to hold it: the call that unmounts has ended it as a rule.
+pub(super) const HELD_AFTER: Duration = Duration::from_secs(2);
 /// How often the daemon looks after itself.
 const TICK: Duration = Duration::from_secs(1);
 /// The shortest time between two looks at whether a mount is idle.
@@ -55,12 +59,55 @@ pub(super) fn signals() -> Result<Signals> {
 pub(super) fn on_signals(daemon: &Arc<Daemon>, mut signals: Signals) -> Result<()> {
     let daemon = Arc::clone(daemon);
     let serve = move || {
+        let mut detached = false;
         for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
+            if detached {
+                daemon
+                    .log
+                    .write(Severity::Warning, &format!("signal {signal} again: ending the mount by force"));
+                abort(&daemon);
+                continue;
+            }
             daemon.log.write(Severity::Notice, &format!("signal {signal}: unmounting"));
             patiently(&daemon);
+            detached = true;
+            if !daemon.ending.served_within(HELD_AFTER) {
+                daemon.log.write(Severity::Warning, &held(&daemon));
+            }
         }
     };
     spawn("signals", serve)
+}
+
+/// Why a mount that was unmounted does not end.
+fn held(daemon: &Daemon) -> String {
+    let told = holders::told(&holders::of(daemon.device), &daemon.plan.directory);
+    format!(
+        "unmounted, and something still holds it; another signal ends it by force. {}",
+        told.replace('\n', " ")
+    )
+}
+
+/// Ends the mount by force: whoever waits for it or uses it gets an error. The
+/// session ends by that, and the vault is closed as always. Where the kernel
+/// takes no such word, what is there is made durable and the process ends,
+/// which ends the connection too; the next mount finds a session to recover.
+pub(super) fn abort(daemon: &Arc<Daemon>) {
+    if daemon.session.abort().is_ok() && daemon.ending.served_within(HELD_AFTER) {
+        return;
+    }
+    let daemon = Arc::clone(daemon);
+    let end = move || {
+        if daemon.ending.served_within(Duration::ZERO) {
+            return;
+        }
+        daemon.log.write(Severity::Warning, "the kernel does not end the connection: the daemon ends");
+        daemon.ending.set(daemon.vault.sync().map_err(Failure::from));
+        daemon.ending.drain(super::DRAIN_LIMIT);
+        std::process::exit(Exit::Other.code().into());
+    };
+    // Without a thread whoever asked learns nothing, and may ask again.
+    let _ = spawn("abort", end);
 }
 
 /// Unmounts, and detaches what stays in use. Once detached, the daemon ends
@@ -94,17 +141,23 @@ pub(super) fn look_after(daemon: &Arc<Daemon>) -> Result<()> {
     let idle = daemon.plan.idle;
     let tick = idle.map_or(TICK, |idle| (idle / 4).clamp(TICK_MIN, TICK));
     let watch = move || {
-        let (mut seen, mut requests, mut since) = ((0, 0), 0, Instant::now());
+        let (mut requests, mut since, mut is_detached) = (0, Instant::now(), false);
         while !daemon.ending.wait_within(tick) {
-            daemon.log_news(&mut seen);
+            daemon.log_news();
             let Some(idle) = idle else { continue };
             let total = daemon.session.statistics().operations.iter().map(|operation| operation.count).sum();
             if total != requests || daemon.adapter.open_count() > 0 {
                 (requests, since) = (total, Instant::now());
-            } else if since.elapsed() >= idle {
+            } else if since.elapsed() >= idle && !is_detached {
                 // In use after all, by a working directory for one: later.
                 match unmount(&daemon.session, false) {
-                    Ok(()) => daemon.log.write(Severity::Notice, "unmounted, having been idle"),
+                    Ok(()) => {
+                        is_detached = true;
+                        daemon.log.write(Severity::Notice, "unmounted, having been idle");
+                        if !daemon.ending.served_within(HELD_AFTER) {
+                            daemon.log.write(Severity::Warning, &held(&daemon));
+                        }
+                    }
                     Err(_) => since = Instant::now(),
                 }
             }

@@ -4,12 +4,19 @@
 //! A record that cannot be read keeps nobody out: it was cut short by a crash,
 //! or is none.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::control::mounts;
 use crate::report;
+
+/// How long whoever wants a vault waits for a mount of it that is ending, and
+/// how often it looks.
+const PASSING: Duration = Duration::from_secs(10);
+const PASSING_STEP: Duration = Duration::from_millis(50);
 
 /// How long a process that ends may still be seen after its locks are gone.
 const ENDING: Duration = Duration::from_secs(1);
@@ -41,6 +48,42 @@ pub(crate) struct Holder {
     pub(crate) purpose: String,
     /// When it began, in RFC 3339.
     pub(crate) since: String,
+    /// The lock's file in which the record was written.
+    #[serde(default)]
+    pub(crate) file: Option<FileMark>,
+    /// What that says of the file in which it was found.
+    #[serde(skip)]
+    pub(crate) found: Found,
+}
+
+/// A file of this start of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileMark {
+    /// Device number of its file system.
+    pub(crate) device: u64,
+    /// Its inode.
+    pub(crate) inode: u64,
+}
+
+/// Where a record was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// In the file that it names, or it names none.
+    #[default]
+    InPlace,
+    /// In another file of the same file system: with the vault, it was copied.
+    Copied,
+    /// In a file of another file system: it was copied, or the same vault is
+    /// seen by another way.
+    OnAnotherStore,
+}
+
+impl FileMark {
+    /// Of an open file.
+    pub(crate) fn of(file: &std::fs::File) -> Option<FileMark> {
+        let found = file.metadata().ok()?;
+        Some(FileMark { device: found.dev(), inode: found.ino() })
+    }
 }
 
 /// What is known of a holder whose record was left.
@@ -52,6 +95,9 @@ pub(crate) enum Standing {
     Alive,
     /// It is on another machine, of which nothing can be known from here.
     Elsewhere,
+    /// Its process runs on this machine, and has this vault or the one that
+    /// this is a copy of.
+    OfAnother,
 }
 
 impl Holder {
@@ -72,7 +118,40 @@ impl Holder {
             mount_point: mount_point.map(Path::to_owned),
             purpose: purpose.to_owned(),
             since: report::rfc3339(report::now()),
+            file: None,
+            found: Found::InPlace,
         }
+    }
+
+    /// The same, found in the file that `mark` names.
+    pub(crate) fn found_in(self, mark: Option<FileMark>) -> Holder {
+        let found = match (self.file, mark) {
+            (Some(own), Some(mark)) if own == mark => Found::InPlace,
+            (Some(own), Some(mark)) if own.device == mark.device => Found::Copied,
+            (Some(_), Some(_)) => Found::OnAnotherStore,
+            _ => Found::InPlace,
+        };
+        Holder { found, ..self }
+    }
+
+    /// Whether it is a mount of this machine that no mount table shows: it is
+    /// being made, or ends, or something holds it that is not listed.
+    pub(crate) fn is_passing(&self) -> bool {
+        let Some(mount_point) = &self.mount_point else { return false };
+        self.standing() == Standing::Alive && !mounts::shows(self.pid, mount_point)
+    }
+
+    /// Waits for a mount that is passing, as long as that may take; true when
+    /// it is not any more.
+    pub(crate) fn wait_while_passing(&self) -> bool {
+        let until = Instant::now() + PASSING;
+        while self.is_passing() {
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(PASSING_STEP);
+        }
+        true
     }
 
     /// One that left no word.
@@ -87,6 +166,8 @@ impl Holder {
             mount_point: None,
             purpose: String::new(),
             since: String::new(),
+            file: None,
+            found: Found::InPlace,
         }
     }
 
@@ -107,7 +188,12 @@ impl Holder {
         let here = Holder::this_process("", None);
         if self.boot_id == here.boot_id {
             let runs = self.started != 0 && started(self.pid) == Some(self.started);
-            return if runs { Standing::Alive } else { Standing::Gone };
+            return match self.found {
+                Found::InPlace if runs => Standing::Alive,
+                Found::OnAnotherStore if runs => Standing::OfAnother,
+                // A copy of what somebody uses is nobody's.
+                Found::InPlace | Found::OnAnotherStore | Found::Copied => Standing::Gone,
+            };
         }
         // A machine without an id is known by its name alone, which others may
         // have too.
@@ -178,6 +264,30 @@ mod tests {
         child.wait().expect("it ends");
         let ended = Holder { pid: child.id(), ..here };
         assert_eq!(ended.standing(), Standing::Gone);
+    }
+
+    #[test]
+    fn a_record_in_another_file_was_copied() {
+        let mark = |device, inode| Some(FileMark { device, inode });
+        let here = Holder { file: mark(1, 7), ..Holder::this_process("mount", None) };
+        let found = |mark| here.clone().found_in(mark).standing();
+        assert_eq!(found(mark(1, 7)), Standing::Alive);
+        assert_eq!(found(None), Standing::Alive);
+        assert_eq!(found(mark(1, 8)), Standing::Gone, "a copy beside it");
+        assert_eq!(found(mark(2, 7)), Standing::OfAnother, "a copy, or the same by another way");
+        let ended = Holder { started: here.started + 1, ..here.clone() };
+        assert_eq!(ended.found_in(mark(2, 7)).standing(), Standing::Gone);
+        let unmarked = Holder { file: None, ..here };
+        assert_eq!(unmarked.found_in(mark(1, 8)).standing(), Standing::Alive, "of a program that wrote none");
+    }
+
+    #[test]
+    fn a_mount_that_no_table_shows_is_passing() {
+        let here = Holder::this_process("mount", Some(Path::new("/not/mounted")));
+        assert!(here.is_passing());
+        assert!(!Holder { mount_point: None, ..here.clone() }.is_passing(), "no mount");
+        let ended = Holder { started: here.started + 1, ..here };
+        assert!(!ended.is_passing() && ended.wait_while_passing());
     }
 
     #[test]

@@ -19,9 +19,11 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use strongroom_vault::Fence;
 
+use self::holder::FileMark;
 pub(crate) use self::holder::{Holder, Standing, host_name};
+use crate::control;
 use crate::failure::{Exit, Failure};
-use crate::report;
+use crate::report::{self, Output};
 
 /// The lock's place in a vault.
 const NAME: &str = ".strongroom/lock";
@@ -42,7 +44,7 @@ pub(crate) enum LockMode {
 pub(crate) enum Takeover {
     /// From nobody.
     Refuse,
-    /// From a holder on another machine.
+    /// From a holder on another machine, or of what this may be a copy of.
     Elsewhere,
 }
 
@@ -73,7 +75,24 @@ pub(crate) struct Record {
     text: Vec<u8>,
 }
 
+impl Takeover {
+    /// Whether the lock of such a holder may be taken.
+    pub(crate) fn covers(self, holder: &Holder) -> bool {
+        self == Takeover::Elsewhere && matches!(holder.standing(), Standing::Elsewhere | Standing::OfAnother)
+    }
+}
+
 impl VaultLock {
+    /// Waits for a mount of this machine that has the vault and is just
+    /// ending, or is being made, with a word about it. For every command
+    /// that is going to lock it.
+    pub(crate) fn settle(vault: &Path, output: Output) {
+        let Some(holder) = VaultLock::holder(vault).filter(|holder| holder.is_passing()) else { return };
+        output.warn(&format!("waiting: {holder} is just ending or beginning"));
+        // Whether that was enough, locking tells.
+        holder.wait_while_passing();
+    }
+
     /// Locks the vault at `vault` without waiting. `purpose` and `mount_point`
     /// tell others who has it. On a store that cannot be written to, a shared
     /// lock is taken, and none at all where there is no file to lock: no
@@ -110,14 +129,14 @@ impl VaultLock {
         };
         let locked = rustix::io::retry_on_intr(|| rustix::fs::flock(&file, operation));
         let left = read(&mut file).map(Box::new);
-        let may_take =
-            |left: &Holder| takeover == Takeover::Elsewhere && left.standing() == Standing::Elsewhere;
+        let may_take = |left: &Holder| takeover.covers(left);
+        let is_elsewhere = |left: &Holder| left.standing() == Standing::Elsewhere;
         match (locked, left) {
             (Ok(()), None) => {}
             (Ok(()), Some(left)) if left.standing_unlocked() == Standing::Gone || may_take(&left) => {}
             // Its machine may have gone without the server of the store
             // having noticed.
-            (Err(Errno::WOULDBLOCK), Some(left)) if may_take(&left) => {}
+            (Err(Errno::WOULDBLOCK), Some(left)) if may_take(&left) && is_elsewhere(&left) => {}
             (Ok(()) | Err(Errno::WOULDBLOCK), left) => return Err(LockError::Held(left)),
             // A store without such locks has the record alone.
             (Err(Errno::OPNOTSUPP | Errno::NOLCK | Errno::NOSYS), None) => {}
@@ -131,7 +150,7 @@ impl VaultLock {
         if mode == LockMode::Shared {
             return Ok(Some(VaultLock { _file: file, record: None }));
         }
-        let holder = Holder::this_process(purpose, mount_point);
+        let holder = Holder { file: FileMark::of(&file), ..Holder::this_process(purpose, mount_point) };
         let text = serde_json::to_vec(&holder).unwrap_or_default();
         let record = Record { path, holder, text };
         record.leave(&mut file).map_err(|errno| LockError::System(record.path.clone(), errno))?;
@@ -226,6 +245,9 @@ impl From<LockError> for Failure {
                 ),
             LockError::Held(Some(holder)) => {
                 let failure = Failure::new(Exit::InUse, format!("the vault is in use ({holder})"));
+                if let Some(text) = unlisted(&holder) {
+                    return failure.hint(text);
+                }
                 match (&holder.mount_point, holder.is_here()) {
                     (Some(at), true) => {
                         let at = report::shown(at.as_os_str().as_encoded_bytes());
@@ -241,6 +263,25 @@ impl From<LockError> for Failure {
             LockError::System(path, errno) => Failure::system(&path, &errno.into()),
         }
     }
+}
+
+/// What to do about a holder that an unmount does not end.
+fn unlisted(holder: &Holder) -> Option<String> {
+    let at = holder.mount_point.as_ref()?;
+    if holder.standing() == Standing::OfAnother {
+        let at = report::shown(at.as_os_str().as_encoded_bytes());
+        return Some(format!(
+            "This is a copy of the vault that is mounted at {at}, made meanwhile, or that vault itself by another \
+             way. If it is a copy, go on with `strongroom mount --takeover`, which recovers it as after a crash. If \
+             it is the same, unmount first: both would damage it."
+        ));
+    }
+    if !holder.is_passing() {
+        return None;
+    }
+    let held = control::device_of(holder.pid).map(control::holders::of).unwrap_or_default();
+    let told = control::holders::told(&held, at);
+    Some(format!("It was unmounted there, and something still holds it.\n{told}"))
 }
 
 /// The lock's file; none where it is not there and cannot be made.
@@ -269,8 +310,10 @@ fn open_to_look(path: &Path) -> Result<File, Errno> {
 fn read(file: &mut File) -> Option<Holder> {
     let mut text = Vec::new();
     file.seek(SeekFrom::Start(0)).ok()?;
+    let mark = FileMark::of(file);
     file.take(LEN_MAX).read_to_end(&mut text).ok()?;
-    serde_json::from_slice(&text).ok()
+    let holder: Holder = serde_json::from_slice(&text).ok()?;
+    Some(holder.found_in(mark))
 }
 
 #[cfg(test)]
@@ -299,7 +342,8 @@ mod tests {
         assert_eq!(VaultLock::holder(vault.path()), Some(holder.clone()));
         let failure = Failure::from(LockError::Held(Some(holder)));
         assert_eq!(failure.exit(), Exit::InUse);
-        assert!(failure.to_string().contains("umount /mnt/plain"), "{failure}");
+        // No mount table shows it, so that unmounting alone does not end it.
+        assert!(failure.to_string().contains("umount --abort /mnt/plain"), "{failure}");
         drop(first);
         assert_eq!(VaultLock::holder(vault.path()), None);
         assert!(VaultLock::acquire(vault.path(), LockMode::Exclusive, "key add", None).is_ok());

@@ -85,6 +85,10 @@ fn alone(plan: &mut Plan, word: &str) -> bool {
         "allow_other" => mount.allow_other = true,
         "nonempty" => mount.allow_nonempty = true,
         "no_history" => plan.history = crate::history::History::off(),
+        "log_names" => {
+            plan.log_names = true;
+            return true;
+        }
         word => return WITHOUT_EFFECT.contains(&word) || is_for_others(word),
     }
     true
@@ -151,6 +155,7 @@ mod tests {
             transport: TransportChoice::default(),
             placing: Vec::new(),
             log: None,
+            log_names: false,
             relaxed: false,
             journal_len: 64 << 20,
             freshness: None,

@@ -535,7 +535,7 @@ fn attributes_of_a_file_that_was_never_durable_are_no_damage() {
 }
 
 #[test]
-fn an_entry_that_is_no_stored_name_is_left_and_told() {
+fn an_entry_that_is_no_stored_name_is_moved_aside() {
     for suite in SUITES {
         let place = filled(suite);
         let right = plain(&place, 0);
@@ -556,8 +556,12 @@ fn an_entry_that_is_no_stored_name_is_left_and_told() {
             damage.iter().any(|found| found["stored"].as_str().is_some_and(|stored| stored.ends_with(name)))
         };
         assert!(stored("/note (conflicted copy).txt") && stored("not ours"), "{document:#}");
-        left(&place);
         assert_eq!(plain(&place, 4), right, "salvage copies everything but them");
+        let document = repair(&place).expect(8).document();
+        assert_eq!(actions(&document), ["foreign", "foreign"]);
+        let aside = place.path("v/.strongroom/aside");
+        assert!(aside.join("foreign.note (conflicted copy).txt").is_file());
+        assert!(aside.join("foreign.not ours/inside").is_file());
     }
 }
 

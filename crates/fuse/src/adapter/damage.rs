@@ -1,6 +1,7 @@
 //! What was found damaged since the mount, by plain path, for `status`.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, Weak};
 
 use strongroom_vault::Error;
@@ -27,6 +28,7 @@ pub struct Damaged {
 pub struct DamageLog {
     namespace: OnceLock<Weak<Namespace>>,
     found: Mutex<VecDeque<Damaged>>,
+    total: AtomicU64,
 }
 
 impl DamageLog {
@@ -48,6 +50,13 @@ impl DamageLog {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
+    /// How often something was found, by requests and in listings, from which
+    /// what does not open is left out.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
     fn path(&self, number: u64) -> Option<Vec<u8>> {
         self.namespace.get()?.upgrade()?.path(number)
     }
@@ -56,6 +65,7 @@ impl DamageLog {
 impl Observer for DamageLog {
     fn damaged(&self, number: u64, error: &Error) {
         let (path, what) = (self.path(number), error.to_string());
+        self.total.fetch_add(1, Ordering::Relaxed);
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = found.iter_mut().find(|known| known.path == path && known.what == what) {
             known.times += 1;
@@ -84,5 +94,6 @@ mod tests {
             log.damaged(7, &Error::Damaged(Damage::Length { stored }));
         }
         assert_eq!(log.found().len(), REMEMBERED_MAX);
+        assert_eq!(log.total(), 2 + 2 * REMEMBERED_MAX as u64);
     }
 }

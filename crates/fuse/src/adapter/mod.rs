@@ -14,6 +14,7 @@ mod convert;
 mod damage;
 mod early;
 mod handles;
+mod lost;
 mod pruning;
 mod unwritten;
 
@@ -29,6 +30,7 @@ use strongroom_vault::namespace::{self, Changes, Namespace, Observer, Opening};
 use strongroom_vault::{Error, Vault};
 
 use self::handles::Handles;
+use self::lost::Lost;
 use self::unwritten::{SEEK_DATA, SEEK_HOLE, Unwritten};
 use crate::abi::directory::{DirectoryEntries, DirectoryEntriesPlus, DirectoryEntry};
 use crate::abi::flags::opened;
@@ -98,6 +100,7 @@ pub struct Adapter {
     files: Handles<OpenFile>,
     directories: Handles<Arc<Directory>>,
     unwritten: Unwritten,
+    lost: Lost,
     ready: Box<dyn Fn() + Send + Sync>,
     is_ready: AtomicBool,
     /// Minor version of the protocol; 0 until it is agreed.
@@ -128,6 +131,7 @@ impl Adapter {
             files: Handles::new(),
             directories: Handles::new(),
             unwritten: Unwritten::default(),
+            lost: Lost::default(),
             ready,
             is_ready: AtomicBool::new(false),
             minor: AtomicU32::new(0),
@@ -275,8 +279,12 @@ impl Filesystem for Adapter {
     }
 
     fn setattr(&self, _context: &Context, node: NodeId, change: &SetAttributes) -> Answered<TimedAttributes> {
-        let changed = self.namespace.set_attributes(node.0, &convert::changes(change));
-        self.answer(node, changed).map(|found| self.timed(&found))
+        let changes = convert::changes(change);
+        let found = self.answer(node, self.namespace.set_attributes(node.0, &changes))?;
+        if let Some(len) = changes.len {
+            self.lost.cut(node, len);
+        }
+        Ok(self.timed(&found))
     }
 
     fn readlink(&self, _context: &Context, node: NodeId, target: &mut Vec<u8>) -> Answered<()> {
@@ -369,6 +377,10 @@ impl Filesystem for Adapter {
         if open.node != node.0 {
             return Err(Errno::BADF);
         }
+        let range = read.offset..read.offset.saturating_add(read.size as u64);
+        if self.lost.has(node, range) {
+            return Err(Errno::IO);
+        }
         self.answer(node, open.content.read_at(read.offset, read.size, buffer))
     }
 
@@ -377,7 +389,15 @@ impl Filesystem for Adapter {
     fn write(&self, _context: &Context, node: NodeId, write: &Write, buffer: &mut Buffer) -> Answered<usize> {
         let content = self.file(write.handle)?;
         self.unwritten.wrote(node, write.offset, write.len);
-        self.answer(node, content.write_at(write.offset, write.len, buffer))?;
+        let range = write.offset..write.offset.saturating_add(write.len as u64);
+        if let Err(error) = content.write_at(write.offset, write.len, buffer) {
+            let (data, hole) = (|at| content.seek_data(at).ok(), |at| content.seek_hole(at).ok());
+            for part in lost::without_data(&range, data, hole) {
+                self.lost.failed(node, part);
+            }
+            return Err(self.failed(node, &error));
+        }
+        self.lost.written(node, range);
         if write.kill_suid_sgid {
             self.strip(node)?;
         }

@@ -34,6 +34,8 @@ pub(super) struct LocalFile {
     store: Arc<Shared>,
     fd: Arc<OwnedFd>,
     id: InodeId,
+    /// Why it may not be written, when it may be read alone.
+    refusal: Option<Errno>,
     /// Reads ask the kernel to drop what they have brought into memory.
     uncached: AtomicBool,
     /// Made for the first that copies much from here; none where it cannot be.
@@ -42,7 +44,16 @@ pub(super) struct LocalFile {
 
 impl LocalFile {
     pub(super) fn new(store: Arc<Shared>, fd: Arc<OwnedFd>, id: InodeId) -> LocalFile {
-        LocalFile { store, fd, id, uncached: AtomicBool::new(false), mapped: OnceLock::new() }
+        LocalFile { store, fd, id, refusal: None, uncached: AtomicBool::new(false), mapped: OnceLock::new() }
+    }
+
+    /// The same, to be read alone: every change fails with `refusal`.
+    pub(super) fn read_only(self, refusal: Errno) -> LocalFile {
+        LocalFile { refusal: Some(refusal), ..self }
+    }
+
+    fn allow(&self, operation: &'static str) -> Result<()> {
+        self.refusal.map_or(Ok(()), |errno| Err(error(operation)(errno)))
     }
 
     /// The file is changed before what is returned goes.
@@ -152,13 +163,19 @@ impl File for LocalFile {
         Ok(total)
     }
 
+    fn check_writable(&self) -> Result<()> {
+        self.allow("openat")
+    }
+
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.allow("pwrite")?;
         let _timing = self.store.times.writes.begin();
         let _change = self.change();
         write_full(&self.fd, data, offset)
     }
 
     fn write_vectored_at(&self, slices: &[IoSlice<'_>], offset: u64) -> Result<()> {
+        self.allow("pwritev")?;
         let _timing = self.store.times.writes.begin();
         let _change = self.change();
         let mut total = 0;
@@ -194,6 +211,7 @@ impl File for LocalFile {
     /// files share what is stored, and takes away the space that was reserved
     /// for the one that is written.
     fn copy_from(&self, from: &dyn File, at: u64, offset: u64, len: u64) -> Result<u64> {
+        self.allow("pwrite")?;
         let done = match from.as_any().downcast_ref::<LocalFile>() {
             Some(from) if len >= MAPPED_MIN => {
                 let _timing = self.store.times.writes.begin();
@@ -222,12 +240,14 @@ impl File for LocalFile {
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
+        self.allow("ftruncate")?;
         let _timing = self.store.times.names.begin();
         let _change = self.change();
         retry_on_intr(|| rustix::fs::ftruncate(&self.fd, len)).map_err(error("ftruncate"))
     }
 
     fn allocate(&self, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
+        self.allow("fallocate")?;
         let _timing = self.store.times.names.begin();
         let _change = self.change();
         let flags = match mode {

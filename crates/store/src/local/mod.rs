@@ -19,7 +19,7 @@ mod unsynced;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -50,6 +50,9 @@ pub(crate) struct Shared {
     mode: OpenMode,
     unsynced: Unsynced,
     times: Times,
+    /// Whether files without a name are there once they are named; tried when
+    /// the first is asked for.
+    unnamed: OnceLock<bool>,
 }
 
 impl Shared {
@@ -86,7 +89,7 @@ impl LocalStore {
             symlink_max: SYMLINK_MAX,
         };
         let unsynced = Unsynced::of(&handle)?;
-        let shared = Arc::new(Shared { mode, unsynced, times: Times::default() });
+        let shared = Arc::new(Shared { mode, unsynced, times: Times::default(), unnamed: OnceLock::new() });
         let (root, _) = LocalNode::from_fd(Arc::clone(&shared), Arc::clone(&handle), true)?;
         let root = Arc::new(root);
         Ok(LocalStore { shared, root, handle, limits })

@@ -63,6 +63,33 @@ impl LocalNode {
         Ok((Arc::new(node), Arc::new(file)))
     }
 
+    /// A file without a name, whether or not the store keeps what is named
+    /// later.
+    pub(super) fn try_create_unnamed(&self, mode: u32) -> Result<(NodeRef, FileRef)> {
+        let _timing = self.store.times.names.begin();
+        self.store.writable("openat")?;
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        let fd = rustix::fs::openat(&self.fd, ".", flags, mode).map_err(error("openat"))?;
+        quieten(&fd);
+        self.opened(fd)
+    }
+
+    /// Whether that an opening for writing was refused so leaves the file to be
+    /// read: it is immutable, or another's. The owner of one that lacks the
+    /// right is told, and may give it to himself.
+    fn is_for_reading(&self, refusal: Errno) -> bool {
+        let is_anothers = || {
+            let found = rustix::fs::fstat(&self.fd);
+            found.is_ok_and(|found| found.st_uid != rustix::process::geteuid().as_raw())
+        };
+        match refusal {
+            Errno::PERM | Errno::ROFS | Errno::TXTBSY => true,
+            Errno::ACCESS => is_anothers(),
+            _ => false,
+        }
+    }
+
     /// This directory, open for reading.
     fn open_directory(&self) -> Result<OwnedFd> {
         open_quietly(&self.fd, ".", OFlags::RDONLY | OFlags::DIRECTORY).map_err(error("openat"))
@@ -157,9 +184,17 @@ impl Node for LocalNode {
             Kind::Directory => return Err(error("openat")(Errno::ISDIR)),
             _ => return Err(error("openat")(Errno::INVAL)),
         }
-        let fd =
-            open_quietly(rustix::fs::CWD, &proc_link(self.fd.as_fd()), flags).map_err(error("openat"))?;
-        Ok(Arc::new(LocalFile::new(Arc::clone(&self.store), Arc::new(fd), self.id)))
+        let link = proc_link(self.fd.as_fd());
+        let open = |flags| open_quietly(rustix::fs::CWD, &link, flags);
+        let file = |fd| LocalFile::new(Arc::clone(&self.store), Arc::new(fd), self.id);
+        match open(flags) {
+            Ok(fd) => Ok(Arc::new(file(fd))),
+            Err(refusal) if access == Access::ReadWrite && self.is_for_reading(refusal) => {
+                let fd = open(OFlags::RDONLY).map_err(|_| error("openat")(refusal))?;
+                Ok(Arc::new(file(fd).read_only(refusal)))
+            }
+            Err(errno) => Err(error("openat")(errno)),
+        }
     }
 
     fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
@@ -244,13 +279,19 @@ impl Node for LocalNode {
     }
 
     fn create_unnamed(&self, mode: u32) -> Result<(NodeRef, FileRef)> {
-        let _timing = self.store.times.names.begin();
         self.store.writable("openat")?;
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(mode & 0o7777);
-        let fd = rustix::fs::openat(&self.fd, ".", flags, mode).map_err(error("openat"))?;
-        quieten(&fd);
-        self.opened(fd)
+        // Two at a time both try, which harms nothing but takes twice as long.
+        let is_kept = match self.store.unnamed.get() {
+            Some(is_kept) => *is_kept,
+            None => {
+                let is_kept = super::probe::unnamed_in(self)?;
+                *self.store.unnamed.get_or_init(|| is_kept)
+            }
+        };
+        if !is_kept {
+            return Err(error("openat")(Errno::OPNOTSUPP));
+        }
+        self.try_create_unnamed(mode)
     }
 
     fn make_directory(&self, name: &[u8], mode: u32) -> Result<NodeRef> {

@@ -171,6 +171,14 @@ impl Content {
         self.file.read_once();
     }
 
+    /// Whether the stored file may be changed, and not read alone.
+    ///
+    /// # Errors
+    /// What the store reports of every change.
+    pub fn check_writable(&self) -> Result<()> {
+        Ok(self.file.check_writable()?)
+    }
+
     /// Plain length in bytes.
     #[must_use]
     pub fn plain_len(&self) -> u64 {

@@ -185,6 +185,17 @@ impl Acl {
         (self, bits)
     }
 
+    /// The nine permission bits for an inode that the list itself cannot be
+    /// kept with: the group's are those of the owning group under the mask, so
+    /// that it gets nothing which the mask gives to others that are named.
+    #[must_use]
+    pub fn bits_alone(&self) -> u32 {
+        let of = |wanted: Tag| self.entries.iter().find(|entry| entry.tag == wanted);
+        let group = of(Tag::OwningGroup).map_or(0, |entry| entry.permissions);
+        let mask = of(Tag::Mask).map_or(7, |entry| entry.permissions);
+        self.mode_bits() & !0o070 | u32::from(group & mask) << 3
+    }
+
     /// Calls `change` for owner, mask (or owning group) and others with their
     /// three bits of `mode`.
     fn each_class(&mut self, change: impl Fn(&mut u8, u8), mode: u32) {
@@ -294,6 +305,8 @@ mod tests {
         ];
         assert_eq!(access.to_bytes(), wire(&expected));
         let (_, mode) = acl(&MINIMAL).inherited(0o777);
+        assert_eq!(acl(&NAMED).bits_alone(), 0o741, "5 of the group under the mask 6");
+        assert_eq!(acl(&MINIMAL).bits_alone(), 0o640);
         assert_eq!(mode, 0o640, "a default list stands for the umask");
     }
 }

@@ -233,7 +233,11 @@ impl Namespace {
         self.make(parent, name, &Cell::new(false), |parent, stored| {
             let inheritance = self.inheritance(parent, creation, kind)?;
             let node = parent.node.make_special(stored, kind, inheritance.mode, device)?;
-            self.keep_if(parent, stored, self.give(&node, &inheritance))?;
+            let given = self.give(&node, &inheritance);
+            let listed = given.and_then(|_| {
+                inheritance.lists.iter().try_for_each(|(name, acl)| self.put_special_list(&node, name, acl))
+            });
+            self.keep_if(parent, stored, listed)?;
             Ok(node)
         })
     }
@@ -291,9 +295,10 @@ impl Namespace {
             Some(default) if kind != Kind::Symlink => {
                 let (access, inherited) = default.clone().inherited(mode);
                 mode = inherited;
-                let listed = matches!(kind, Kind::File | Kind::Directory);
-                if listed && !access.is_mode() {
-                    lists.push((ACCESS_LIST, access));
+                match (access.is_mode(), self.takes_lists(kind)) {
+                    (true, _) => {}
+                    (false, true) => lists.push((ACCESS_LIST, access)),
+                    (false, false) => mode = mode & !0o777 | access.bits_alone(),
                 }
                 if kind == Kind::Directory {
                     lists.push((DEFAULT_LIST, default));

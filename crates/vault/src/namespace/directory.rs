@@ -214,6 +214,8 @@ impl Namespace {
                 None => match self.decode_now(inode, id, &entry.name) {
                     Ok(Some(name)) => (entry.name.as_slice().into(), name.as_slice().into()),
                     Ok(None) => continue,
+                    // That says nothing of the entry.
+                    Err(error) if error.is_passing() => return Err(error),
                     Err(error) => {
                         self.observer.damaged(inode.number, &error);
                         continue;

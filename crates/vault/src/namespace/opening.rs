@@ -43,6 +43,9 @@ impl Namespace {
     pub(super) fn open_inode(&self, inode: &Inode, opening: Opening) -> Result<Arc<Content>> {
         // Closes the handle again when what follows fails.
         let handle = self.using(inode)?;
+        if opening.write || opening.truncate {
+            handle.check_writable()?;
+        }
         if opening.truncate {
             handle.set_len(0)?;
             handle.set_times(SetTime::Omit, SetTime::Now)?;

@@ -7,8 +7,8 @@ use strongroom_store::{Kind, Node, NodeRef, RenameMode};
 use super::Namespace;
 use super::access::DIRECTORY_BITS;
 use super::inode::{lock, write};
-use super::names::is_hidden;
-use crate::error::{Error, Result, errno};
+use super::names::{Found, is_hidden};
+use crate::error::{Damage, Error, Result, errno};
 use crate::rules::Rule;
 
 /// True when a stored directory holds nothing but what the vault itself put
@@ -82,7 +82,14 @@ impl Namespace {
         let mut gate = inode.as_ref().map(|inode| write(&inode.gate));
         let directory = self.directory_id(&parent)?;
         let _change = self.change(directory)?;
-        self.take_out(&node, &*parent.node, &stored.main)?;
+        self.take_out(&node, &*parent.node, &stored.main).inspect_err(|error| {
+            if error.errno() == errno::ENOTEMPTY && self.looks_empty(&node) {
+                let obstacle =
+                    Damage::Name("what is not the vault's keeps an empty directory from being removed");
+                let number = inode.as_ref().map_or(parent.number, |inode| inode.number);
+                self.observer.damaged(number, &Error::Damaged(obstacle));
+            }
+        })?;
         self.unrecord(directory, name);
         if let (Some(inode), Some(gate)) = (&inode, &mut gate) {
             gate.removed = true;
@@ -90,6 +97,14 @@ impl Namespace {
         }
         self.remove_side(&parent, &stored);
         Ok(())
+    }
+
+    /// Whether nothing of a directory would be listed.
+    fn looks_empty(&self, node: &NodeRef) -> bool {
+        let Ok(id) = self.names.record_of(&**node) else { return false };
+        let listed =
+            |stored: &[u8]| self.names.find(id, stored).is_ok_and(|found| !matches!(found, Found::Hidden));
+        node.entries().is_ok_and(|entries| !entries.iter().any(|entry| listed(&entry.name)))
     }
 
     /// Takes an empty directory out of the tree and discards it. The caller

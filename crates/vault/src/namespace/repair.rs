@@ -22,6 +22,14 @@ use crate::error::{Error, Result, errno};
 /// The directory at the top of the tree that gets what has no place.
 pub const LOST_FOUND: &str = "lost+found";
 
+/// What names in [`ASIDE`] begin with of what was not the vault's.
+pub const FOREIGN: &str = "foreign.";
+
+/// In the vault's own directory: what was taken out of the tree and kept.
+const ASIDE: &[u8] = b"aside";
+/// Room in a name for a dot and a number.
+const NUMBER_ROOM: usize = 21;
+
 /// Carries out a repair on the stored tree itself.
 pub struct Repairer {
     store: Arc<dyn Store>,
@@ -169,6 +177,33 @@ impl Repairer {
         directory_rename(one.0, one.1, other.0, other.1, RenameMode::Exchange)
     }
 
+    /// Moves an entry that is none of the vault's from `directory` to
+    /// `.strongroom/aside`. Gives its stored path there.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn set_foreign_aside(&self, directory: &NodeRef, stored: &[u8]) -> Result<Vec<u8>> {
+        let aside = self.private(ASIDE)?;
+        let mut name = [FOREIGN.as_bytes(), stored].concat();
+        let room = self.store.limits().name_max.saturating_sub(NUMBER_ROOM);
+        name.truncate(room);
+        for number in 1.. {
+            let numbered = match number {
+                1 => name.clone(),
+                number => [&name, format!(".{number}").as_bytes()].concat(),
+            };
+            match aside.lookup(&numbered) {
+                Err(error) if error.is_not_found() => {
+                    directory_rename(directory, stored, &aside, &numbered, RenameMode::NoReplace)?;
+                    return Ok([PRIVATE, b"/", ASIDE, b"/", &numbered].concat());
+                }
+                Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        unreachable!("some number is free")
+    }
+
     fn write_side(&self, directory: &NodeRef, stored: &StoredName) -> Result<()> {
         match &stored.side {
             Some(side) => sidefile::write(&**directory, &side.name, &side.sealed, true),
@@ -177,9 +212,14 @@ impl Repairer {
     }
 
     fn temporary(&self) -> Result<NodeRef> {
+        self.private(TEMPORARY)
+    }
+
+    /// A directory of the vault's own, made where it is missing.
+    fn private(&self, name: &[u8]) -> Result<NodeRef> {
         let private = self.store.root().lookup(PRIVATE)?;
-        match private.lookup(TEMPORARY) {
-            Err(error) if error.is_not_found() => Ok(private.make_directory(TEMPORARY, 0o700)?),
+        match private.lookup(name) {
+            Err(error) if error.is_not_found() => Ok(private.make_directory(name, 0o700)?),
             found => Ok(found?),
         }
     }

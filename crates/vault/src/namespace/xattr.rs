@@ -2,7 +2,7 @@
 //!
 //! They stand in the store's `user.` class on files and directories, in its
 //! `trusted.` class on other inodes where the process is root, and nowhere
-//! otherwise.
+//! otherwise. Lists are taken by every kind but symlinks.
 
 use strongroom_store::{Kind, NodeRef, XattrMode};
 
@@ -148,9 +148,20 @@ impl Namespace {
         self.set_sealed(node, id, name, &acl.to_bytes(), XattrMode::Any)
     }
 
+    /// The same for a new FIFO, socket or device. Where the store keeps none of
+    /// its class, the permission bits say what they can.
+    pub(super) fn put_special_list(&self, node: &NodeRef, name: &[u8], acl: &Acl) -> Result<()> {
+        match self.put_list(node, [0; 16], name, acl) {
+            Err(error) if matches!(error.errno(), errno::EOPNOTSUPP | errno::EPERM) => {
+                Ok(node.set_mode(node.attributes()?.mode & !0o777 | acl.bits_alone())?)
+            }
+            other => other,
+        }
+    }
+
     /// A list of an inode. The caller holds `metadata`, except for directories.
     fn list(&self, inode: &Inode, name: &[u8]) -> Result<Option<Acl>> {
-        if !self.options.acl || !is_plain(inode.kind) || inode.is_bare() {
+        if !self.takes_lists(inode.kind) || inode.is_bare() {
             return Ok(None);
         }
         let stored = self.stored_xattr_name(inode.kind, name)?;
@@ -255,16 +266,21 @@ impl Namespace {
         }
     }
 
+    /// Whether inodes of this kind may have access lists: all but symlinks, as
+    /// on ext4, where the store keeps them.
+    pub(super) fn takes_lists(&self, kind: Kind) -> bool {
+        self.options.acl && kind != Kind::Symlink && (is_plain(kind) || self.options.owners)
+    }
+
     /// The class of an attribute that this inode may have.
     fn class(&self, inode: &Inode, name: &[u8]) -> Result<Class> {
         let unsupported = Err(Error::Refused(errno::EOPNOTSUPP));
-        let plain = is_plain(inode.kind);
-        if !plain && !self.options.owners {
+        if !is_plain(inode.kind) && !self.options.owners {
             return unsupported;
         }
         match name {
-            ACCESS_LIST if self.options.acl && plain => Ok(Class::Access),
-            DEFAULT_LIST if self.options.acl && plain => Ok(Class::Default),
+            ACCESS_LIST if self.takes_lists(inode.kind) => Ok(Class::Access),
+            DEFAULT_LIST if self.takes_lists(inode.kind) => Ok(Class::Default),
             _ if [&b"user."[..], b"trusted.", b"security."].iter().any(|class| name.starts_with(class)) => {
                 Ok(Class::Plain)
             }

@@ -25,6 +25,13 @@ pub(super) enum Fact {
         /// Its stored name.
         side: Vec<u8>,
     },
+    /// An entry that is none of the vault's.
+    Foreign {
+        /// Where it stands.
+        folder: Folder,
+        /// Its name.
+        stored: Vec<u8>,
+    },
     /// An entry that does not belong where it stands.
     Misplaced(Misplaced),
 }

@@ -94,7 +94,9 @@ impl Finding {
         }
     }
 
-    fn is_damage(&self) -> bool {
+    /// Whether it is damage, and not something that could not be read: a right
+    /// that is missing, a fault of the disk, too few descriptors.
+    pub(crate) fn is_damage(&self) -> bool {
         !matches!(&*self.kind, "store" | "engine")
     }
 
@@ -108,6 +110,11 @@ impl Finding {
         self.kind == "journal"
     }
 
+    /// The plain path.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
     /// What it is, and of what, for people.
     pub(crate) fn line(&self) -> String {
         let mut text = if self.path.is_empty() { "/".to_owned() } else { shown(self.path.as_bytes()) };
@@ -118,6 +125,9 @@ impl Finding {
                 if self.kind != "blocks" {
                     let _ = write!(text, ": {}", self.message);
                 }
+            }
+            _ if !self.is_damage() => {
+                let _ = write!(text, "could not be read: {}", self.message);
             }
             _ => text.push_str(&self.message),
         }
@@ -143,6 +153,11 @@ impl Findings {
     /// Findings, with facts if a repair will ask for them.
     pub(super) fn new(with_facts: bool) -> Findings {
         Findings { found: Mutex::default(), facts: Mutex::new(with_facts.then(Vec::new)) }
+    }
+
+    /// Whether something could not be read.
+    pub(super) fn has_unreadable(&self) -> bool {
+        lock(&self.found).iter().any(|finding| !finding.is_damage())
     }
 
     /// Notes a finding.
@@ -210,6 +225,8 @@ pub(super) struct Document {
     /// What was drawn, where not everything was to be looked at.
     pub(super) sample: Option<Sampled>,
     pub(super) damage: Vec<Finding>,
+    /// What could not be read, of which nothing is known.
+    pub(super) unreadable: Vec<Finding>,
     pub(super) recovered: Vec<Recovery>,
     pub(super) leftovers: Vec<Leftover>,
     pub(super) header_copies: [HeaderCopy; 2],
@@ -221,14 +238,14 @@ impl Document {
     /// Damage counts more than what could not be read, and that more than an
     /// interrupt.
     pub(super) fn exit(&self) -> Exit {
-        let is_damaged = self.damage.iter().any(Finding::is_damage);
         match &self.repair {
-            Some(repair) if repair.is_done => match repair.remaining.is_empty() {
+            Some(repair) if repair.is_done => match repair.remaining.is_empty() && self.unreadable.is_empty()
+            {
                 true => Exit::Repaired,
                 false => Exit::RepairIncomplete,
             },
-            _ if is_damaged => Exit::Damage,
-            _ if !self.damage.is_empty() => Exit::Store,
+            _ if !self.damage.is_empty() => Exit::Damage,
+            _ if !self.unreadable.is_empty() => Exit::Store,
             _ if self.interrupted => Exit::Other,
             _ => Exit::Done,
         }
@@ -238,7 +255,7 @@ impl Document {
 /// The report for people.
 pub(super) fn text(document: &Document) -> String {
     let mut text = String::new();
-    for finding in &document.damage {
+    for finding in document.damage.iter().chain(&document.unreadable) {
         let _ = writeln!(text, "{}", finding.line());
     }
     for recovery in &document.recovered {
@@ -264,10 +281,21 @@ pub(super) fn text(document: &Document) -> String {
     }
     match document.damage.len() {
         0 if document.sample.is_some() => text.push_str("No damage found in the sample.\n"),
+        0 if !document.unreadable.is_empty() => text.push_str("No damage found in what could be read.\n"),
         0 => text.push_str("No damage found.\n"),
         1 => text.push_str("1 damaged place found.\n"),
         count => {
             let _ = writeln!(text, "{count} damaged places found.");
+        }
+    }
+    match document.unreadable.len() {
+        0 => {}
+        1 => text.push_str("1 place could not be read, of which nothing is known. That is no damage.\n"),
+        count => {
+            let _ = writeln!(
+                text,
+                "{count} places could not be read, of which nothing is known. That is no damage."
+            );
         }
     }
     if document.interrupted {
@@ -291,6 +319,21 @@ mod tests {
         let ranged = finding.range(Some(8192..12300));
         assert_eq!((ranged.offset, ranged.bytes), (Some(8192), Some(4108)));
         assert_eq!(ranged.line(), "a: bytes 8192 to 12299 are lost: a page does not open");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_no_damage() {
+        // EMFILE, ENFILE, ENOMEM, EINTR, EACCES, EIO.
+        for errno in [24, 23, 12, 4, 13, 5] {
+            let finding = Finding::new(b"a", &Error::Store(strongroom_store::Error::new(errno, "openat")));
+            assert!(!finding.is_damage() && !finding.is_structural());
+            assert!(
+                finding.line().starts_with("a: could not be read: the store failed"),
+                "{}",
+                finding.line()
+            );
+        }
+        assert!(Finding::new(b"a", &Error::Damaged(Damage::Home)).is_damage());
     }
 
     #[test]

@@ -79,6 +79,7 @@ fn lock(args: &CheckArgs, output: Output) -> Result<Option<VaultLock>> {
         true => (LockMode::Exclusive, "repair"),
         false => (LockMode::Shared, "check"),
     };
+    VaultLock::settle(&args.vault, output);
     match VaultLock::acquire(&args.vault, mode, purpose, None) {
         Ok(lock) => Ok(lock),
         Err(LockError::Held(_)) if args.force => {
@@ -188,6 +189,7 @@ fn check(
     for copy in copies.iter().filter(|copy| copy.state.is_damage()) {
         findings.add(Finding::header(copy));
     }
+    let (damage, unreadable) = findings.take().into_iter().partition(Finding::is_damage);
     Ok(Document {
         schema: "strongroom.check/1",
         vault: args.vault.display().to_string(),
@@ -203,7 +205,8 @@ fn check(
         others: walk.counts.others,
         bytes: verifier.bytes(),
         sample: verifier.sample.as_ref().map(Sample::sampled),
-        damage: findings.take(),
+        damage,
+        unreadable,
         leftovers: std::mem::take(&mut walk.leftovers),
         recovered,
         header_copies: copies.clone(),

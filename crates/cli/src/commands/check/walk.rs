@@ -8,6 +8,7 @@ use strongroom_format::vault::header::Header;
 use strongroom_format::vault::names::{DIRECTORY_RECORD, VAULT_DIRECTORY, parse_journal_name};
 use strongroom_store::{Kind, NodeRef};
 use strongroom_vault::Error;
+use strongroom_vault::namespace::repair::FOREIGN;
 use strongroom_vault::namespace::survey::{Folder, Item, Named, Survey, joined, placeholder};
 
 use super::facts::Fact;
@@ -69,7 +70,7 @@ impl<'v, 'a> Walk<'v, 'a> {
             Err(error) => return self.findings.add(Finding::new(&folder.plain, &error)),
         };
         if folder.fault.is_some() {
-            self.findings.note(Fact::LostRecord { folder: folder.clone(), entries: listing.items.len() });
+            self.findings.note(Fact::LostRecord { folder: folder.clone(), entries: listing.entries.len() });
         }
         for (stored, error) in &listing.failed {
             let stored = Some(joined(&folder.stored, stored));
@@ -79,11 +80,16 @@ impl<'v, 'a> Walk<'v, 'a> {
             self.findings.note(Fact::Orphan { folder: folder.clone(), side: orphan.clone() });
             self.leave(&joined(&folder.stored, orphan), "the name of an entry that is gone");
         }
-        for item in listing.items {
+        for listed in listing.entries {
             if self.interrupt.is_asked() {
                 return;
             }
-            self.item(folder, item, pool);
+            let stored = joined(&folder.stored, &listed.stored);
+            match self.survey.look(folder, listed) {
+                Ok(Some(item)) => self.item(folder, item, pool),
+                Ok(None) => {}
+                Err(error) => self.findings.add(Finding::new(&folder.plain, &error).stored(Some(stored))),
+            }
         }
     }
 
@@ -102,6 +108,7 @@ impl<'v, 'a> Walk<'v, 'a> {
             self.findings.add(Finding::name(&folder.plain, &stored, what));
         }
         if matches!(item.name, Named::Foreign(_)) {
+            self.findings.note(Fact::Foreign { folder: folder.clone(), stored: item.stored });
             return;
         }
         let plain = match &item.name {
@@ -168,6 +175,10 @@ impl<'v, 'a> Walk<'v, 'a> {
             let stored = joined(b".strongroom/temporary", &entry.name);
             self.leave(&stored, "removed at the next mount for writing");
         }
+        // What could not be looked at may be the symlink that has one of them.
+        if self.findings.has_unreadable() {
+            return Ok(());
+        }
         for entry in private.lookup(b"links")?.entries()? {
             if !self.long_targets.contains(&entry.name) {
                 let stored = joined(b".strongroom/links", &entry.name);
@@ -181,6 +192,9 @@ impl<'v, 'a> Walk<'v, 'a> {
     fn kept_aside(&self, name: &[u8]) -> String {
         if parse_journal_name(name).is_some() {
             return "a damaged journal; it may be deleted".to_owned();
+        }
+        if name.starts_with(FOREIGN.as_bytes()) {
+            return "what a repair found that was not the vault's; it may be taken out".to_owned();
         }
         let inode = String::from_utf8_lossy(name).rsplit('.').next().and_then(|text| text.parse().ok());
         let path = inode.and_then(|inode| self.verifier.path_of(inode));

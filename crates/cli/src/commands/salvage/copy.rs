@@ -106,6 +106,7 @@ impl<'a> Copier<'a> {
         self.progress.done_file();
         if self.resume && place.directory.has(&place.name, opened.content.plain_len(), attributes.modified) {
             self.skipped.fetch_add(1, Ordering::Relaxed);
+            self.losses.skipped(&place.path);
             opened.close();
             return None;
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::commands::check::findings::Finding;
 use crate::failure::{Exit, Failure, Result};
@@ -26,8 +26,26 @@ pub(super) struct Losses {
     path: PathBuf,
     log: Mutex<File>,
     findings: Mutex<Vec<Finding>>,
+    /// Those of runs before, which hold for files that this one skips.
+    before: Vec<Finding>,
     unwritten: Mutex<Vec<Unwritten>>,
     fatal: Mutex<Option<Failure>>,
+}
+
+/// Each in a line of the log.
+fn lines_of(findings: &[Finding]) -> std::io::Result<Vec<u8>> {
+    let mut lines = Vec::new();
+    for finding in findings {
+        serde_json::to_writer(&mut lines, finding)?;
+        lines.push(b'\n');
+    }
+    Ok(lines)
+}
+
+/// What a report says that a resumed run has to know.
+#[derive(Deserialize)]
+struct Reported {
+    damage: Vec<Finding>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -35,25 +53,37 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Losses {
-    /// With those of the run before, when that is resumed. The log `name`
-    /// stands in the destination until everything is copied, with a finding in
-    /// each line.
+    /// With those of runs before, when one is resumed: a run that was cut short
+    /// has left the log, a run that ended its report at `resumed`. The log
+    /// `name` stands in the destination until everything is copied, with a
+    /// finding in each line.
     ///
     /// # Errors
     /// What the system reports.
-    pub(super) fn open(destination: &Path, name: &str, resume: bool) -> Result<Losses> {
+    pub(super) fn open(destination: &Path, name: &str, resumed: Option<&Path>) -> Result<Losses> {
         let path = destination.join(name);
         let failed = |error: std::io::Error| Failure::system(&path, &error);
-        let mut findings = Vec::new();
-        if resume && let Ok(text) = std::fs::read_to_string(&path) {
-            // The last line may be cut off: its file was not completed.
-            findings.extend(text.lines().filter_map(|line| serde_json::from_str(line).ok()));
+        let (mut before, mut lines) = (Vec::new(), Vec::new());
+        if let Some(report) = resumed {
+            if let Ok(text) = std::fs::read_to_string(&path) {
+                // The last line may be cut off: its file was not completed.
+                before.extend(text.lines().filter_map(|line| serde_json::from_str(line).ok()));
+            }
+            let report = std::fs::read(report).ok();
+            let report = report.and_then(|json| serde_json::from_slice::<Reported>(&json).ok());
+            let reported = report.into_iter().flat_map(|report| report.damage);
+            let unlogged: Vec<Finding> = reported.filter(|finding| !before.contains(finding)).collect();
+            // This run's report replaces that one, and may be cut short.
+            lines = lines_of(&unlogged).map_err(failed)?;
+            before.extend(unlogged);
         }
-        let log = File::options().append(true).create(true).open(&path).map_err(failed)?;
+        let mut log = File::options().append(true).create(true).open(&path).map_err(failed)?;
+        log.write_all(&lines).map_err(failed)?;
         Ok(Losses {
             path,
             log: Mutex::new(log),
-            findings: Mutex::new(findings),
+            findings: Mutex::default(),
+            before,
             unwritten: Mutex::default(),
             fatal: Mutex::default(),
         })
@@ -64,6 +94,14 @@ impl Losses {
         lock(&self.findings).push(finding);
     }
 
+    /// A file is skipped, which a run before has copied: what that lost of it
+    /// is lost still.
+    pub(super) fn skipped(&self, path: &[u8]) {
+        let path = String::from_utf8_lossy(path);
+        let of = self.before.iter().filter(|finding| finding.path() == path && finding.is_damage());
+        lock(&self.findings).extend(of.cloned());
+    }
+
     /// What of a file could not be read, kept for a run that skips the file.
     ///
     /// # Errors
@@ -72,11 +110,7 @@ impl Losses {
         if findings.is_empty() {
             return Ok(());
         }
-        let mut lines = Vec::new();
-        for finding in &findings {
-            serde_json::to_writer(&mut lines, finding)?;
-            lines.push(b'\n');
-        }
+        let lines = lines_of(&findings)?;
         lock(&self.findings).extend(findings);
         lock(&self.log).write_all(&lines)
     }

@@ -10,10 +10,13 @@ mod losses;
 mod target;
 mod walk;
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use serde::Serialize;
 use strongroom_store::Store;
 use strongroom_store::local::OpenMode;
@@ -52,8 +55,10 @@ struct Document {
     others: u64,
     /// Plain bytes copied; holes do not count.
     bytes: u64,
-    /// What could not be read.
+    /// What is damaged.
     damage: Vec<Finding>,
+    /// What could not be read, of which nothing is known.
+    unreadable: Vec<Finding>,
     /// What the destination did not take.
     unwritten: Vec<Unwritten>,
 }
@@ -62,6 +67,8 @@ impl Document {
     fn exit(&self) -> Exit {
         if !self.damage.is_empty() {
             Exit::Damage
+        } else if !self.unreadable.is_empty() {
+            Exit::Store
         } else if !self.complete || !self.unwritten.is_empty() {
             Exit::Other
         } else {
@@ -90,9 +97,10 @@ pub(crate) fn run(args: &SalvageArgs, output: Output) -> Result<Exit> {
     let (vault, journals) = open_read_only(Arc::clone(&store), &unlocked.header, unlocked.root)
         .map_err(|failure| failure.at(&args.vault))?;
     let survey = vault.namespace().survey();
-    let is_new = make_destination(&args.destination, args.resume)?;
+    let (is_new, _alone) = make_destination(&args.destination, args.resume)?;
     let log = free_name(survey, ".salvage-losses", "");
-    let losses = Arc::new(Losses::open(&args.destination, &log, !is_new)?);
+    let report = args.destination.join(free_name(survey, "salvage-report", ".json"));
+    let losses = Arc::new(Losses::open(&args.destination, &log, (!is_new).then_some(&*report))?);
     journals.iter().for_each(|damage| losses.add(Finding::journal(damage)));
     let top = Directory::top(&args.destination, Arc::clone(&losses))
         .map_err(|errno| Failure::system(&args.destination, &errno.into()))?;
@@ -115,6 +123,7 @@ pub(crate) fn run(args: &SalvageArgs, output: Output) -> Result<Exit> {
     });
     progress.finish();
     sync(&args.destination);
+    let (damage, unreadable) = losses.findings().into_iter().partition(Finding::is_damage);
     let document = Document {
         schema: "strongroom.salvage/1",
         vault: args.vault.display().to_string(),
@@ -129,10 +138,11 @@ pub(crate) fn run(args: &SalvageArgs, output: Output) -> Result<Exit> {
         symlinks: walk.counts.symlinks,
         others: walk.counts.others,
         bytes: copier.bytes(),
-        damage: losses.findings(),
+        damage,
+        unreadable,
         unwritten: losses.unwritten(),
     };
-    let written = write_report(&args.destination, survey, &document);
+    let written = write_report(&args.destination, &report, survey, &document);
     if let Some(failure) = losses.fatal() {
         return Err(failure);
     }
@@ -146,6 +156,7 @@ pub(crate) fn run(args: &SalvageArgs, output: Output) -> Result<Exit> {
 
 /// Keeps writers out. Beside one, with `--force`, nothing is locked.
 fn lock(args: &SalvageArgs, output: Output) -> Result<Option<VaultLock>> {
+    VaultLock::settle(&args.vault, output);
     match VaultLock::acquire(&args.vault, LockMode::Shared, "salvage", None) {
         Ok(lock) => Ok(lock),
         Err(LockError::Held(_)) if args.force => {
@@ -180,13 +191,19 @@ fn check_apart(vault: &Path, destination: &Path) -> Result<()> {
 }
 
 /// Makes the destination, or takes an empty one, or one to go on in. Gives
-/// whether it is begun anew.
-fn make_destination(path: &Path, resume: bool) -> Result<bool> {
+/// whether it is begun anew, and what keeps other salvages out of it.
+fn make_destination(path: &Path, resume: bool) -> Result<(bool, File)> {
     let failed = |error: std::io::Error| Failure::system(path, &error);
     match std::fs::create_dir(path) {
-        Ok(()) => return Ok(true),
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(failed(error)),
-        Err(_) => {}
+        Ok(()) | Err(_) => {}
+    }
+    let directory = File::open(path).map_err(failed)?;
+    // A file system without such locks keeps nobody out.
+    if rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        return Err(Failure::new(Exit::InUse, "another salvage writes there")
+            .at(path)
+            .hint("Wait until it is done, or name another directory."));
     }
     let is_empty = std::fs::read_dir(path).map_err(failed)?.next().is_none();
     if !is_empty && !resume {
@@ -194,7 +211,7 @@ fn make_destination(path: &Path, resume: bool) -> Result<bool> {
             .at(path)
             .hint("Name a new directory, or go on with a salvage that was cut short there with --resume."));
     }
-    Ok(is_empty)
+    Ok((is_empty, directory))
 }
 
 fn sync(path: &Path) {
@@ -204,13 +221,12 @@ fn sync(path: &Path) {
     }
 }
 
-fn write_report(destination: &Path, survey: Survey<'_>, document: &Document) -> Result<()> {
-    let path = destination.join(free_name(survey, "salvage-report", ".json"));
+fn write_report(destination: &Path, path: &Path, survey: Survey<'_>, document: &Document) -> Result<()> {
     let passing = destination.join(free_name(survey, ".salvage-report", ".json"));
     let mut json = serde_json::to_string_pretty(document).expect("documents have text keys");
     json.push('\n');
-    let written = std::fs::write(&passing, json).and_then(|()| std::fs::rename(&passing, &path));
-    written.map_err(|error| Failure::system(&path, &error))
+    let written = std::fs::write(&passing, json).and_then(|()| std::fs::rename(&passing, path));
+    written.map_err(|error| Failure::system(path, &error))
 }
 
 /// A name that nothing at the top of the vault has.
@@ -222,9 +238,18 @@ fn free_name(survey: Survey<'_>, stem: &str, suffix: &str) -> String {
     if is_free(&first) { first } else { names.find(is_free).expect("some number is free") }
 }
 
+fn places(count: usize) -> String {
+    if count == 1 { "1 place".to_owned() } else { format!("{count} places") }
+}
+
+fn places_are(count: usize) -> String {
+    format!("{} {}", places(count), if count == 1 { "is" } else { "are" })
+}
+
 /// The report for people.
 fn text(document: &Document) -> String {
-    let mut lines: Vec<String> = document.damage.iter().map(Finding::line).collect();
+    let mut lines: Vec<String> =
+        document.damage.iter().chain(&document.unreadable).map(Finding::line).collect();
     let unwritten = document.unwritten.iter();
     lines.extend(unwritten.map(|unwritten| {
         format!("{}: not written: {}", shown(unwritten.path.as_bytes()), unwritten.message)
@@ -238,12 +263,22 @@ fn text(document: &Document) -> String {
     if *skipped > 0 {
         lines.push(format!("{skipped} files had been copied before."));
     }
-    lines.push(match document.damage.len() {
+    lines.push(match (document.damage.len(), document.unreadable.len()) {
         _ if !document.complete => "Interrupted: go on with --resume.".to_owned(),
-        0 if document.unwritten.is_empty() => "Everything was copied.".to_owned(),
-        0 => "Everything could be read, and not all of it written.".to_owned(),
-        1 => "1 place could not be read.".to_owned(),
-        count => format!("{count} places could not be read."),
+        (0, 0) if document.unwritten.is_empty() => "Everything was copied.".to_owned(),
+        (0, 0) => "Everything could be read, and not all of it written.".to_owned(),
+        (0, count) => format!(
+            "{} could not be read, and nothing is damaged: see to it, and go on with --resume.",
+            places(count)
+        ),
+        (count, 0) => format!("{} damaged: what was there is lost.", places_are(count)),
+        (count, unreadable) => {
+            format!(
+                "{} damaged: what was there is lost. {} could not be read.",
+                places_are(count),
+                places(unreadable)
+            )
+        }
     });
     lines.push(String::new());
     lines.join("\n")

@@ -68,17 +68,26 @@ impl<'c, 'a> Walk<'c, 'a> {
             self.copier.losses.add(Finding::new(path, error).stored(stored));
         }
         let mut taken: HashSet<Vec<u8>> = listing
-            .items
+            .entries
             .iter()
-            .filter_map(|item| match &item.name {
+            .filter_map(|listed| match &listed.name {
                 Named::Plain(name) => Some(name.clone()),
                 _ => None,
             })
             .collect();
-        for item in listing.items {
+        for listed in listing.entries {
             if self.copier.interrupt.is_asked() {
                 return;
             }
+            let stored = joined(&folder.stored, &listed.stored);
+            let item = match self.survey.look(folder, listed) {
+                Ok(Some(item)) => item,
+                Ok(None) => continue,
+                Err(error) => {
+                    self.copier.losses.add(Finding::new(path, &error).stored(Some(stored)));
+                    continue;
+                }
+            };
             let stored = || joined(&folder.stored, &item.stored);
             let name = match &item.name {
                 Named::Plain(name) => name.clone(),

@@ -30,14 +30,24 @@ pub struct Item {
     pub name: Named,
 }
 
+/// An entry that is listed and not looked at yet: a directory may have more of
+/// them than there may be open descriptors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Stored name.
+    pub stored: Vec<u8>,
+    /// Plain name.
+    pub name: Named,
+}
+
 /// What stands in a stored directory.
 #[derive(Default)]
 pub struct Listing {
     /// The entries, in the store's order.
-    pub items: Vec<Item>,
+    pub entries: Vec<Listed>,
     /// Stored names of side files whose entry is gone.
     pub orphans: Vec<Vec<u8>>,
-    /// Stored names of entries that the store does not let look at.
+    /// Stored names of entries whose name the store does not let read.
     pub failed: Vec<(Vec<u8>, Error)>,
 }
 
@@ -62,19 +72,24 @@ impl Survey<'_> {
                 }
                 continue;
             }
-            let node = match folder.node.lookup(&entry.name) {
-                Ok(node) => node,
-                // It was removed since the directory was read.
-                Err(error) if error.is_not_found() => continue,
-                Err(error) => {
-                    listing.failed.push((entry.name.clone(), error.into()));
-                    continue;
-                }
-            };
-            let name = self.named(folder, &entry.name)?;
-            listing.items.push(Item { stored: entry.name.clone(), node, name });
+            match self.named(folder, &entry.name) {
+                Ok(name) => listing.entries.push(Listed { stored: entry.name.clone(), name }),
+                Err(error) => listing.failed.push((entry.name.clone(), error)),
+            }
         }
         Ok(listing)
+    }
+
+    /// Looks at an entry that was listed; none when it was removed since.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn look(&self, folder: &Folder, listed: Listed) -> Result<Option<Item>> {
+        match folder.node.lookup(&listed.stored) {
+            Ok(node) => Ok(Some(Item { stored: listed.stored, node, name: listed.name })),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The entry of a plain name.

@@ -19,7 +19,7 @@ use strongroom_format::vault::DirectoryId;
 use strongroom_store::{Kind, NodeRef};
 
 pub use self::attributes::SurveyedAttribute;
-pub use self::listing::{Item, Listing, Named};
+pub use self::listing::{Item, Listed, Listing, Named};
 use super::names::StoredTarget;
 use super::{LINKS, Namespace, PRIVATE, sidefile};
 use crate::content::{Content, Home};

@@ -67,6 +67,9 @@ impl Carrier<'_> {
             }
             Step::Record { folder, id } => self.repairer.restore_record(&folder.node, *id)?,
             Step::NewRecord { folder } => self.repairer.renew_record(&folder.node)?,
+            Step::Foreign { folder, stored } => {
+                return self.repairer.set_foreign_aside(&folder.node, stored).map(Some);
+            }
             Step::LongName { folder, id, name } => self.repairer.restore_side(&folder.node, *id, name)?,
             Step::Exchange { one, other } => {
                 let (from, to) = (&one.folder.node, &other.folder.node);

@@ -27,6 +27,8 @@ pub(super) enum Step {
     Exchange { one: Misplaced, other: Misplaced },
     /// Move an entry to the name that its stored name tells.
     MoveBack { entry: Misplaced, to: Folder, id: DirectoryId, name: Vec<u8> },
+    /// Move what is not the vault's out of the tree.
+    Foreign { folder: Folder, stored: Vec<u8> },
     /// Move an entry to the directory for what has no place.
     LostFound { entry: Misplaced, name: Vec<u8> },
     /// Bind a file to the name that it has.
@@ -65,6 +67,9 @@ impl Step {
                 let to = joined(LOST_FOUND.as_bytes(), name);
                 ("lost-found", plain(entry), stored(entry), Some(to))
             }
+            Step::Foreign { folder, stored } => {
+                ("foreign", folder.plain.clone(), Some(joined(&folder.stored, stored)), None)
+            }
             Step::Bind { entry } => ("bind", plain(entry), None, None),
         };
         StepReport {
@@ -87,6 +92,7 @@ impl Step {
             Step::LostFound { .. } => 5,
             Step::Bind { .. } => 6,
             Step::NewRecord { .. } => 7,
+            Step::Foreign { .. } => 8,
         }
     }
 }
@@ -100,6 +106,7 @@ struct Seen {
     lost: Vec<(Folder, usize)>,
     orphans: Vec<(Folder, Vec<u8>)>,
     misplaced: Vec<Misplaced>,
+    foreign: Vec<(Folder, Vec<u8>)>,
 }
 
 impl Seen {
@@ -117,6 +124,7 @@ impl Seen {
                 Fact::LostRecord { folder, entries } => seen.lost.push((folder, entries)),
                 Fact::Orphan { folder, side } => seen.orphans.push((folder, side)),
                 Fact::Misplaced(entry) => seen.misplaced.push(entry),
+                Fact::Foreign { folder, stored } => seen.foreign.push((folder, stored)),
             }
         }
         seen.misplaced
@@ -144,6 +152,10 @@ pub(super) fn plan(subject: &Subject, facts: Vec<Fact>) -> Result<Vec<Step>> {
     }
     planner.records(&mut steps);
     planner.entries(&mut steps)?;
+    let foreign = planner.seen.foreign.iter();
+    steps.extend(
+        foreign.map(|(folder, stored)| Step::Foreign { folder: folder.clone(), stored: stored.clone() }),
+    );
     steps.sort_by_key(Step::rank);
     Ok(steps)
 }
@@ -299,8 +311,8 @@ impl Planner<'_> {
         if let Some(id) = entry.directory
             && let Some(folder) = self.seen.folder(id)
         {
-            for item in self.survey.list(folder)?.items {
-                if let Named::Plain(taken) = item.name
+            for listed in self.survey.list(folder)?.entries {
+                if let Named::Plain(taken) = listed.name
                     && self.survey.home(id, &taken).mac == entry.home
                 {
                     name = taken;

@@ -156,7 +156,8 @@ fn tree(store: &Arc<dyn Store>) -> BTreeMap<String, String> {
 }
 
 fn collect(survey: Survey<'_>, folder: &Folder, tree: &mut BTreeMap<String, String>) {
-    for item in survey.list(folder).expect("a directory").items {
+    for listed in survey.list(folder).expect("a directory").entries {
+        let item = survey.look(folder, listed).expect("a store").expect("it is there");
         let Named::Plain(name) = &item.name else { panic!("a name is lost") };
         let path = String::from_utf8_lossy(&joined(&folder.plain, name)).into_owned();
         if item.node.kind() == Kind::Directory {
