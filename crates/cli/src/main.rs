@@ -16,6 +16,7 @@ mod freshness;
 mod lock;
 mod meter;
 mod mount;
+mod opening;
 mod profile;
 mod progress;
 mod report;

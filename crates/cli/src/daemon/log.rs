@@ -84,7 +84,7 @@ fn syslog() -> Option<UnixDatagram> {
 }
 
 fn append(path: &Path) -> Result<File> {
-    File::options().append(true).create(true).open(path).map_err(|error| Failure::system(path, &error))
+    crate::opening::to_append(path).map_err(|error| Failure::system(path, &error))
 }
 
 #[cfg(test)]

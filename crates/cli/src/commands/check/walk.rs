@@ -8,7 +8,9 @@ use strongroom_format::vault::header::Header;
 use strongroom_format::vault::names::{DIRECTORY_RECORD, VAULT_DIRECTORY, parse_journal_name};
 use strongroom_store::{Kind, NodeRef};
 use strongroom_vault::Error;
-use strongroom_vault::namespace::survey::{Folder, Item, Named, Survey, joined, placeholder};
+use strongroom_vault::namespace::survey::{
+    DEPTH_MAX, Folder, IN_ITSELF, Item, Named, Survey, TOO_DEEP, joined, placeholder,
+};
 
 use super::facts::Fact;
 use super::findings::{Finding, Findings, Leftover};
@@ -21,6 +23,12 @@ pub(super) struct Counts {
     pub(super) directories: u64,
     pub(super) symlinks: u64,
     pub(super) others: u64,
+}
+
+/// A directory that is being walked, and the names in it that are left.
+struct Level {
+    folder: Folder,
+    rest: std::vec::IntoIter<(Vec<u8>, Named)>,
 }
 
 /// A walk over a vault.
@@ -51,6 +59,38 @@ impl<'v, 'a> Walk<'v, 'a> {
 
     /// Walks a directory and what is below it, and hands files to the pool.
     pub(super) fn folder(&mut self, folder: &Folder, pool: &Pool<'v>) {
+        let mut levels: Vec<Level> = Vec::new();
+        levels.extend(self.begin(folder.clone()));
+        while let Some(level) = levels.last_mut() {
+            let Some((stored, name)) = level.rest.next() else {
+                levels.pop();
+                continue;
+            };
+            if self.interrupt.is_asked() {
+                return;
+            }
+            let item = match self.survey.look(&level.folder, &stored, name) {
+                Ok(Some(item)) => item,
+                Ok(None) => continue,
+                Err(error) => {
+                    let stored = Some(joined(&level.folder.stored, &stored));
+                    self.findings.add(Finding::new(&level.folder.plain, &error).stored(stored));
+                    continue;
+                }
+            };
+            let Some(below) = self.entry(&level.folder, item, pool) else { continue };
+            let in_itself = below.id.is_some() && levels.iter().any(|level| level.folder.id == below.id);
+            if in_itself || levels.len() == DEPTH_MAX {
+                let what = if in_itself { IN_ITSELF } else { TOO_DEEP };
+                self.findings.add(Finding::name(&below.plain, &below.stored, what));
+                continue;
+            }
+            levels.extend(self.begin(below));
+        }
+    }
+
+    /// Verifies a directory itself; none when it cannot be listed.
+    fn begin(&mut self, folder: Folder) -> Option<Level> {
         self.counts.directories += 1;
         if let Some(what) = folder.fault {
             let record = joined(&folder.stored, DIRECTORY_RECORD.as_bytes());
@@ -64,27 +104,21 @@ impl<'v, 'a> Walk<'v, 'a> {
             self.verifier.attributes(&folder.node, id.0, &folder.plain);
         }
         self.findings.note(Fact::Folder(folder.clone()));
-        let listing = match self.survey.list(folder) {
-            Ok(listing) => listing,
-            Err(error) => return self.findings.add(Finding::new(&folder.plain, &error)),
+        let names = match self.survey.names(&folder) {
+            Ok(names) => names,
+            Err(error) => {
+                self.findings.add(Finding::new(&folder.plain, &error));
+                return None;
+            }
         };
         if folder.fault.is_some() {
-            self.findings.note(Fact::LostRecord { folder: folder.clone(), entries: listing.items.len() });
+            self.findings.note(Fact::LostRecord { folder: folder.clone(), entries: names.entries.len() });
         }
-        for (stored, error) in &listing.failed {
-            let stored = Some(joined(&folder.stored, stored));
-            self.findings.add(Finding::new(&folder.plain, error).stored(stored));
-        }
-        for orphan in &listing.orphans {
+        for orphan in &names.orphans {
             self.findings.note(Fact::Orphan { folder: folder.clone(), side: orphan.clone() });
             self.leave(&joined(&folder.stored, orphan), "the name of an entry that is gone");
         }
-        for item in listing.items {
-            if self.interrupt.is_asked() {
-                return;
-            }
-            self.item(folder, item, pool);
-        }
+        Some(Level { folder, rest: names.entries.into_iter() })
     }
 
     fn leave(&mut self, stored: &[u8], what: impl Into<String>) {
@@ -94,6 +128,14 @@ impl<'v, 'a> Walk<'v, 'a> {
 
     /// Verifies one entry, and what is below it.
     pub(super) fn item(&mut self, folder: &Folder, item: Item, pool: &Pool<'v>) {
+        if let Some(below) = self.entry(folder, item, pool) {
+            self.folder(&below, pool);
+        }
+    }
+
+    /// Verifies one entry; the directory that it is, if it is one, is still to
+    /// be walked.
+    fn entry(&mut self, folder: &Folder, item: Item, pool: &Pool<'v>) -> Option<Folder> {
         if let Named::Lost(what) | Named::Foreign(what) = item.name
             // Of a directory without an id no name opens, which is told once.
             && folder.id.is_some()
@@ -102,7 +144,7 @@ impl<'v, 'a> Walk<'v, 'a> {
             self.findings.add(Finding::name(&folder.plain, &stored, what));
         }
         if matches!(item.name, Named::Foreign(_)) {
-            return;
+            return None;
         }
         let plain = match &item.name {
             Named::Plain(name) => joined(&folder.plain, name),
@@ -111,7 +153,8 @@ impl<'v, 'a> Walk<'v, 'a> {
         match item.node.kind() {
             Kind::File => {
                 let (verifier, folder) = (self.verifier, folder.clone());
-                return pool.submit(Box::new(move || verifier.begin(&folder, &item)));
+                pool.submit(Box::new(move || verifier.begin(&folder, &item)));
+                return None;
             }
             Kind::Directory => match self.survey.enter(folder, &item) {
                 Ok(below) => {
@@ -120,9 +163,12 @@ impl<'v, 'a> Walk<'v, 'a> {
                         let name = id.unwrap_or_else(|| placeholder(&item.node));
                         self.findings.note(Fact::misplaced(folder, &item, name));
                     }
-                    return self.folder(&below, pool);
+                    return Some(below);
                 }
-                Err(error) => return self.findings.add(Finding::new(&plain, &error)),
+                Err(error) => {
+                    self.findings.add(Finding::new(&plain, &error));
+                    return None;
+                }
             },
             Kind::Symlink => self.symlink(&item, &plain),
             Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => self.counts.others += 1,
@@ -131,6 +177,7 @@ impl<'v, 'a> Walk<'v, 'a> {
             self.findings.note(Fact::misplaced(folder, &item, placeholder(&item.node)));
         }
         self.verifier.attributes(&item.node, [0; 16], &plain);
+        None
     }
 
     fn symlink(&mut self, item: &Item, plain: &[u8]) {

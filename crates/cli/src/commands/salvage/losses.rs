@@ -45,11 +45,11 @@ impl Losses {
         let path = destination.join(name);
         let failed = |error: std::io::Error| Failure::system(&path, &error);
         let mut findings = Vec::new();
-        if resume && let Ok(text) = std::fs::read_to_string(&path) {
+        if resume && let Ok(text) = crate::opening::regular(&path).and_then(std::io::read_to_string) {
             // The last line may be cut off: its file was not completed.
             findings.extend(text.lines().filter_map(|line| serde_json::from_str(line).ok()));
         }
-        let log = File::options().append(true).create(true).open(&path).map_err(failed)?;
+        let log = crate::opening::to_append(&path).map_err(failed)?;
         Ok(Losses {
             path,
             log: Mutex::new(log),

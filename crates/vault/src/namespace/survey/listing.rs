@@ -1,5 +1,7 @@
 //! The entries of one stored directory.
 
+use std::collections::HashSet;
+
 use strongroom_format::vault::DirectoryId;
 use strongroom_store::NodeRef;
 
@@ -41,40 +43,74 @@ pub struct Listing {
     pub failed: Vec<(Vec<u8>, Error)>,
 }
 
+/// The names in a stored directory: no inode is held by them.
+#[derive(Default)]
+pub struct Names {
+    /// Stored names with what is known of them, in the store's order.
+    pub entries: Vec<(Vec<u8>, Named)>,
+    /// Stored names of side files whose entry is gone.
+    pub orphans: Vec<Vec<u8>>,
+}
+
 impl Survey<'_> {
-    /// Lists a stored directory.
+    /// Lists a stored directory, with the inode of each entry: for directories
+    /// of which little is expected.
     ///
     /// # Errors
     /// What the store reports.
     pub fn list(&self, folder: &Folder) -> Result<Listing> {
+        let names = self.names(folder)?;
+        let mut listing = Listing { orphans: names.orphans, ..Listing::default() };
+        for (stored, name) in names.entries {
+            match self.look(folder, &stored, name) {
+                Ok(item) => listing.items.extend(item),
+                Err(error) => listing.failed.push((stored, error)),
+            }
+        }
+        Ok(listing)
+    }
+
+    /// The names in a stored directory. [`Survey::look`] gives the inode of
+    /// one, so that a walk holds no descriptor for each of a million entries.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn names(&self, folder: &Folder) -> Result<Names> {
         let entries = folder.node.entries()?;
-        let mut listing = Listing::default();
+        let long = |name: &[u8]| is_hidden(name) && name.starts_with(b".n");
+        let are_long = entries.iter().any(|entry| long(&entry.name));
+        let known: HashSet<&[u8]> = match are_long {
+            true => entries.iter().map(|entry| &entry.name[..]).collect(),
+            false => HashSet::new(),
+        };
+        let mut names = Names::default();
         for entry in &entries {
             if folder.stored.is_empty() && entry.name == PRIVATE {
                 continue;
             }
             if is_hidden(&entry.name) {
-                let long = entry.name.strip_prefix(b".n");
-                if let Some(long) = long
-                    && !entries.iter().any(|entry| entry.name == long)
+                if let Some(long) = entry.name.strip_prefix(b".n")
+                    && !known.contains(long)
                 {
-                    listing.orphans.push(entry.name.clone());
+                    names.orphans.push(entry.name.clone());
                 }
                 continue;
             }
-            let node = match folder.node.lookup(&entry.name) {
-                Ok(node) => node,
-                // It was removed since the directory was read.
-                Err(error) if error.is_not_found() => continue,
-                Err(error) => {
-                    listing.failed.push((entry.name.clone(), error.into()));
-                    continue;
-                }
-            };
-            let name = self.named(folder, &entry.name)?;
-            listing.items.push(Item { stored: entry.name.clone(), node, name });
+            names.entries.push((entry.name.clone(), self.named(folder, &entry.name)?));
         }
-        Ok(listing)
+        Ok(names)
+    }
+
+    /// The entry of a stored name; none when it was removed since.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn look(&self, folder: &Folder, stored: &[u8], name: Named) -> Result<Option<Item>> {
+        match folder.node.lookup(stored) {
+            Ok(node) => Ok(Some(Item { stored: stored.to_vec(), node, name })),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The entry of a plain name.

@@ -19,11 +19,21 @@ use strongroom_format::vault::DirectoryId;
 use strongroom_store::{Kind, NodeRef};
 
 pub use self::attributes::SurveyedAttribute;
-pub use self::listing::{Item, Listing, Named};
+pub use self::listing::{Item, Listing, Named, Names};
 use super::names::StoredTarget;
 use super::{LINKS, Namespace, PRIVATE, sidefile};
 use crate::content::{Content, Home};
 use crate::error::{Damage, Error, Result};
+
+/// Directories that may stand within one another for a walk to follow them.
+/// One is open for each of those above it, and paths grow with each.
+pub const DEPTH_MAX: usize = 4096;
+
+/// What is said of a directory that is deeper.
+pub const TOO_DEEP: &str = "more than 4096 directories stand within one another here: not followed";
+
+/// What is said of a directory with the id of one that it stands in.
+pub const IN_ITSELF: &str = "a copy of a directory stands within that directory: not followed";
 
 /// A look at the stored tree of a vault that is open for reading.
 #[derive(Clone, Copy)]
