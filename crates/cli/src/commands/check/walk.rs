@@ -6,11 +6,9 @@ use std::collections::{HashMap, HashSet};
 use strongroom_format::vault::DirectoryId;
 use strongroom_format::vault::header::Header;
 use strongroom_format::vault::names::{DIRECTORY_RECORD, VAULT_DIRECTORY, parse_journal_name};
-use strongroom_store::{Kind, NodeRef};
+use strongroom_store::{DirectoryEntry, Kind, NodeRef};
 use strongroom_vault::Error;
-use strongroom_vault::namespace::survey::{
-    DEPTH_MAX, Folder, IN_ITSELF, Item, Named, Survey, TOO_DEEP, joined, placeholder,
-};
+use strongroom_vault::namespace::survey::{Folder, Item, Named, Survey, joined, placeholder};
 
 use super::facts::Fact;
 use super::findings::{Finding, Findings, Leftover};
@@ -79,9 +77,7 @@ impl<'v, 'a> Walk<'v, 'a> {
                 }
             };
             let Some(below) = self.entry(&level.folder, item, pool) else { continue };
-            let in_itself = below.id.is_some() && levels.iter().any(|level| level.folder.id == below.id);
-            if in_itself || levels.len() == DEPTH_MAX {
-                let what = if in_itself { IN_ITSELF } else { TOO_DEEP };
+            if let Some(what) = below.stops_walk(levels.iter().map(|level| level.folder.id)) {
                 self.findings.add(Finding::name(&below.plain, &below.stored, what));
                 continue;
             }
@@ -193,8 +189,6 @@ impl<'v, 'a> Walk<'v, 'a> {
     pub(super) fn leftovers(&mut self, top: &NodeRef, header: &Header) {
         match self.list_private(top, header) {
             Ok(()) => {}
-            // A vault that lacks one of these directories is given it when it
-            // is needed.
             Err(error) if error.is_not_found() => {}
             Err(error) => self.findings.add(Finding::new(b"", &error)),
         }
@@ -205,23 +199,41 @@ impl<'v, 'a> Walk<'v, 'a> {
         for entry in private.entries()? {
             self.private_entry(&entry.name, header);
         }
-        if let Ok(aside) = private.lookup(b"aside") {
-            for entry in aside.entries()? {
-                let stored = joined(b".strongroom/aside", &entry.name);
-                self.leave(&stored, self.kept_aside(&entry.name));
-            }
+        for entry in self.private_directory(&private, "aside")? {
+            let stored = joined(b".strongroom/aside", &entry.name);
+            self.leave(&stored, self.kept_aside(&entry.name));
         }
-        for entry in private.lookup(b"temporary")?.entries()? {
+        for entry in self.private_directory(&private, "temporary")? {
             let stored = joined(b".strongroom/temporary", &entry.name);
             self.leave(&stored, "removed at the next mount for writing");
         }
-        for entry in private.lookup(b"links")?.entries()? {
+        for entry in self.private_directory(&private, "links")? {
             if !self.long_targets.contains(&entry.name) {
                 let stored = joined(b".strongroom/links", &entry.name);
                 self.leave(&stored, "the target of a symlink that is gone");
             }
         }
         Ok(())
+    }
+
+    /// The entries of a directory of the vault's own; none when there is none,
+    /// which is told where something else has its name.
+    fn private_directory(&self, private: &NodeRef, name: &str) -> Result<Vec<DirectoryEntry>, Error> {
+        match private.lookup(name.as_bytes()) {
+            Ok(node) if node.kind() == Kind::Directory => Ok(node.entries()?),
+            Ok(_) => {
+                let stored = joined(VAULT_DIRECTORY.as_bytes(), name.as_bytes());
+                self.findings.add(Finding::name(
+                    b"",
+                    &stored,
+                    "a directory of the vault's own is something else",
+                ));
+                Ok(Vec::new())
+            }
+            // It is made when it is needed.
+            Err(error) if error.is_not_found() => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// What a copy is of that settling has made before it cut a file.

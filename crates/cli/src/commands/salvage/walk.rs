@@ -7,9 +7,7 @@ use strongroom_format::vault::DirectoryId;
 use strongroom_format::vault::names::{VAULT_DIRECTORY, parse_journal_name};
 use strongroom_store::{Attributes, InodeId, Kind, NodeRef};
 use strongroom_vault::Error;
-use strongroom_vault::namespace::survey::{
-    DEPTH_MAX, Folder, IN_ITSELF, Item, Named, Survey, TOO_DEEP, joined, placeholder,
-};
+use strongroom_vault::namespace::survey::{Folder, Item, Named, Survey, joined, placeholder};
 
 use super::copy::{Copier, Place};
 use super::target::Directory;
@@ -226,9 +224,7 @@ impl<'c, 'a> Walk<'c, 'a> {
                 return None;
             }
         };
-        let in_itself = below.id.is_some() && self.ancestors.contains(&below.id);
-        if in_itself || self.ancestors.len() == DEPTH_MAX {
-            let what = if in_itself { IN_ITSELF } else { TOO_DEEP };
+        if let Some(what) = below.stops_walk(self.ancestors.iter().copied()) {
             self.copier.losses.add(Finding::name(&place.path, &below.stored, what));
             return None;
         }
