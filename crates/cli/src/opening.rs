@@ -80,7 +80,7 @@ mod tests {
         let path = fifo(&directory);
         let socket = directory.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
-        for path in [&path, &socket, &directory.path().to_owned(), Path::new("/dev/zero")] {
+        for path in [path.as_path(), &socket, directory.path(), Path::new("/dev/zero")] {
             assert!(regular(path).is_err(), "{}", path.display());
         }
         let file = directory.path().join("file");
