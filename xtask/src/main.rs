@@ -27,6 +27,7 @@ mod powercut;
 mod random;
 mod simulate;
 mod soak;
+mod soundness;
 mod sparse;
 mod sqlite;
 mod stress;
@@ -94,6 +95,8 @@ enum Task {
     Simulate(simulate::SimulateArgs),
     /// Measure whether the time of a cipher depends on secrets
     Dudect(dudect::DudectArgs),
+    /// Run the crates with unsafe code under Miri and sanitizers
+    Soundness(soundness::SoundnessArgs),
     /// Measure
     Bench(bench::BenchArgs),
     /// Run every test: the workspace's own and all suites on a mount
@@ -126,6 +129,7 @@ fn main() -> ExitCode {
         Task::LuksPressure(arguments) => luks::pressure::fill(&arguments),
         Task::Simulate(arguments) => simulate::run(&arguments),
         Task::Dudect(arguments) => concluded(dudect::run(&arguments)),
+        Task::Soundness(arguments) => concluded(soundness::run(&arguments)),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
         Task::Dist(arguments) => dist::run(&arguments),

@@ -18,6 +18,7 @@ mod history;
 mod lock;
 mod meter;
 mod mount;
+mod opening;
 mod profile;
 mod progress;
 mod report;

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use strongroom_engine::{
-    Algorithm, Batch, Capability, Engine, Operation, Refused, Session, SessionError, Ticket,
+    Algorithm, Batch, Capability, Cross, Crossing, Engine, Operation, Refusal, Refused, Session,
+    SessionError, Ticket,
 };
 
 /// One batch in so many is timed.
@@ -35,10 +36,28 @@ impl Metered {
         }
     }
 
+    fn sampled<T>(&self, submit: impl FnOnce() -> T) -> T {
+        if !self.submitted.fetch_add(1, Relaxed).is_multiple_of(SAMPLED) {
+            return submit();
+        }
+        let began = Instant::now();
+        let answer = submit();
+        self.timed_ns.fetch_add(began.elapsed().as_nanos() as u64, Relaxed);
+        self.timed.fetch_add(1, Relaxed);
+        answer
+    }
+
     /// What all submissions took, as far as samples tell.
     pub(crate) fn total(&self) -> Duration {
         let mean = self.timed_ns.load(Relaxed) as f64 / self.timed.load(Relaxed).max(1) as f64;
         Duration::from_nanos((mean * self.submitted.load(Relaxed) as f64) as u64)
+    }
+}
+
+impl Cross for Metered {
+    fn cross(&self, session: &Session, crossing: Crossing<'_>) -> Result<(), Refusal> {
+        let cross = || self.engine.crossing().map(|engine| engine.cross(session, crossing));
+        self.sampled(cross).unwrap_or(Err(Refusal::Unsupported))
     }
 }
 
@@ -56,21 +75,18 @@ impl Engine for Metered {
     }
 
     fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
-        if !self.submitted.fetch_add(1, Relaxed).is_multiple_of(SAMPLED) {
-            return self.engine.submit(session, batch);
-        }
-        let began = Instant::now();
-        let answer = self.engine.submit(session, batch);
-        self.timed_ns.fetch_add(began.elapsed().as_nanos() as u64, Relaxed);
-        self.timed.fetch_add(1, Relaxed);
-        answer
+        self.sampled(|| self.engine.submit(session, batch))
+    }
+
+    fn crossing(&self) -> Option<&dyn Cross> {
+        self.engine.crossing().map(|_| self as &dyn Cross)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strongroom_engine::{Buffer, Outcome, SectorCipher, Segment};
+    use strongroom_engine::{Buffer, Outcome, SectorCipher, Segment, SharedBytes, Way};
     use strongroom_engine_cpu::CpuEngine;
 
     #[test]
@@ -88,5 +104,25 @@ mod tests {
         }
         assert_eq!((metered.submitted.load(Relaxed), metered.timed.load(Relaxed)), (2 * SAMPLED, 2));
         assert!(metered.total() > Duration::ZERO);
+    }
+
+    #[test]
+    fn what_crosses_is_computed_and_counted_wherever_the_engine_has_it() {
+        let shared: Vec<std::sync::atomic::AtomicU8> = (0..4096).map(|_| 7.into()).collect();
+        let cross = |engine: &dyn Engine| {
+            let algorithm = Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64);
+            let key: Vec<u8> = (0..64).collect();
+            let session = engine.session(algorithm, &key).expect("every CPU has it");
+            let mut to = vec![0; shared.len()];
+            let way = Way::Decrypt { from: SharedBytes::new(&shared), to: &mut to };
+            let crossing = Crossing { numbers: 0.into(), sector_len: 512, way };
+            let crossed = engine.crossing().map(|engine| engine.cross(&session, crossing));
+            (crossed, to)
+        };
+        let metered = Metered::new(Arc::new(CpuEngine::new()));
+        assert_eq!(cross(&metered), cross(&CpuEngine::new()));
+        assert_eq!(metered.submitted.load(Relaxed), 1);
+        let reference = strongroom_engine_cpu::reference::ReferenceEngine;
+        assert!(Metered::new(Arc::new(reference)).crossing().is_none());
     }
 }

@@ -149,7 +149,7 @@ fn raw_key_file(path: &Path, range: KeyFileRange) -> Result<SecretBytes> {
 }
 
 fn open(path: &Path) -> Result<File> {
-    File::open(path).map_err(|error| Failure::system(path, &error))
+    crate::opening::to_read(path).map_err(|error| Failure::system(path, &error))
 }
 
 /// A descriptor of this process as one of our own, which shares its offset.

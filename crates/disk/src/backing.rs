@@ -6,11 +6,10 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU8;
 
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
-use strongroom_store::mapped::{MappedFile, Purpose};
+use strongroom_store::mapped::{MappedFile, SharedBytes, SharedBytesMut};
 
 use crate::claim::{self, HeaderLock};
 
@@ -62,14 +61,18 @@ pub trait Backing: Send + Sync + fmt::Debug {
     fn allocated(&self, offset: u64, len: u64) -> io::Result<(u64, bool)>;
 
     /// Calls `work` with the range's bytes where the kernel keeps them, if that
-    /// is to be had, as [`MappedFile::with`]: after false, reading or writing
-    /// by the calls above has to do all of it.
-    fn mapped(
+    /// is to be had, as [`MappedFile::read_with`]: after false, reading by the
+    /// call above has to do all of it.
+    fn read_mapped(&self, _offset: u64, _len: usize, _work: &mut dyn FnMut(SharedBytes<'_>) -> bool) -> bool {
+        false
+    }
+
+    /// The same to write all of the range, as [`MappedFile::write_with`].
+    fn write_mapped(
         &self,
-        _purpose: Purpose,
         _offset: u64,
         _len: usize,
-        _work: &mut dyn FnMut(&[AtomicU8]) -> bool,
+        _work: &mut dyn FnMut(SharedBytesMut<'_>) -> bool,
     ) -> bool {
         false
     }
@@ -144,16 +147,22 @@ impl FileBacking {
         if !kind.is_file() && !kind.is_block_device() {
             return Err(OpenError::Kind);
         }
-        let mut flags = if writable { OFlags::RDWR } else { OFlags::RDONLY } | OFlags::CLOEXEC;
+        // What stands there by now may be a FIFO, whose opening waits.
+        let mut flags = if writable { OFlags::RDWR } else { OFlags::RDONLY };
+        flags |= OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         if kind.is_block_device() && writable {
             // Claims a device: refused while it is mounted.
             flags |= OFlags::EXCL;
         }
-        match rustix::fs::open(path, flags, rustix::fs::Mode::empty()) {
-            Ok(fd) => Ok(FileBacking::of(File::from(fd), kind.is_block_device())),
-            Err(Errno::BUSY) => Err(OpenError::InUse),
-            Err(errno) => Err(OpenError::Io(errno.into())),
+        let file = match rustix::fs::open(path, flags, rustix::fs::Mode::empty()) {
+            Ok(fd) => File::from(fd),
+            Err(Errno::BUSY) => return Err(OpenError::InUse),
+            Err(errno) => return Err(OpenError::Io(errno.into())),
+        };
+        if file.metadata().map_err(OpenError::Io)?.file_type() != kind {
+            return Err(OpenError::Kind);
         }
+        Ok(FileBacking::of(file, kind.is_block_device()))
     }
 
     /// Takes a file that is open already.
@@ -238,14 +247,17 @@ impl Backing for FileBacking {
         Ok((len.min(hole.saturating_sub(offset)).max(1), true))
     }
 
-    fn mapped(
+    fn read_mapped(&self, offset: u64, len: usize, work: &mut dyn FnMut(SharedBytes<'_>) -> bool) -> bool {
+        self.mapped.get().is_some_and(|mapped| mapped.read_with(offset, len, work))
+    }
+
+    fn write_mapped(
         &self,
-        purpose: Purpose,
         offset: u64,
         len: usize,
-        work: &mut dyn FnMut(&[AtomicU8]) -> bool,
+        work: &mut dyn FnMut(SharedBytesMut<'_>) -> bool,
     ) -> bool {
-        self.mapped.get().is_some_and(|mapped| mapped.with(purpose, offset, len, work))
+        self.mapped.get().is_some_and(|mapped| mapped.write_with(offset, len, work))
     }
 }
 

@@ -73,7 +73,8 @@ impl KeyedCipher {
     /// was written.
     pub(crate) fn cross(&self, unit: u64, way: Way<'_>) -> bool {
         let numbers = SectorNumbers { first: unit.into(), step: self.sector_len / UNIT as u32 };
-        self.engine.cross(&self.session, Crossing { numbers, sector_len: self.sector_len, way }).is_ok()
+        let crossing = Crossing { numbers, sector_len: self.sector_len, way };
+        self.engine.crossing().is_some_and(|engine| engine.cross(&self.session, crossing).is_ok())
     }
 
     /// Runs `operation` over a list's segments of `buffer`, in place. The

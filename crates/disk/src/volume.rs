@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use strongroom_engine::{Buffer, Engine, Operation, Way};
 use strongroom_format::luks::{Segment, UNIT};
 use strongroom_keys::SecretBytes;
-use strongroom_store::mapped::Purpose;
 
 use crate::backing::Backing;
 use crate::device::{Device, Extent, Piece, check};
@@ -255,7 +254,7 @@ impl Volume {
     /// to be had, and `bytes` are anything.
     fn read_mapped(&self, part: Part, bytes: &mut [u8]) -> bool {
         part.len >= MAPPED_LEN_MIN
-            && self.backing.mapped(Purpose::Read, self.place(part.offset), part.len, &mut |from| {
+            && self.backing.read_mapped(self.place(part.offset), part.len, &mut |from| {
                 self.cipher.cross(self.unit(part.offset), Way::Decrypt { from, to: &mut *bytes })
             })
     }
@@ -264,7 +263,7 @@ impl Volume {
     /// be had, and the part has to be written all the same.
     fn write_mapped(&self, part: Part, bytes: &[u8]) -> bool {
         part.len >= MAPPED_LEN_MIN
-            && self.backing.mapped(Purpose::Write, self.place(part.offset), part.len, &mut |to| {
+            && self.backing.write_mapped(self.place(part.offset), part.len, &mut |to| {
                 self.cipher.cross(self.unit(part.offset), Way::Encrypt { from: bytes, to })
             })
     }

@@ -8,13 +8,13 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use strongroom_disk::{Backing, Device, Error, FileBacking, Piece, Volume, VolumeOptions};
 use strongroom_engine::Buffer;
 use strongroom_format::luks::{CipherSpec, Segment};
 use strongroom_keys::SecretBytes;
-use strongroom_store::mapped::Purpose;
+use strongroom_store::mapped::{SharedBytes, SharedBytesMut};
 
 const LEN: u64 = 4 << 20;
 const MIB: usize = 1 << 20;
@@ -45,6 +45,20 @@ impl Watched {
     fn counts(&self) -> (u64, u64) {
         (self.in_place.swap(0, Ordering::Relaxed), self.by_calls.swap(0, Ordering::Relaxed))
     }
+
+    fn cut_now(&self) {
+        let cut = self.cut.load(Ordering::Relaxed);
+        if cut != u64::MAX {
+            self.file.set_len(cut).expect("cut");
+        }
+    }
+
+    fn count(&self, done: bool, len: usize) -> bool {
+        if done {
+            self.in_place.fetch_add(len as u64, Ordering::Relaxed);
+        }
+        done
+    }
 }
 
 impl Backing for Watched {
@@ -74,24 +88,25 @@ impl Backing for Watched {
         self.backing.allocated(offset, len)
     }
 
-    fn mapped(
-        &self,
-        purpose: Purpose,
-        offset: u64,
-        len: usize,
-        work: &mut dyn FnMut(&[AtomicU8]) -> bool,
-    ) -> bool {
-        let done = self.backing.mapped(purpose, offset, len, &mut |bytes| {
-            let cut = self.cut.load(Ordering::Relaxed);
-            if cut != u64::MAX {
-                self.file.set_len(cut).expect("cut");
-            }
+    fn read_mapped(&self, offset: u64, len: usize, work: &mut dyn FnMut(SharedBytes<'_>) -> bool) -> bool {
+        let done = self.backing.read_mapped(offset, len, &mut |bytes| {
+            self.cut_now();
             work(bytes)
         });
-        if done {
-            self.in_place.fetch_add(len as u64, Ordering::Relaxed);
-        }
-        done
+        self.count(done, len)
+    }
+
+    fn write_mapped(
+        &self,
+        offset: u64,
+        len: usize,
+        work: &mut dyn FnMut(SharedBytesMut<'_>) -> bool,
+    ) -> bool {
+        let done = self.backing.write_mapped(offset, len, &mut |bytes| {
+            self.cut_now();
+            work(bytes)
+        });
+        self.count(done, len)
     }
 }
 

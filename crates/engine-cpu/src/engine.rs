@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use strongroom_engine::{
-    Aead, Algorithm, Batch, BlockCipher, Capability, Crossing, Engine, Operation, Refusal, Refused,
+    Aead, Algorithm, Batch, BlockCipher, Capability, Cross, Crossing, Engine, Operation, Refusal, Refused,
     SectorCipher, SectorIv, SectorMode, Session, SessionError, Ticket,
 };
 use strongroom_memory::{in_wiped_stack, lock_stack};
@@ -219,6 +219,12 @@ impl Engine for CpuEngine {
         }
     }
 
+    fn crossing(&self) -> Option<&dyn Cross> {
+        Some(self)
+    }
+}
+
+impl Cross for CpuEngine {
     fn cross(&self, session: &Session, crossing: Crossing<'_>) -> Result<(), Refusal> {
         let keyed = match session.state::<Keyed>() {
             Some(keyed) if keyed.tier == self.tier => keyed,
@@ -244,7 +250,7 @@ pub(crate) fn check(algorithm: Algorithm, batch: &Batch) -> Result<(), Refusal> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strongroom_engine::{Buffer, Operation};
+    use strongroom_engine::{Buffer, Operation, SharedBytes};
 
     #[test]
     fn every_algorithm_of_every_tier_passes_its_known_answer_test() {
@@ -288,7 +294,7 @@ mod tests {
                 let algorithm = Algorithm::Sector(SectorCipher { cipher, ..SectorCipher::AES_XTS_PLAIN64 });
                 let session = engine.session(algorithm, &key).unwrap();
                 let mut to = vec![0; 1024];
-                let way = strongroom_engine::Way::Decrypt { from: &from, to: &mut to };
+                let way = strongroom_engine::Way::Decrypt { from: SharedBytes::new(&from), to: &mut to };
                 let crossed = engine.cross(&session, Crossing { numbers: 0.into(), sector_len: 512, way });
                 let expected = if fast { Ok(()) } else { Err(Refusal::Unsupported) };
                 assert_eq!(crossed, expected, "{} {algorithm}", engine.name());

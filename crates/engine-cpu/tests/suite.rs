@@ -44,6 +44,10 @@ impl Engine for Faulty {
             }
         }
     }
+
+    fn crossing(&self) -> Option<&dyn strongroom_engine::Cross> {
+        None
+    }
 }
 
 fn passes(fault: fn(&mut Completed), dirty_refusals: bool) -> bool {

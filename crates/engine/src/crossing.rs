@@ -2,15 +2,17 @@
 //! others share, such as a mapped file: computed in one pass from one to the
 //! other instead of copied and then computed in place.
 //!
-//! What is shared are atomic bytes, since others may change them at any moment.
-//! An engine reads each of them once and depends on none: where others write
-//! meanwhile, the outcome is that of old bytes, new ones, or some of each, as
-//! with a file that is read while it is written.
+//! What is shared has types of its own, since others, in this program or not,
+//! may change it at any moment. An engine reads each byte once and depends on
+//! none: where others write meanwhile, the outcome is that of old bytes, new
+//! ones, or some of each, as with a file that is read while it is written. It
+//! accesses them as the types ask: as atomic bytes, or by instructions that the
+//! compiler does not see through, so that this is no data race.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicU8;
+use strongroom_units::{SharedBytes, SharedBytesMut};
 
-use crate::{Algorithm, Operation, Refusal, SectorNumbers, Segment};
+use crate::{Algorithm, Operation, Refusal, SectorNumbers, Segment, Session};
 
 /// Which way sectors go. Both sides have the same length.
 #[derive(Debug)]
@@ -18,7 +20,7 @@ pub enum Way<'a> {
     /// Ciphertext that is shared becomes plaintext of the caller's own.
     Decrypt {
         /// Shared.
-        from: &'a [AtomicU8],
+        from: SharedBytes<'a>,
         /// The caller's.
         to: &'a mut [u8],
     },
@@ -27,11 +29,24 @@ pub enum Way<'a> {
         /// The caller's.
         from: &'a [u8],
         /// Shared.
-        to: &'a [AtomicU8],
+        to: SharedBytesMut<'a>,
     },
 }
 
-/// What [`Engine::cross`](crate::Engine::cross) is asked for.
+/// Computing whole sectors from one place to another. An [`Engine`](crate::Engine)
+/// that has it says so by [`Engine::crossing`](crate::Engine::crossing).
+pub trait Cross: Send + Sync {
+    /// Computes on the caller's thread and before it returns: no engine that
+    /// could still write later may do so, since the target is shared. One that
+    /// does not have it for this session or length refuses, and the caller
+    /// copies and submits a batch.
+    ///
+    /// # Errors
+    /// Why not; nothing was written.
+    fn cross(&self, session: &Session, crossing: Crossing<'_>) -> Result<(), Refusal>;
+}
+
+/// What [`Cross::cross`] is asked for.
 #[derive(Debug)]
 pub struct Crossing<'a> {
     /// The sectors' numbers.
@@ -81,8 +96,8 @@ impl Way<'_> {
     #[must_use]
     pub fn part(&mut self, range: Range<usize>) -> Way<'_> {
         match self {
-            Way::Decrypt { from, to } => Way::Decrypt { from: &from[range.clone()], to: &mut to[range] },
-            Way::Encrypt { from, to } => Way::Encrypt { from: &from[range.clone()], to: &to[range] },
+            Way::Decrypt { from, to } => Way::Decrypt { from: from.part(range.clone()), to: &mut to[range] },
+            Way::Encrypt { from, to } => Way::Encrypt { from: &from[range.clone()], to: to.part(range) },
         }
     }
 }
@@ -105,6 +120,8 @@ impl Crossing<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicU8;
+
     use crate::{Aead, SectorCipher};
 
     const XTS: Algorithm = Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64);
@@ -115,7 +132,7 @@ mod tests {
 
     fn decrypting(from: usize, to: usize, sector_len: u32) -> Result<(), Refusal> {
         let (from, mut to) = (shared(from), vec![0; to]);
-        let way = Way::Decrypt { from: &from, to: &mut to };
+        let way = Way::Decrypt { from: SharedBytes::new(&from), to: &mut to };
         Crossing { numbers: 7.into(), sector_len, way }.validate(XTS)
     }
 
@@ -129,7 +146,7 @@ mod tests {
         let crossing = |number: u64| Crossing {
             numbers: number.into(),
             sector_len: 256,
-            way: Way::Encrypt { from: &[1; 512], to: &to },
+            way: Way::Encrypt { from: &[1; 512], to: SharedBytesMut::new(&to) },
         };
         assert_eq!(crossing(u64::MAX - 1).validate(XTS), Ok(()));
         assert!(matches!(crossing(u64::MAX).validate(XTS), Err(Refusal::Misuse(_))));
@@ -139,11 +156,11 @@ mod tests {
     #[test]
     fn a_part_is_of_both_sides() {
         let (from, mut to) = (shared(64), vec![1; 64]);
-        let mut way = Way::Decrypt { from: &from, to: &mut to };
+        let mut way = Way::Decrypt { from: SharedBytes::new(&from), to: &mut to };
         assert_eq!((way.operation(), way.len(), way.is_empty()), (Operation::DecryptSectors, 64, false));
         let part = way.part(16..48);
         assert_eq!((part.len(), part.source_len()), (32, 32));
-        let mut way = Way::Encrypt { from: &[1; 64], to: &from };
+        let mut way = Way::Encrypt { from: &[1; 64], to: SharedBytesMut::new(&from) };
         assert_eq!(way.operation(), Operation::EncryptSectors);
         assert_eq!(way.part(16..16).len(), 0);
     }

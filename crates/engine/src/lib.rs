@@ -33,9 +33,11 @@ pub mod unruly;
 pub use algorithm::{Aead, Algorithm, BlockCipher, SectorCipher, SectorIv, SectorMode, UnknownAlgorithm};
 pub use batch::{AssociatedData, Batch, Operation, SectorNumbers, Segment, Tag, Verdict};
 pub use buffer::Buffer;
-pub use crossing::{Crossing, Way};
+pub use crossing::{Cross, Crossing, Way};
 pub use nonce::{BatchNonces, EntropyError, FreshNonce, NonceSource, SessionId, StoredNonce, StreamNonces};
 pub use ticket::{Answer, Answered, Completed, Completer, Outcome, Ticket, Vanished};
+
+pub use strongroom_units::{SharedBytes, SharedBytesMut};
 
 use std::any::Any;
 use std::sync::Arc;
@@ -159,14 +161,8 @@ pub trait Engine: Send + Sync {
     /// The batch, untouched, with the reason.
     fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>>;
 
-    /// Computes whole sectors from one place to another, on the caller's thread
-    /// and before it returns: no engine that could still write later may do so,
-    /// since the target is shared. An engine that does not have it refuses, and
-    /// the caller copies and submits a batch.
-    ///
-    /// # Errors
-    /// Why not; nothing was written.
-    fn cross(&self, _session: &Session, _crossing: Crossing<'_>) -> Result<(), Refusal> {
-        Err(Refusal::Unsupported)
-    }
+    /// Itself, or what it wraps, where it can compute sectors from one place to
+    /// another; none where it cannot. Without a default, so that an engine over
+    /// another one has to say what becomes of it.
+    fn crossing(&self) -> Option<&dyn Cross>;
 }

@@ -148,6 +148,10 @@ impl Engine for AddOne {
         batch.buffer.iter_mut().for_each(|byte| *byte += 1);
         Ok(Ticket::ready(done(batch)))
     }
+
+    fn crossing(&self) -> Option<&dyn crate::Cross> {
+        None
+    }
 }
 
 /// Hands a batch over, however often the engine is busy.

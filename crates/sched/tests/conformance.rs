@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use strongroom_engine::unruly::{Faults, UnrulyEngine};
 use strongroom_engine::{
-    Aead, Algorithm, AssociatedData, Batch, Buffer, Capability, Completed, Crossing, Engine, FreshNonce,
-    Operation, Outcome, Refusal, Refused, Segment, Session, SessionError, Ticket, Verdict, Way, conformance,
+    Aead, Algorithm, AssociatedData, Batch, Buffer, Capability, Completed, Cross, Crossing, Engine,
+    FreshNonce, Operation, Outcome, Refusal, Refused, Segment, Session, SessionError, SharedBytes, Ticket,
+    Verdict, Way, conformance,
 };
 use strongroom_engine_cpu::{CpuEngine, ReferenceEngine};
 use strongroom_engine_sim::{Completion, Faults as SimFaults, Model, SimEngine};
@@ -269,6 +270,10 @@ impl Engine for Useless {
         completer.complete(Completed { batch, outcome: Outcome::DeviceLost });
         Ok(ticket)
     }
+
+    fn crossing(&self) -> Option<&dyn strongroom_engine::Cross> {
+        None
+    }
 }
 
 #[test]
@@ -306,7 +311,7 @@ fn crossings_are_placed_as_batches_are() {
     let from: Vec<AtomicU8> = (0..65_536u32).map(|at| AtomicU8::new(at as u8)).collect();
     let cross = |scheduler: &Scheduler, session: &Session| {
         let mut to = vec![0; from.len()];
-        let way = Way::Decrypt { from: &from, to: &mut to };
+        let way = Way::Decrypt { from: SharedBytes::new(&from), to: &mut to };
         let crossing = Crossing { numbers: 9.into(), sector_len: 512, way };
         scheduler.cross(session, crossing).map(|()| to)
     };

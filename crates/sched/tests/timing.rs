@@ -44,6 +44,10 @@ impl Engine for Napping {
         }
         self.cpu.submit(session, batch)
     }
+
+    fn crossing(&self) -> Option<&dyn strongroom_engine::Cross> {
+        self.cpu.crossing()
+    }
 }
 
 #[test]

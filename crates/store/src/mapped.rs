@@ -4,7 +4,7 @@
 //! them from the page cache, or puts them there, instead of having `pread` or
 //! `pwrite` copy them beforehand. And for copying to another file: one `pwrite`
 //! out of the mapping is a copy less than `pread` and `pwrite`. It is an offer
-//! and never the only way: [`MappedFile::with`] answers false whenever the file
+//! and never the only way: [`MappedFile::read_with`] answers false whenever the file
 //! should be read or written by system calls, and these then tell what is wrong.
 //!
 //! Not offered are: what is not in the page cache (a system call reads ahead
@@ -24,11 +24,14 @@
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use rustix::fs::OFlags;
+
+pub use strongroom_units::{SharedBytes, SharedBytesMut};
 
 use crate::low::{Mapping, WINDOW_LEN, write_shared};
 
@@ -50,15 +53,6 @@ const FILE_SYSTEMS: [(u64, bool); 4] = [
     (0x5846_5342, false), // XFS
     (0x9123_683e, false), // btrfs
 ];
-
-/// What the bytes are wanted for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// They are only read.
-    Read,
-    /// All of them are written.
-    Write,
-}
 
 /// See the module. Threads share it.
 pub struct MappedFile {
@@ -132,19 +126,28 @@ impl MappedFile {
 
     /// Calls `work` with the `len` bytes from `offset` on, if they are there.
     /// True when `work` said that it did what it wanted, and the bytes were the
-    /// file's all the time. Otherwise nothing counts: to read, system calls
-    /// have to, and to write, all of it has to be written again by them.
-    pub fn with(
+    /// file's all the time. Otherwise nothing counts, and system calls have to
+    /// read.
+    pub fn read_with(&self, offset: u64, len: usize, work: &mut dyn FnMut(SharedBytes<'_>) -> bool) -> bool {
+        self.with(offset, len, &mut |mapping, range| work(mapping.bytes(range)))
+    }
+
+    /// As [`MappedFile::read_with`], to write all of the bytes. After false, all
+    /// of them have to be written again by system calls.
+    pub fn write_with(
         &self,
-        purpose: Purpose,
         offset: u64,
         len: usize,
-        work: &mut dyn FnMut(&[AtomicU8]) -> bool,
+        work: &mut dyn FnMut(SharedBytesMut<'_>) -> bool,
     ) -> bool {
+        self.writable
+            && self.with(offset, len, &mut |mapping, range| mapping.bytes_mut(range).is_some_and(&mut *work))
+    }
+
+    fn with(&self, offset: u64, len: usize, work: &mut dyn FnMut(&Mapping, Range<usize>) -> bool) -> bool {
         let (index, within) = (offset / WINDOW_LEN as u64, (offset % WINDOW_LEN as u64) as usize);
         let fits = len <= WINDOW_LEN - within;
-        let refused = purpose == Purpose::Write && !self.writable;
-        if !fits || refused || self.retired.load(Ordering::Acquire) {
+        if !fits || self.retired.load(Ordering::Acquire) {
             return false;
         }
         let mut windows = self.windows.read().unwrap_or_else(PoisonError::into_inner);
@@ -155,13 +158,14 @@ impl MappedFile {
         }
         let Some(mapping) = windows.find(index) else { return false };
         let range = within..within + len;
-        let done = mapping.is_resident(range.clone()) && work(mapping.bytes(range));
+        let done = mapping.is_resident(range.clone()) && work(mapping, range);
         if mapping.has_faulted() {
             self.retired.store(true, Ordering::Release);
             return false;
         }
-        // Of its last page a file has the rest too, as zeros.
-        done && self.reaches(offset + len as u64)
+        // Of its last page a file has the rest too, as zeros. A length that
+        // comes from a header may lie anywhere.
+        done && offset.checked_add(len as u64).is_some_and(|end| self.reaches(end))
     }
 
     /// Writes the `len` bytes from `at` on to `offset` of another file, which
@@ -173,11 +177,11 @@ impl MappedFile {
             let in_window = WINDOW_LEN as u64 - (at + done) % WINDOW_LEN as u64;
             let part = (len - done).min(WRITTEN_AT_ONCE).min(in_window);
             // What is cut short is left to whoever writes it again, and hears why.
-            let mut write = |bytes: &[AtomicU8]| {
+            let mut write = |bytes: SharedBytes<'_>| {
                 write_shared(&to, bytes, offset + done).is_ok_and(|count| count == bytes.len())
             };
             // Bounded by the constant.
-            if !self.with(Purpose::Read, at + done, part as usize, &mut write) {
+            if !self.read_with(at + done, part as usize, &mut write) {
                 break;
             }
             done += part;
@@ -234,17 +238,13 @@ mod tests {
         MappedFile::new(file).expect("no error").expect("tmpfs can be mapped")
     }
 
-    fn copy(from: &[AtomicU8]) -> Vec<u8> {
-        from.iter().map(|byte| byte.load(Ordering::Relaxed)).collect()
-    }
-
     fn read(mapped: &MappedFile, offset: u64, len: usize) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
-        let mut work = |from: &[AtomicU8]| {
-            bytes = copy(from);
+        let mut work = |from: SharedBytes<'_>| {
+            bytes = from.to_vec();
             true
         };
-        mapped.with(Purpose::Read, offset, len, &mut work).then_some(bytes)
+        mapped.read_with(offset, len, &mut work).then_some(bytes)
     }
 
     #[test]
@@ -254,15 +254,15 @@ mod tests {
         let mut expected = vec![0; 100_000];
         file.read_exact_at(&mut expected, 12_345).expect("read");
         assert_eq!(read(&mapped, 12_345, 100_000), Some(expected));
-        let mut write = |to: &[AtomicU8]| {
-            to.iter().for_each(|byte| byte.store(9, Ordering::Relaxed));
+        let mut write = |mut to: SharedBytesMut<'_>| {
+            (0..to.len()).for_each(|at| to.store(at, 9));
             true
         };
-        assert!(mapped.with(Purpose::Write, 5000, 70_000, &mut write));
+        assert!(mapped.write_with(5000, 70_000, &mut write));
         let mut found = vec![0; 70_000];
         file.read_exact_at(&mut found, 5000).expect("read");
         assert!(found.iter().all(|byte| *byte == 9));
-        assert!(!mapped.with(Purpose::Read, 0, 4096, &mut |_| false), "as the work says");
+        assert!(!mapped.read_with(0, 4096, &mut |_| false), "as the work says");
     }
 
     #[test]
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(to.metadata().expect("a length").len(), 9 + len);
         assert_eq!(mapped.write_to(start + 2 * LEN, 2 * LEN, &to, 0), LEN, "to the end of the source");
         assert_eq!(mapped.write_to(0, LEN, &to, 0), 0, "a hole is not in the page cache");
-        assert!(!mapped.with(Purpose::Write, start, 4096, &mut |_| panic!("to be read alone")));
+        assert!(!mapped.write_with(start, 4096, &mut |_| panic!("to be read alone")));
     }
 
     #[test]
@@ -309,34 +309,40 @@ mod tests {
         assert_eq!(mapped.write_to(0, 4096, &reader, 0), 0, "opened to read");
         assert_eq!(mapped.write_to(0, 4096, to.as_file(), 1 << 63), 0, "beyond all files");
         // The kernel, which has no page to read from, says so; no signal comes.
-        let mut cut = |bytes: &[AtomicU8]| {
+        let mut cut = |bytes: SharedBytes<'_>| {
             from.set_len(4096).expect("cut");
-            let error = write_shared(to.as_file(), &bytes[8192..], 0).expect_err("no such page");
+            let error =
+                write_shared(to.as_file(), bytes.part(8192..bytes.len()), 0).expect_err("no such page");
             assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::FAULT.raw_os_error()));
             write_shared(to.as_file(), bytes, 0).expect("one page is left") == bytes.len()
         };
-        assert!(!mapped.with(Purpose::Read, 0, 300_000, &mut cut));
+        assert!(!mapped.read_with(0, 300_000, &mut cut));
         assert!(to.as_file().metadata().expect("a length").len() <= 4096);
         assert!(read(&mapped, 0, 4096).is_some(), "nothing was touched that could not be had");
     }
 
     #[test]
     fn a_file_cut_under_the_reader_is_told_and_never_offered_again() {
-        for purpose in [Purpose::Read, Purpose::Write] {
+        for writes in [false, true] {
             let file = file();
             let mapped = mapped(&file);
-            let mut work = |bytes: &[AtomicU8]| {
-                file.set_len(4096).expect("cut");
-                match purpose {
-                    Purpose::Read => assert!(copy(&bytes[4096..]).iter().all(|byte| *byte == 0)),
-                    Purpose::Write => bytes.iter().for_each(|byte| byte.store(1, Ordering::Relaxed)),
-                }
-                true
+            let cut = || file.set_len(4096).expect("cut");
+            let done = match writes {
+                false => mapped.read_with(0, 300_000, &mut |bytes| {
+                    cut();
+                    assert!(bytes.part(4096..bytes.len()).to_vec().iter().all(|byte| *byte == 0));
+                    true
+                }),
+                true => mapped.write_with(0, 300_000, &mut |mut bytes| {
+                    cut();
+                    (0..bytes.len()).for_each(|at| bytes.store(at, 1));
+                    true
+                }),
             };
-            assert!(!mapped.with(purpose, 0, 300_000, &mut work), "{purpose:?}");
-            assert_eq!(file.metadata().expect("a length").len(), 4096, "{purpose:?}");
+            assert!(!done, "writes: {writes}");
+            assert_eq!(file.metadata().expect("a length").len(), 4096, "writes: {writes}");
             file.set_len(LEN).expect("as long as before");
-            assert_eq!(read(&mapped, 0, 4096), None, "{purpose:?}: retired");
+            assert_eq!(read(&mapped, 0, 4096), None, "writes: {writes}: retired");
         }
     }
 
@@ -349,14 +355,14 @@ mod tests {
             for index in 0..4 {
                 let (file, mapped, barrier) = (&file, &mapped, &barrier);
                 scope.spawn(move || {
-                    let mut work = |bytes: &[AtomicU8]| {
+                    let mut work = |bytes: SharedBytes<'_>| {
                         if barrier.wait().is_leader() {
                             file.set_len(0).expect("cut");
                         }
                         barrier.wait();
-                        copy(bytes).iter().all(|byte| *byte == 0)
+                        bytes.to_vec().iter().all(|byte| *byte == 0)
                     };
-                    assert!(!mapped.with(Purpose::Read, index * 200_000, 150_000, &mut work));
+                    assert!(!mapped.read_with(index * 200_000, 150_000, &mut work));
                 });
             }
         });
@@ -390,7 +396,7 @@ mod tests {
         named.as_file().write_all_at(&[1; 8192], 0).expect("written");
         let reader = mapped(&fs::File::open(named.path()).expect("opened"));
         assert!(read(&reader, 0, 8192).is_some());
-        assert!(!reader.with(Purpose::Write, 0, 8192, &mut |_| panic!("opened to read")));
+        assert!(!reader.write_with(0, 8192, &mut |_| panic!("opened to read")));
         let writer = fs::File::options().write(true).open(named.path()).expect("opened");
         assert!(MappedFile::new(&writer).expect("no error").is_none());
     }

@@ -5,7 +5,11 @@
 //! largest file is [`MAX_PLAIN_LEN`].
 #![forbid(unsafe_code)]
 
+mod shared;
+
 use core::fmt;
+
+pub use shared::{SharedBytes, SharedBytesMut};
 
 /// Bytes of a page, the unit of everything in the store but block data.
 pub const PAGE_LEN: usize = 4096;

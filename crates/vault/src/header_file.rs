@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use strongroom_format::vault::header::{Header, LEN};
 use strongroom_keys::RootKey;
-use strongroom_store::{Access, FileRef, NodeRef, RenameMode, Store};
+use strongroom_store::{Access, FileRef, Kind, NodeRef, RenameMode, Store};
 
 use crate::error::{Result, errno};
 use crate::reading::read_at;
@@ -19,6 +19,9 @@ pub(crate) const COPIES: [&[u8]; 2] = [b"header.0", b"header.1"];
 
 /// Where the next header is written before it becomes a copy.
 const SPARE: &[u8] = b"header.spare";
+
+/// What a directory is called that stood in the place of one of these.
+const FOREIGN: &[u8] = b"header.foreign";
 
 /// What stores say that have no exchange of names.
 const CANNOT_EXCHANGE: [i32; 3] = [errno::EINVAL, errno::EOPNOTSUPP, errno::ENOSYS];
@@ -45,6 +48,10 @@ fn read_copy(private: &NodeRef, name: &[u8]) -> Result<Option<Vec<u8>>> {
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => return Err(error.into()),
         };
+        if node.kind() != Kind::File {
+            // Judged as a damaged copy, so that the other one is used.
+            return Ok(Some(Vec::new()));
+        }
         let file = node.open(Access::Read)?;
         bytes.resize(LEN + 1, 0);
         let read = read_at(&*file, &mut bytes, 0)?;
@@ -123,9 +130,25 @@ fn write_spare(private: &NodeRef, bytes: &[u8], durable: bool) -> Result<()> {
 
 fn spare(private: &NodeRef) -> Result<FileRef> {
     match private.lookup(SPARE) {
-        Ok(node) => Ok(node.open(Access::ReadWrite)?),
-        Err(error) if error.is_not_found() => Ok(private.create(SPARE, 0o600)?.1),
-        Err(error) => Err(error.into()),
+        Ok(node) if node.kind() == Kind::File => return Ok(node.open(Access::ReadWrite)?),
+        Ok(node) => clear_spare(private, node.kind())?,
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(private.create(SPARE, 0o600)?.1)
+}
+
+/// Takes away what is no file and stands where the spare, or a copy that
+/// became it, should. A directory that holds something gets another name.
+fn clear_spare(private: &NodeRef, kind: Kind) -> Result<()> {
+    if kind != Kind::Directory {
+        return Ok(private.remove(SPARE)?);
+    }
+    match private.remove_directory(SPARE) {
+        Err(error) if error.errno() == errno::ENOTEMPTY => {
+            Ok(private.rename(SPARE, &**private, FOREIGN, RenameMode::NoReplace)?)
+        }
+        other => Ok(other?),
     }
 }
 

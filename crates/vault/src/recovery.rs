@@ -14,6 +14,7 @@ use crate::content::{Content, Opened, Replayed, checkpoint_all};
 use crate::context::{Context, Recovered};
 use crate::error::{Damage, Error, Result};
 use crate::header_file::PRIVATE;
+use crate::namespace::survey::{DEPTH_MAX, TOO_DEEP};
 use crate::rules::Rule;
 
 /// Stored files by id.
@@ -99,26 +100,42 @@ fn identify(node: &NodeRef) -> Option<(FileId, FileRef)> {
     Some((header.file, file))
 }
 
-/// Visits every stored inode below `directory` until `visit` says no.
+/// Visits every stored inode below `directory` that is no directory, until
+/// `visit` says no. Holds one inode for each directory on the way down.
 ///
 /// # Errors
-/// What the store reported.
+/// What the store reported; damage for a tree that is deeper than any walk
+/// follows.
 pub(crate) fn walk(
     directory: &NodeRef,
     is_root: bool,
     visit: &mut dyn FnMut(&NodeRef) -> bool,
 ) -> Result<bool> {
-    for entry in directory.entries()? {
-        if is_root && entry.name == PRIVATE {
+    let names = |directory: &NodeRef| -> Result<_> {
+        let names: Vec<_> = directory.entries()?.into_iter().map(|entry| entry.name).collect();
+        Ok(names.into_iter())
+    };
+    let mut levels = vec![(Arc::clone(directory), names(directory)?)];
+    while let Some((directory, rest)) = levels.last_mut() {
+        let Some(name) = rest.next() else {
+            levels.pop();
             continue;
-        }
-        let node = match directory.lookup(&entry.name) {
+        };
+        let node = match directory.lookup(&name) {
             Ok(node) => node,
             Err(error) if error.is_not_found() => continue,
             Err(error) => return Err(error.into()),
         };
-        let go_on = if node.kind() == Kind::Directory { walk(&node, false, visit)? } else { visit(&node) };
-        if !go_on {
+        if is_root && levels.len() == 1 && name == PRIVATE {
+            continue;
+        }
+        if node.kind() == Kind::Directory {
+            if levels.len() == DEPTH_MAX {
+                return Err(Error::Damaged(Damage::Name(TOO_DEEP)));
+            }
+            let below = names(&node)?;
+            levels.push((node, below));
+        } else if !visit(&node) {
             return Ok(false);
         }
     }

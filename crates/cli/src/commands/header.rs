@@ -162,7 +162,7 @@ fn write(store: &dyn Store, header: &mut Header, root: &RootKey) -> Result<()> {
 }
 
 fn read_backup(path: &Path) -> Result<Header> {
-    let file = File::open(path).map_err(|error| Failure::system(path, &error))?;
+    let file = crate::opening::to_read(path).map_err(|error| Failure::system(path, &error))?;
     let mut bytes = Vec::new();
     file.take(LEN as u64 + 1).read_to_end(&mut bytes).map_err(|error| Failure::system(path, &error))?;
     Header::decode(&bytes).map_err(|error| {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -109,12 +109,7 @@ fn syslog() -> Option<UnixDatagram> {
 }
 
 fn append(path: &Path) -> Result<File> {
-    File::options()
-        .append(true)
-        .create(true)
-        .mode(MODE)
-        .open(path)
-        .map_err(|error| Failure::system(path, &error))
+    crate::opening::to_append(path).map_err(|error| Failure::system(path, &error))
 }
 
 #[cfg(test)]

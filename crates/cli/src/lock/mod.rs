@@ -15,7 +15,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use strongroom_vault::Fence;
 
@@ -260,6 +260,13 @@ impl From<LockError> for Failure {
                     ),
                 }
             }
+            // What opening a socket, a directory or a link by this name says, and
+            // what is said of any other kind.
+            LockError::System(path, Errno::INVAL | Errno::NXIO | Errno::ISDIR | Errno::LOOP) => {
+                Failure::new(Exit::Damage, "the vault's lock is not a regular file")
+                    .at(&path)
+                    .hint("Nothing of strongroom's makes such a thing there. Remove it, and try again.")
+            }
             LockError::System(path, errno) => Failure::system(&path, &errno.into()),
         }
     }
@@ -286,10 +293,11 @@ fn unlisted(holder: &Holder) -> Option<String> {
 
 /// The lock's file; none where it is not there and cannot be made.
 fn open(path: &Path, mode: LockMode) -> Result<Option<File>, LockError> {
-    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // A FIFO there would have its opener wait, and a device may act by it.
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let failed = |errno| LockError::System(path.to_owned(), errno);
     match rustix::fs::open(path, flags | OFlags::RDWR | OFlags::CREATE, Mode::RUSR | Mode::WUSR) {
-        Ok(fd) => Ok(Some(File::from(fd))),
+        Ok(fd) => file_alone(File::from(fd)).map(Some).map_err(failed),
         Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) if mode == LockMode::Shared => {
             match open_to_look(path) {
                 Ok(file) => Ok(Some(file)),
@@ -303,8 +311,14 @@ fn open(path: &Path, mode: LockMode) -> Result<Option<File>, LockError> {
 
 /// The lock's file as it is now, to be read alone.
 fn open_to_look(path: &Path) -> Result<File, Errno> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).map(File::from)
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    rustix::fs::open(path, flags, Mode::empty()).map(File::from).and_then(file_alone)
+}
+
+/// Refuses what is no regular file: nobody but the program makes the lock.
+fn file_alone(file: File) -> Result<File, Errno> {
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+    if kind == FileType::RegularFile { Ok(file) } else { Err(Errno::INVAL) }
 }
 
 fn read(file: &mut File) -> Option<Holder> {

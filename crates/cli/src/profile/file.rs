@@ -98,7 +98,7 @@ fn find_in(directories: &[PathBuf], hardware: &Hardware) -> Found {
 /// Reads a profile; `None` when there is none.
 fn read(path: &Path, hardware: &Hardware) -> std::result::Result<Option<Profile>, String> {
     let mut text = Vec::new();
-    let file = match File::open(path) {
+    let file = match crate::opening::regular(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.to_string()),

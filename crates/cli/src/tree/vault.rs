@@ -8,6 +8,7 @@ use strongroom_format::vault::names::VAULT_DIRECTORY;
 use strongroom_keys::RootKey;
 use strongroom_store::{Kind, NodeRef, Store};
 use strongroom_vault::namespace::Unobserved;
+use strongroom_vault::namespace::survey::DEPTH_MAX;
 use strongroom_vault::{Damage, Guards, Options, Rules, Trust, Vault, Writers};
 
 use crate::failure::Result;
@@ -69,18 +70,36 @@ pub(crate) fn at_least_open_files() {
 }
 
 /// About how many bytes there are to read below a directory. What cannot be
-/// looked at now is reported later.
+/// looked at now is reported later, and so is what is too deep.
 pub(crate) fn stored_bytes(node: &NodeRef, progress: &Progress) -> u64 {
-    match node.kind() {
-        Kind::Directory => {
-            let names = node.entries().unwrap_or_default().into_iter().map(|entry| entry.name);
-            let names = names.filter(|name| name != VAULT_DIRECTORY.as_bytes());
-            names.filter_map(|name| node.lookup(&name).ok()).map(|node| stored_bytes(&node, progress)).sum()
+    let names = |node: &NodeRef| {
+        let entries = node.entries().unwrap_or_default().into_iter().map(|entry| entry.name);
+        entries.filter(|name| name != VAULT_DIRECTORY.as_bytes()).collect::<Vec<_>>().into_iter()
+    };
+    let len = |node: &NodeRef| {
+        progress.found();
+        node.attributes().map_or(0, |attributes| attributes.len.min(attributes.blocks.saturating_mul(512)))
+    };
+    let mut levels = match node.kind() {
+        Kind::Directory => vec![(Arc::clone(node), names(node))],
+        Kind::File => return len(node),
+        _ => return 0,
+    };
+    let mut total = 0_u64;
+    while let Some((directory, rest)) = levels.last_mut() {
+        let Some(name) = rest.next() else {
+            levels.pop();
+            continue;
+        };
+        let Ok(node) = directory.lookup(&name) else { continue };
+        match node.kind() {
+            Kind::Directory if levels.len() < DEPTH_MAX => {
+                let below = names(&node);
+                levels.push((node, below));
+            }
+            Kind::File => total = total.saturating_add(len(&node)),
+            _ => {}
         }
-        Kind::File => {
-            progress.found();
-            node.attributes().map_or(0, |attributes| attributes.len.min(attributes.blocks * 512))
-        }
-        _ => 0,
     }
+    total
 }

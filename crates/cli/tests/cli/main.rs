@@ -6,6 +6,7 @@ mod engines;
 mod freshness;
 mod generated;
 mod header;
+mod hostile;
 mod init;
 mod keys;
 mod machine;

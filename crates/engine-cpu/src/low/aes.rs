@@ -199,12 +199,11 @@ fn ends(way: Way<'_>) -> (bool, *const u8, *mut u8, usize) {
     match way {
         Way::Decrypt { from, to } => {
             assert_eq!(from.len(), to.len(), "both ends have the same length");
-            (false, from.as_ptr().cast(), to.as_mut_ptr(), to.len())
+            (false, from.as_ptr(), to.as_mut_ptr(), to.len())
         }
-        // Atomic bytes may be written through a shared reference.
-        Way::Encrypt { from, to } => {
+        Way::Encrypt { from, mut to } => {
             assert_eq!(from.len(), to.len(), "both ends have the same length");
-            (true, from.as_ptr(), to.as_ptr().cast_mut().cast(), to.len())
+            (true, from.as_ptr(), to.as_mut_ptr(), to.len())
         }
     }
 }

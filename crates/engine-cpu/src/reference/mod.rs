@@ -13,7 +13,8 @@ mod xchacha;
 use std::sync::Arc;
 
 use strongroom_engine::{
-    Aead, Algorithm, Batch, Capability, Engine, Operation, Refusal, Refused, Session, SessionError, Ticket,
+    Aead, Algorithm, Batch, Capability, Cross, Engine, Operation, Refusal, Refused, Session, SessionError,
+    Ticket,
 };
 use strongroom_memory::{in_wiped_stack, lock_stack};
 
@@ -92,5 +93,10 @@ impl Engine for ReferenceEngine {
             Cipher::ChaCha(cipher) => process::aead(cipher, batch),
             Cipher::Sectors(cipher) => process::sectors(cipher, batch),
         }))
+    }
+
+    /// It is to be compared with: it computes by the book, in place.
+    fn crossing(&self) -> Option<&dyn Cross> {
+        None
     }
 }

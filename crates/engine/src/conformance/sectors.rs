@@ -1,7 +1,7 @@
 //! The sector ciphers: vectors, Wycheproof, equality with the reference,
 //! batches against single sectors, and refusals.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::AtomicU8;
 
 use data_encoding::HEXLOWER;
 use wycheproof::cipher::{TestName, TestSet};
@@ -10,7 +10,7 @@ use super::exercise::{Exerciser, aligned, bytes, framed, unframed};
 use super::sector_vectors::VECTORS;
 use crate::{
     Algorithm, Batch, Buffer, Crossing, Operation, Outcome, Refusal, SectorCipher, SectorIv, SectorMode,
-    SectorNumbers, Segment, Session, SessionError, Way,
+    SectorNumbers, Segment, Session, SessionError, SharedBytes, SharedBytesMut, Way,
 };
 
 const DIRECTIONS: [Operation; 2] = [Operation::EncryptSectors, Operation::DecryptSectors];
@@ -207,6 +207,10 @@ fn batch_equals_singles(engine: Exerciser<'_>, reference: Exerciser<'_>, algorit
     }
 }
 
+fn cross_on(engine: Exerciser<'_>, session: &Session, crossing: Crossing<'_>) -> Result<(), Refusal> {
+    engine.engine.crossing().ok_or(Refusal::Unsupported)?.cross(session, crossing)
+}
+
 /// From one place to another: the same as in place, or refused with the target
 /// untouched. The source stays.
 fn crossing(engine: Exerciser<'_>, reference: Exerciser<'_>, sector: SectorCipher) {
@@ -223,15 +227,13 @@ fn crossing(engine: Exerciser<'_>, reference: Exerciser<'_>, sector: SectorCiphe
         // At no alignment.
         let data = bytes(61, count * sector_len + 1);
         let shared: Vec<AtomicU8> = data.iter().copied().map(AtomicU8::new).collect();
-        let seen = |shared: &[AtomicU8]| -> Vec<u8> {
-            shared.iter().map(|byte| byte.load(Ordering::Relaxed)).collect()
-        };
+        let seen = |shared: &[AtomicU8]| SharedBytes::new(shared).to_vec();
         let cross = |way: Way<'_>| {
-            engine.engine.cross(&session, Crossing { numbers, sector_len: sector_len as u32, way })
+            cross_on(engine, &session, Crossing { numbers, sector_len: sector_len as u32, way })
         };
         let context = format!("{name}: {sector} crossing {run:?}");
         let mut own = vec![3; data.len()];
-        let decrypted = cross(Way::Decrypt { from: &shared[1..], to: &mut own[1..] });
+        let decrypted = cross(Way::Decrypt { from: SharedBytes::new(&shared[1..]), to: &mut own[1..] });
         assert_eq!(seen(&shared), data, "{context}: the source of decryption");
         match decrypted {
             Ok(()) => {
@@ -244,7 +246,7 @@ fn crossing(engine: Exerciser<'_>, reference: Exerciser<'_>, sector: SectorCiphe
                 assert_eq!(own, vec![3; data.len()], "{context}: refused");
             }
         }
-        let encrypted = cross(Way::Encrypt { from: &own[1..], to: &shared[1..] });
+        let encrypted = cross(Way::Encrypt { from: &own[1..], to: SharedBytesMut::new(&shared[1..]) });
         let [encrypt, _] = DIRECTIONS;
         let expected = match encrypted {
             Ok(()) => sectors(reference, &expected_session, encrypt, run, &own[1..], 0),
@@ -256,9 +258,9 @@ fn crossing(engine: Exerciser<'_>, reference: Exerciser<'_>, sector: SectorCiphe
         assert!(seen(&shared)[1..] == expected, "{context}: encrypted");
     }
     let (from, mut to) = ([const { AtomicU8::new(0) }; 512], [0; 1024]);
-    let way = Way::Decrypt { from: &from, to: &mut to };
+    let way = Way::Decrypt { from: SharedBytes::new(&from), to: &mut to };
     let uneven = Crossing { numbers: SectorNumbers::from(0), sector_len: 512, way };
-    assert!(engine.engine.cross(&session, uneven).is_err(), "{name}: sides of different length");
+    assert!(cross_on(engine, &session, uneven).is_err(), "{name}: sides of different length");
 }
 
 fn refusals(engine: Exerciser<'_>, sector: SectorCipher) {

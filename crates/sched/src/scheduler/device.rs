@@ -305,6 +305,10 @@ mod tests {
             self.0.lock().unwrap().push((completer, batch));
             Ok(ticket)
         }
+
+        fn crossing(&self) -> Option<&dyn strongroom_engine::Cross> {
+            None
+        }
     }
 
     #[test]

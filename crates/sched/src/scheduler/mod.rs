@@ -15,8 +15,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use strongroom_engine::{
-    Algorithm, Batch, Capability, Crossing, Engine, Operation, Refusal, Refused, Session, SessionError,
-    Ticket,
+    Algorithm, Batch, Capability, Cross, Crossing, Engine, Operation, Refusal, Refused, Session,
+    SessionError, Ticket,
 };
 
 use self::session::SchedulerSession;
@@ -402,7 +402,7 @@ impl Core {
         let own = session.engines[at].session.as_ref().ok_or(Refusal::Unsupported)?;
         let served = &self.engines[at];
         let bytes = crossing.way.len() as u64;
-        served.engine.cross(own, crossing)?;
+        served.engine.crossing().ok_or(Refusal::Unsupported)?.cross(own, crossing)?;
         served.counters.accepted(bytes, reason);
         Ok(())
     }
@@ -491,6 +491,12 @@ impl Engine for Scheduler {
         answer
     }
 
+    fn crossing(&self) -> Option<&dyn Cross> {
+        Some(self)
+    }
+}
+
+impl Cross for Scheduler {
     /// Goes where such a batch would go. What cannot, is refused, and the batch
     /// that comes instead has the decision.
     fn cross(&self, session: &Session, crossing: Crossing<'_>) -> Result<(), Refusal> {

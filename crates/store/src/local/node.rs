@@ -415,8 +415,9 @@ fn read_growing(
 pub(super) fn attributes_of(fd: impl AsFd) -> Result<Attributes> {
     let found: Stat = rustix::fs::fstat(fd).map_err(error("fstat"))?;
     let invalid = || error("fstat")(Errno::IO);
-    let time = |seconds: i64, nanoseconds: u64| {
-        Ok(Timestamp { seconds, nanoseconds: u32::try_from(nanoseconds).map_err(|_| invalid())? })
+    // Of another type where rustix goes through libc.
+    let time = |seconds: i64, nanoseconds: Option<u32>| {
+        Ok(Timestamp { seconds, nanoseconds: nanoseconds.ok_or_else(invalid)? })
     };
     Ok(Attributes {
         id: InodeId { device: found.st_dev, inode: found.st_ino },
@@ -428,9 +429,9 @@ pub(super) fn attributes_of(fd: impl AsFd) -> Result<Attributes> {
         device: found.st_rdev,
         len: u64::try_from(found.st_size).map_err(|_| invalid())?,
         blocks: u64::try_from(found.st_blocks).map_err(|_| invalid())?,
-        accessed: time(found.st_atime, found.st_atime_nsec)?,
-        modified: time(found.st_mtime, found.st_mtime_nsec)?,
-        changed: time(found.st_ctime, found.st_ctime_nsec)?,
+        accessed: time(found.st_atime, u32::try_from(found.st_atime_nsec).ok())?,
+        modified: time(found.st_mtime, u32::try_from(found.st_mtime_nsec).ok())?,
+        changed: time(found.st_ctime, u32::try_from(found.st_ctime_nsec).ok())?,
     })
 }
 

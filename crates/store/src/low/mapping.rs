@@ -9,6 +9,7 @@ use std::slice;
 use std::sync::atomic::AtomicU8;
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munlock, munmap};
+use strongroom_units::{SharedBytes, SharedBytesMut};
 
 use super::fault::Slot;
 
@@ -22,6 +23,7 @@ const PAGES_AT_ONCE: usize = 64;
 /// the file reaches so far.
 pub(crate) struct Mapping {
     start: NonNull<u8>,
+    writable: bool,
     /// None while it is made.
     slot: Option<&'static Slot>,
 }
@@ -45,7 +47,7 @@ impl Mapping {
         let start =
             unsafe { mmap(null_mut(), WINDOW_LEN, ProtFlags::empty(), MapFlags::SHARED, file, offset)? };
         let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mut mapping = Mapping { start, slot: None };
+        let mut mapping = Mapping { start, writable, slot: None };
         let access = match writable {
             true => MprotectFlags::READ | MprotectFlags::WRITE,
             false => MprotectFlags::READ,
@@ -59,17 +61,31 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// The bytes of a range. Where the file has none, they are zeros, and
-    /// [`Mapping::has_faulted`] says so once they were touched.
+    /// The bytes of a range, to be read. Where the file has none, they are
+    /// zeros, and [`Mapping::has_faulted`] says so once they were touched.
     ///
     /// # Panics
     /// Beyond [`WINDOW_LEN`].
-    pub(crate) fn bytes(&self, range: Range<usize>) -> &[AtomicU8] {
+    pub(crate) fn bytes(&self, range: Range<usize>) -> SharedBytes<'_> {
+        SharedBytes::new(self.shared(range))
+    }
+
+    /// The same to be written; none where the window was mapped to be read.
+    ///
+    /// # Panics
+    /// Beyond [`WINDOW_LEN`].
+    pub(crate) fn bytes_mut(&self, range: Range<usize>) -> Option<SharedBytesMut<'_>> {
+        self.writable.then(|| SharedBytesMut::new(self.shared(range)))
+    }
+
+    /// What goes out of here in a type that allows what the mapping does.
+    fn shared(&self, range: Range<usize>) -> &[AtomicU8] {
         assert!(range.start <= range.end && range.end <= WINDOW_LEN, "a range of the window");
         // SAFETY: the range lies in the mapping, which lives as long as the
         // borrow, and is readable whatever becomes of the file: the slot has
         // the handler put pages in place of those that cannot be had. It is
-        // shared with others, hence atomic.
+        // shared with others, hence atomic. Where it may not be written, only
+        // `SharedBytes` goes out, which has loads alone.
         unsafe { slice::from_raw_parts(self.start.as_ptr().add(range.start).cast::<AtomicU8>(), range.len()) }
     }
 

@@ -3,7 +3,7 @@
 //! The tree is walked through the namespace, by plain names. What cannot be
 //! listed or opened for another reason is left to `check`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use strongroom_format::freshness::{Object, Special};
 use strongroom_format::vault::{DirectoryId, FileId};
@@ -11,6 +11,7 @@ use strongroom_store::Kind;
 
 use super::Freshness;
 use crate::error::{Damage, Error, Result, Staleness};
+use crate::namespace::survey::{DEPTH_MAX, TOO_DEEP};
 use crate::namespace::{Entry, Namespace, Opening, ROOT};
 
 /// Told of the plain path of what differs, and how.
@@ -37,6 +38,23 @@ enum Scope<'p> {
     Everything,
     /// What this path leads to, from this directory on.
     Along(&'p [Vec<u8>]),
+}
+
+/// A directory on the way down.
+struct Level<'p> {
+    number: u64,
+    id: DirectoryId,
+    /// Plain.
+    path: Vec<u8>,
+    scope: Scope<'p>,
+    recorded: BTreeMap<Box<[u8]>, Object>,
+    lenient: bool,
+    /// In order.
+    names: Vec<Vec<u8>>,
+    /// The name that comes next.
+    next: usize,
+    /// A path was found that leads through here.
+    found: bool,
 }
 
 /// One walk over the tree.
@@ -84,58 +102,118 @@ impl<'a> Walk<'a> {
         scope: Scope<'_>,
         mut report: Option<Report<'_>>,
     ) -> Result<bool> {
-        let Some((id, names)) = self.listing(number)? else { return Ok(false) };
+        let mut levels = Vec::new();
+        levels.extend(self.begin(number, path.to_vec(), scope)?);
+        let outcome = self.levels(&mut levels, &mut report);
+        // After an error the rest of the way down is still referred to.
+        for level in levels.iter().skip(1) {
+            self.namespace.forget(level.number, 1);
+        }
+        outcome
+    }
+
+    /// Walks until no level is left, and says of the first what
+    /// [`Walk::directory`] does.
+    fn levels<'p>(&mut self, levels: &mut Vec<Level<'p>>, report: &mut Option<Report<'_>>) -> Result<bool> {
+        while let Some(level) = levels.last_mut() {
+            if level.next == level.names.len() {
+                self.missing(level, report);
+                let done = levels.pop().expect("it is the last");
+                match levels.last_mut() {
+                    Some(above) => {
+                        above.found |= done.found;
+                        self.namespace.forget(done.number, 1);
+                    }
+                    None => return Ok(done.found),
+                }
+                continue;
+            }
+            let at = level.next;
+            level.next += 1;
+            if let Some(below) = self.step(levels, at, report)? {
+                levels.push(below);
+            }
+        }
+        Ok(false)
+    }
+
+    /// One entry of the last level; the level below when it is a directory to
+    /// be walked, whose inode then stays referred to.
+    fn step<'p>(
+        &mut self,
+        levels: &mut [Level<'p>],
+        at: usize,
+        report: &mut Option<Report<'_>>,
+    ) -> Result<Option<Level<'p>>> {
+        let (level, above) = levels.split_last_mut().expect("there is a last");
+        let name = &level.names[at];
+        let below = below(level.scope, name);
+        let plain = joined(&level.path, name);
+        let entry = match self.namespace.lookup(level.number, name) {
+            Ok(entry) => entry,
+            Err(Error::Damaged(Damage::Stale(what))) => {
+                tell(report, &plain, what);
+                return Ok(None);
+            }
+            Err(Error::Damaged(_)) => return Ok(None),
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let settles = report.is_none() && level.lenient && matches!(level.scope, Scope::Nothing);
+        let takes = settles || matches!(below, Some(Scope::Everything));
+        let is_news = !level.recorded.contains_key(&name[..]);
+        let number = entry.number;
+        let next = self.entry(level.id, name, &plain, &entry, takes, report).and_then(|()| {
+            let scope = match below {
+                _ if entry.attributes.kind != Kind::Directory => None,
+                Some(scope) => Some(scope),
+                None if settles && is_news => Some(Scope::Everything),
+                None if matches!(level.scope, Scope::Along(_)) => None,
+                None => Some(Scope::Nothing),
+            };
+            let is_directory = entry.attributes.kind == Kind::Directory;
+            level.found |= takes && (!is_directory || scope.is_some());
+            let Some(scope) = scope else { return Ok(None) };
+            if above.len() + 1 >= DEPTH_MAX {
+                return Err(Error::Damaged(Damage::Name(TOO_DEEP)));
+            }
+            let next = self.begin(number, plain, scope)?;
+            // A copy of a directory in itself differs from what is recorded
+            // under its name, which was told, and has no end.
+            let is_above = |id| id == level.id || above.iter().any(|level| level.id == id);
+            Ok(next.filter(|next| !is_above(next.id)))
+        });
+        if !matches!(next, Ok(Some(_))) {
+            self.namespace.forget(number, 1);
+        }
+        next
+    }
+
+    /// A directory with its names; none where it does not open.
+    fn begin<'p>(&mut self, number: u64, path: Vec<u8>, scope: Scope<'p>) -> Result<Option<Level<'p>>> {
+        let Some((id, names)) = self.listing(number)? else { return Ok(None) };
         self.visited.insert(id);
         let recorded = self.freshness.entries(id);
         let lenient = self.freshness.is_lenient(id);
-        let mut found = false;
-        for name in &names {
-            let below = below(scope, name);
-            let plain = joined(path, name);
-            let entry = match self.namespace.lookup(number, name) {
-                Ok(entry) => entry,
-                Err(Error::Damaged(Damage::Stale(what))) => {
-                    tell(&mut report, &plain, what);
-                    continue;
-                }
-                Err(Error::Damaged(_)) => continue,
-                Err(error) if error.is_not_found() => continue,
-                Err(error) => return Err(error),
-            };
-            let settles = report.is_none() && lenient && matches!(scope, Scope::Nothing);
-            let takes = settles || matches!(below, Some(Scope::Everything));
-            let is_news = !recorded.contains_key(&name[..]);
-            let visited = self.entry(id, name, &plain, &entry, takes, &mut report).and_then(|()| {
-                if entry.attributes.kind != Kind::Directory {
-                    return Ok(takes);
-                }
-                let scope = match below {
-                    Some(scope) => scope,
-                    None if settles && is_news => Scope::Everything,
-                    None if matches!(scope, Scope::Along(_)) => return Ok(false),
-                    None => Scope::Nothing,
-                };
-                let report = report.as_mut().map(|report| &mut **report as _);
-                Ok(self.directory(entry.number, &plain, scope, report)? || takes)
-            });
-            self.namespace.forget(entry.number, 1);
-            found |= visited?;
-        }
-        for name in
-            recorded.keys().filter(|name| names.binary_search_by(|listed| listed[..].cmp(name)).is_err())
-        {
-            let settles = lenient && matches!(scope, Scope::Nothing);
+        Ok(Some(Level { number, id, path, scope, recorded, lenient, names, next: 0, found: false }))
+    }
+
+    /// What is recorded of a directory and not there.
+    fn missing(&mut self, level: &mut Level<'_>, report: &mut Option<Report<'_>>) {
+        let Level { id, path, scope, recorded, lenient, names, found, .. } = level;
+        let is_there = |name: &[u8]| names.binary_search_by(|listed| listed[..].cmp(name)).is_ok();
+        for name in recorded.keys().filter(|name| !is_there(name)) {
+            let settles = *lenient && matches!(scope, Scope::Nothing);
             if report.is_some() {
-                if !lenient && !self.freshness.may_be_gone(id, name, recorded[name]) {
-                    tell(&mut report, &joined(path, name), Staleness::Missing);
+                if !*lenient && !self.freshness.may_be_gone(*id, name, recorded[name]) {
+                    tell(report, &joined(path, name), Staleness::Missing);
                 }
-            } else if settles || matches!(below(scope, name), Some(Scope::Everything)) {
-                self.freshness.clear_entry(id, name);
+            } else if settles || matches!(below(*scope, name), Some(Scope::Everything)) {
+                self.freshness.clear_entry(*id, name);
                 self.taken += 1;
-                found = true;
+                *found = true;
             }
         }
-        Ok(found)
     }
 
     /// A directory's id and its names in order; none where its record or the

@@ -5,7 +5,7 @@
 //! crash leaves no entry without; it is removed after the entry, so that one
 //! may be left over, which harms nothing.
 
-use strongroom_store::{Access, FileRef, Node};
+use strongroom_store::{Access, FileRef, Kind, Node};
 
 use super::Namespace;
 use super::inode::Inode;
@@ -38,7 +38,11 @@ pub(super) fn write(directory: &dyn Node, name: &[u8], bytes: &[u8], durable: bo
 
 /// Reads a side file whole.
 pub(super) fn read(directory: &dyn Node, name: &[u8]) -> Result<Vec<u8>> {
-    let file = directory.lookup(name)?.open(Access::Read)?;
+    let node = directory.lookup(name)?;
+    if node.kind() != Kind::File {
+        return Err(Error::Damaged(Damage::Name("a side file is no regular file")));
+    }
+    let file = node.open(Access::Read)?;
     let mut bytes = vec![0; LEN_MAX + 1];
     let len = read_at(&*file, &mut bytes, 0)?;
     if len > LEN_MAX {

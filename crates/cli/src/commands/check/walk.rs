@@ -6,10 +6,10 @@ use std::collections::{HashMap, HashSet};
 use strongroom_format::vault::DirectoryId;
 use strongroom_format::vault::header::Header;
 use strongroom_format::vault::names::{DIRECTORY_RECORD, VAULT_DIRECTORY, parse_journal_name};
-use strongroom_store::{Kind, NodeRef};
+use strongroom_store::{DirectoryEntry, Kind, NodeRef};
 use strongroom_vault::Error;
 use strongroom_vault::namespace::repair::FOREIGN;
-use strongroom_vault::namespace::survey::{Folder, Item, Named, Survey, joined, placeholder};
+use strongroom_vault::namespace::survey::{Folder, Item, Listed, Named, Survey, joined, placeholder};
 
 use super::facts::Fact;
 use super::findings::{Finding, Findings, Leftover};
@@ -22,6 +22,12 @@ pub(super) struct Counts {
     pub(super) directories: u64,
     pub(super) symlinks: u64,
     pub(super) others: u64,
+}
+
+/// A directory that is being walked, and the names in it that are left.
+struct Level {
+    folder: Folder,
+    rest: std::vec::IntoIter<Listed>,
 }
 
 /// A walk over a vault.
@@ -52,6 +58,37 @@ impl<'v, 'a> Walk<'v, 'a> {
 
     /// Walks a directory and what is below it, and hands files to the pool.
     pub(super) fn folder(&mut self, folder: &Folder, pool: &Pool<'v>) {
+        let mut levels: Vec<Level> = Vec::new();
+        levels.extend(self.begin(folder.clone()));
+        while let Some(level) = levels.last_mut() {
+            let Some(listed) = level.rest.next() else {
+                levels.pop();
+                continue;
+            };
+            if self.interrupt.is_asked() {
+                return;
+            }
+            let stored = joined(&level.folder.stored, &listed.stored);
+            let item = match self.survey.look(&level.folder, listed) {
+                Ok(Some(item)) => item,
+                Ok(None) => continue,
+                Err(error) => {
+                    let stored = Some(stored);
+                    self.findings.add(Finding::new(&level.folder.plain, &error).stored(stored));
+                    continue;
+                }
+            };
+            let Some(below) = self.entry(&level.folder, item, pool) else { continue };
+            if let Some(what) = below.stops_walk(levels.iter().map(|level| level.folder.id)) {
+                self.findings.add(Finding::name(&below.plain, &below.stored, what));
+                continue;
+            }
+            levels.extend(self.begin(below));
+        }
+    }
+
+    /// Verifies a directory itself; none when it cannot be listed.
+    fn begin(&mut self, folder: Folder) -> Option<Level> {
         self.counts.directories += 1;
         if let Some(what) = folder.fault {
             let record = joined(&folder.stored, DIRECTORY_RECORD.as_bytes());
@@ -65,9 +102,12 @@ impl<'v, 'a> Walk<'v, 'a> {
             self.verifier.attributes(&folder.node, id.0, &folder.plain);
         }
         self.findings.note(Fact::Folder(folder.clone()));
-        let listing = match self.survey.list(folder) {
+        let listing = match self.survey.list(&folder) {
             Ok(listing) => listing,
-            Err(error) => return self.findings.add(Finding::new(&folder.plain, &error)),
+            Err(error) => {
+                self.findings.add(Finding::new(&folder.plain, &error));
+                return None;
+            }
         };
         if folder.fault.is_some() {
             self.findings.note(Fact::LostRecord { folder: folder.clone(), entries: listing.entries.len() });
@@ -80,17 +120,7 @@ impl<'v, 'a> Walk<'v, 'a> {
             self.findings.note(Fact::Orphan { folder: folder.clone(), side: orphan.clone() });
             self.leave(&joined(&folder.stored, orphan), "the name of an entry that is gone");
         }
-        for listed in listing.entries {
-            if self.interrupt.is_asked() {
-                return;
-            }
-            let stored = joined(&folder.stored, &listed.stored);
-            match self.survey.look(folder, listed) {
-                Ok(Some(item)) => self.item(folder, item, pool),
-                Ok(None) => {}
-                Err(error) => self.findings.add(Finding::new(&folder.plain, &error).stored(Some(stored))),
-            }
-        }
+        Some(Level { folder, rest: listing.entries.into_iter() })
     }
 
     fn leave(&mut self, stored: &[u8], what: impl Into<String>) {
@@ -100,6 +130,14 @@ impl<'v, 'a> Walk<'v, 'a> {
 
     /// Verifies one entry, and what is below it.
     pub(super) fn item(&mut self, folder: &Folder, item: Item, pool: &Pool<'v>) {
+        if let Some(below) = self.entry(folder, item, pool) {
+            self.folder(&below, pool);
+        }
+    }
+
+    /// Verifies one entry; the directory that it is, if it is one, is still to
+    /// be walked.
+    fn entry(&mut self, folder: &Folder, item: Item, pool: &Pool<'v>) -> Option<Folder> {
         if let Named::Lost(what) | Named::Foreign(what) = item.name
             // Of a directory without an id no name opens, which is told once.
             && folder.id.is_some()
@@ -109,7 +147,7 @@ impl<'v, 'a> Walk<'v, 'a> {
         }
         if matches!(item.name, Named::Foreign(_)) {
             self.findings.note(Fact::Foreign { folder: folder.clone(), stored: item.stored });
-            return;
+            return None;
         }
         let plain = match &item.name {
             Named::Plain(name) => joined(&folder.plain, name),
@@ -118,7 +156,8 @@ impl<'v, 'a> Walk<'v, 'a> {
         match item.node.kind() {
             Kind::File => {
                 let (verifier, folder) = (self.verifier, folder.clone());
-                return pool.submit(Box::new(move || verifier.begin(&folder, &item)));
+                pool.submit(Box::new(move || verifier.begin(&folder, &item)));
+                return None;
             }
             Kind::Directory => match self.survey.enter(folder, &item) {
                 Ok(below) => {
@@ -127,9 +166,12 @@ impl<'v, 'a> Walk<'v, 'a> {
                         let name = id.unwrap_or_else(|| placeholder(&item.node));
                         self.findings.note(Fact::misplaced(folder, &item, name));
                     }
-                    return self.folder(&below, pool);
+                    return Some(below);
                 }
-                Err(error) => return self.findings.add(Finding::new(&plain, &error)),
+                Err(error) => {
+                    self.findings.add(Finding::new(&plain, &error));
+                    return None;
+                }
             },
             Kind::Symlink => self.symlink(&item, &plain),
             Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => self.counts.others += 1,
@@ -138,6 +180,7 @@ impl<'v, 'a> Walk<'v, 'a> {
             self.findings.note(Fact::misplaced(folder, &item, placeholder(&item.node)));
         }
         self.verifier.attributes(&item.node, [0; 16], &plain);
+        None
     }
 
     fn symlink(&mut self, item: &Item, plain: &[u8]) {
@@ -153,8 +196,6 @@ impl<'v, 'a> Walk<'v, 'a> {
     pub(super) fn leftovers(&mut self, top: &NodeRef, header: &Header) {
         match self.list_private(top, header) {
             Ok(()) => {}
-            // A vault that lacks one of these directories is given it when it
-            // is needed.
             Err(error) if error.is_not_found() => {}
             Err(error) => self.findings.add(Finding::new(b"", &error)),
         }
@@ -165,13 +206,11 @@ impl<'v, 'a> Walk<'v, 'a> {
         for entry in private.entries()? {
             self.private_entry(&entry.name, header);
         }
-        if let Ok(aside) = private.lookup(b"aside") {
-            for entry in aside.entries()? {
-                let stored = joined(b".strongroom/aside", &entry.name);
-                self.leave(&stored, self.kept_aside(&entry.name));
-            }
+        for entry in self.private_directory(&private, "aside")? {
+            let stored = joined(b".strongroom/aside", &entry.name);
+            self.leave(&stored, self.kept_aside(&entry.name));
         }
-        for entry in private.lookup(b"temporary")?.entries()? {
+        for entry in self.private_directory(&private, "temporary")? {
             let stored = joined(b".strongroom/temporary", &entry.name);
             self.leave(&stored, "removed at the next mount for writing");
         }
@@ -179,13 +218,33 @@ impl<'v, 'a> Walk<'v, 'a> {
         if self.findings.has_unreadable() {
             return Ok(());
         }
-        for entry in private.lookup(b"links")?.entries()? {
+        for entry in self.private_directory(&private, "links")? {
             if !self.long_targets.contains(&entry.name) {
                 let stored = joined(b".strongroom/links", &entry.name);
                 self.leave(&stored, "the target of a symlink that is gone");
             }
         }
         Ok(())
+    }
+
+    /// The entries of a directory of the vault's own; none when there is none,
+    /// which is told where something else has its name.
+    fn private_directory(&self, private: &NodeRef, name: &str) -> Result<Vec<DirectoryEntry>, Error> {
+        match private.lookup(name.as_bytes()) {
+            Ok(node) if node.kind() == Kind::Directory => Ok(node.entries()?),
+            Ok(_) => {
+                let stored = joined(VAULT_DIRECTORY.as_bytes(), name.as_bytes());
+                self.findings.add(Finding::name(
+                    b"",
+                    &stored,
+                    "a directory of the vault's own is something else",
+                ));
+                Ok(Vec::new())
+            }
+            // It is made when it is needed.
+            Err(error) if error.is_not_found() => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// What a copy is of that settling has made before it cut a file.

@@ -65,7 +65,7 @@ impl Losses {
         let failed = |error: std::io::Error| Failure::system(&path, &error);
         let (mut before, mut lines) = (Vec::new(), Vec::new());
         if let Some(report) = resumed {
-            if let Ok(text) = std::fs::read_to_string(&path) {
+            if let Ok(text) = crate::opening::regular(&path).and_then(std::io::read_to_string) {
                 // The last line may be cut off: its file was not completed.
                 before.extend(text.lines().filter_map(|line| serde_json::from_str(line).ok()));
             }
@@ -77,7 +77,7 @@ impl Losses {
             lines = lines_of(&unlogged).map_err(failed)?;
             before.extend(unlogged);
         }
-        let mut log = File::options().append(true).create(true).open(&path).map_err(failed)?;
+        let mut log = crate::opening::to_append(&path).map_err(failed)?;
         log.write_all(&lines).map_err(failed)?;
         Ok(Losses {
             path,

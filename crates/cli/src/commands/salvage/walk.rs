@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use strongroom_format::vault::DirectoryId;
 use strongroom_format::vault::names::{VAULT_DIRECTORY, parse_journal_name};
 use strongroom_store::{Attributes, InodeId, Kind, NodeRef};
 use strongroom_vault::Error;
-use strongroom_vault::namespace::survey::{Folder, Item, Named, Survey, joined, placeholder};
+use strongroom_vault::namespace::survey::{Folder, Item, Listed, Named, Survey, joined, placeholder};
 
 use super::copy::{Copier, Place};
 use super::target::Directory;
@@ -24,6 +25,18 @@ pub(super) struct Counts {
     pub(super) others: u64,
 }
 
+/// A directory that is being copied, and the names in it that are left.
+struct Level {
+    folder: Folder,
+    directory: Arc<Directory>,
+    path: Vec<u8>,
+    taken: HashSet<Vec<u8>>,
+    rest: std::vec::IntoIter<Listed>,
+}
+
+/// A directory that was made, with what goes into it and its plain path.
+type Below = (Folder, Arc<Directory>, Vec<u8>);
+
 /// A walk over a vault.
 pub(super) struct Walk<'c, 'a> {
     copier: &'c Copier<'a>,
@@ -31,19 +44,28 @@ pub(super) struct Walk<'c, 'a> {
     top: Option<Arc<Directory>>,
     /// Files with several names, by the path of the first.
     linked: HashMap<InodeId, Vec<u8>>,
+    /// The ids of the directories that are being copied, from the top.
+    ancestors: Vec<Option<DirectoryId>>,
     pub(super) counts: Counts,
 }
 
 impl<'c, 'a> Walk<'c, 'a> {
     pub(super) fn new(copier: &'c Copier<'a>) -> Walk<'c, 'a> {
-        Walk { copier, survey: copier.survey, top: None, linked: HashMap::new(), counts: Counts::default() }
+        Walk {
+            copier,
+            survey: copier.survey,
+            top: None,
+            linked: HashMap::new(),
+            ancestors: Vec::new(),
+            counts: Counts::default(),
+        }
     }
 
     /// Copies everything. Afterwards no directory is held.
     pub(super) fn top(&mut self, directory: Arc<Directory>, store: &NodeRef, pool: &Pool<'c>) {
         let folder = self.survey.top();
         self.top = Some(Arc::clone(&directory));
-        self.folder(&folder, &directory, b"", pool);
+        self.folder(folder, &directory, b"", pool);
         if let Ok(aside) =
             store.lookup(VAULT_DIRECTORY.as_bytes()).and_then(|private| private.lookup(b"aside"))
         {
@@ -56,57 +78,77 @@ impl<'c, 'a> Walk<'c, 'a> {
         self.copier.losses.add(Finding::new(path, error));
     }
 
-    /// Copies what stands in a stored directory.
-    fn folder(&mut self, folder: &Folder, directory: &Arc<Directory>, path: &[u8], pool: &Pool<'c>) {
-        self.counts.directories += 1;
-        let listing = match self.survey.list(folder) {
-            Ok(listing) => listing,
-            Err(error) => return self.unreadable(path, &error),
-        };
-        for (stored, error) in &listing.failed {
-            let stored = Some(joined(&folder.stored, stored));
-            self.copier.losses.add(Finding::new(path, error).stored(stored));
-        }
-        let mut taken: HashSet<Vec<u8>> = listing
-            .entries
-            .iter()
-            .filter_map(|listed| match &listed.name {
-                Named::Plain(name) => Some(name.clone()),
-                _ => None,
-            })
-            .collect();
-        for listed in listing.entries {
+    /// Copies what stands in a stored directory, and below it.
+    fn folder(&mut self, folder: Folder, directory: &Arc<Directory>, path: &[u8], pool: &Pool<'c>) {
+        let mut levels: Vec<Level> = Vec::new();
+        levels.extend(self.begin(folder, Arc::clone(directory), path.to_vec()));
+        while let Some(level) = levels.last_mut() {
+            let Some(listed) = level.rest.next() else {
+                levels.pop();
+                self.ancestors.pop();
+                continue;
+            };
             if self.copier.interrupt.is_asked() {
                 return;
             }
-            let stored = joined(&folder.stored, &listed.stored);
-            let item = match self.survey.look(folder, listed) {
-                Ok(Some(item)) => item,
-                Ok(None) => continue,
-                Err(error) => {
-                    self.copier.losses.add(Finding::new(path, &error).stored(Some(stored)));
-                    continue;
-                }
-            };
-            let stored = || joined(&folder.stored, &item.stored);
-            let name = match &item.name {
-                Named::Plain(name) => name.clone(),
-                Named::Foreign(what) => {
-                    self.copier.losses.add(Finding::name(path, &stored(), what));
-                    continue;
-                }
-                Named::Lost(what) => {
-                    let name = self.unnamed(folder, &item, &taken);
-                    taken.insert(name.clone());
-                    if folder.id.is_some() {
-                        self.copier.losses.add(Finding::name(&joined(path, &name), &stored(), what));
-                    }
-                    name
-                }
-            };
-            let place = Place { directory: Arc::clone(directory), path: joined(path, &name), name };
-            self.item(folder, item, place, pool);
+            let Some((item, place)) = self.place(level, listed) else { continue };
+            let Some((below, made, path)) = self.item(&level.folder, item, place, pool) else { continue };
+            levels.extend(self.begin(below, made, path));
         }
+    }
+
+    /// Lists a directory; none when that cannot be.
+    fn begin(&mut self, folder: Folder, directory: Arc<Directory>, path: Vec<u8>) -> Option<Level> {
+        self.counts.directories += 1;
+        let listing = match self.survey.list(&folder) {
+            Ok(listing) => listing,
+            Err(error) => {
+                self.unreadable(&path, &error);
+                return None;
+            }
+        };
+        for (stored, error) in &listing.failed {
+            let stored = Some(joined(&folder.stored, stored));
+            self.copier.losses.add(Finding::new(&path, error).stored(stored));
+        }
+        let taken = listing.entries.iter().filter_map(|listed| match &listed.name {
+            Named::Plain(name) => Some(name.clone()),
+            _ => None,
+        });
+        let taken = taken.collect();
+        self.ancestors.push(folder.id);
+        Some(Level { folder, directory, path, taken, rest: listing.entries.into_iter() })
+    }
+
+    /// The inode of an entry, and where it goes; none when there is nothing to
+    /// copy.
+    fn place(&mut self, level: &mut Level, listed: Listed) -> Option<(Item, Place)> {
+        let Level { folder, directory, path, taken, .. } = level;
+        let whole = joined(&folder.stored, &listed.stored);
+        let item = match self.survey.look(folder, listed) {
+            Ok(item) => item?,
+            Err(error) => {
+                self.copier.losses.add(Finding::new(path, &error).stored(Some(whole)));
+                return None;
+            }
+        };
+        let name = match &item.name {
+            Named::Plain(name) => name.clone(),
+            Named::Foreign(what) => {
+                self.copier.losses.add(Finding::name(path, &whole, what));
+                return None;
+            }
+            Named::Lost(what) => {
+                let name = self.unnamed(folder, &item, taken);
+                taken.insert(name.clone());
+                if folder.id.is_some() {
+                    self.copier.losses.add(Finding::name(&joined(path, &name), &whole, what));
+                }
+                name
+            }
+        };
+        let place = Place { directory: Arc::clone(directory), path: joined(path, &name), name };
+        Some((item, place))
     }
 
     /// A placeholder that nothing else in the directory is called.
@@ -135,16 +177,21 @@ impl<'c, 'a> Walk<'c, 'a> {
         candidate
     }
 
-    fn item(&mut self, folder: &Folder, item: Item, place: Place, pool: &Pool<'c>) {
+    /// Copies an entry; what is below a directory is left to the caller.
+    fn item(&mut self, folder: &Folder, item: Item, place: Place, pool: &Pool<'c>) -> Option<Below> {
         let attributes = match item.node.attributes() {
             Ok(attributes) => attributes,
-            Err(error) => return self.unreadable(&place.path, &error.into()),
+            Err(error) => {
+                self.unreadable(&place.path, &error.into());
+                return None;
+            }
         };
         match attributes.kind {
             Kind::File => self.file(folder, item, &attributes, place, pool),
-            Kind::Directory => self.directory(folder, &item, attributes, &place, pool),
+            Kind::Directory => return self.directory(folder, &item, attributes, place),
             _ => self.other(&item, &attributes, &place),
         }
+        None
     }
 
     /// A file with several names is created here, so that it is there when
@@ -172,13 +219,19 @@ impl<'c, 'a> Walk<'c, 'a> {
         folder: &Folder,
         item: &Item,
         attributes: Attributes,
-        place: &Place,
-        pool: &Pool<'c>,
-    ) {
+        place: Place,
+    ) -> Option<Below> {
         let below = match self.survey.enter(folder, item) {
             Ok(below) => below,
-            Err(error) => return self.unreadable(&place.path, &error),
+            Err(error) => {
+                self.unreadable(&place.path, &error);
+                return None;
+            }
         };
+        if let Some(what) = below.stops_walk(self.ancestors.iter().copied()) {
+            self.copier.losses.add(Finding::name(&place.path, &below.stored, what));
+            return None;
+        }
         let mut faults = Vec::new();
         if let Some(what) = below.fault
             // With the id found, nothing is lost.
@@ -192,8 +245,11 @@ impl<'c, 'a> Walk<'c, 'a> {
         };
         faults.into_iter().for_each(|fault| self.copier.losses.add(fault));
         match place.directory.make(&place.name, place.path.clone(), attributes, xattrs) {
-            Ok(made) => self.folder(&below, &Arc::new(made), &place.path, pool),
-            Err(errno) => self.copier.fail(&place.path, errno),
+            Ok(made) => Some((below, Arc::new(made), place.path)),
+            Err(errno) => {
+                self.copier.fail(&place.path, errno);
+                None
+            }
         }
     }
 

@@ -75,7 +75,7 @@ pub(super) fn xts<V: AesVector, const CHUNK: usize, const ENCRYPT: bool>(
 /// # Safety
 /// For each tweak `sector_len` bytes are readable at `from` and writable at
 /// `to`, and these are a multiple of `CHUNK` blocks. Others may change either
-/// meanwhile: what is loaded is data alone.
+/// meanwhile, by atomic accesses of bytes: what is loaded is data alone.
 #[inline(always)]
 pub(super) unsafe fn xts_across<V: AesVector, const CHUNK: usize, const ENCRYPT: bool>(
     token: V::AesToken,

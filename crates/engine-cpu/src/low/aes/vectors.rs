@@ -6,6 +6,62 @@ use crate::kernel::Block;
 use crate::low::cpu::{AesNi, Vaes256, Vaes512};
 use crate::low::vector::{V128, V256, V512};
 
+/// Loads and stores of memory that others may access at the same time.
+///
+/// As plain accesses these would be data races. Each is one instruction in
+/// assembly, which the compiler cannot split, repeat or leave out, and does what
+/// a relaxed atomic access of each byte would be allowed to do. That is the size
+/// at which safe code accesses such memory (`SharedBytes`), so no sizes mix.
+mod shared {
+    macro_rules! shared {
+        ($register:ident, $class:ident, $type:ident, $feature:literal, $move:literal) => {
+            pub(super) mod $register {
+                use std::arch::{asm, x86_64::$type};
+
+                /// # Safety
+                /// A register's bytes are readable there; they need no alignment.
+                #[inline]
+                #[target_feature(enable = $feature)]
+                pub(in super::super) unsafe fn load(from: *const u8) -> $type {
+                    let value;
+                    // SAFETY: it reads what the caller says is readable, and
+                    // touches neither stack nor flags.
+                    unsafe {
+                        asm!(
+                            concat!($move, " {}, [{}]"),
+                            out($class) value,
+                            in(reg) from,
+                            options(nostack, preserves_flags, readonly),
+                        );
+                    }
+                    value
+                }
+
+                /// # Safety
+                /// A register's bytes are writable there; they need no alignment.
+                #[inline]
+                #[target_feature(enable = $feature)]
+                pub(in super::super) unsafe fn store(to: *mut u8, value: $type) {
+                    // SAFETY: it writes what the caller says is writable, and
+                    // touches neither stack nor flags.
+                    unsafe {
+                        asm!(
+                            concat!($move, " [{}], {}"),
+                            in(reg) to,
+                            in($class) value,
+                            options(nostack, preserves_flags),
+                        );
+                    }
+                }
+            }
+        };
+    }
+
+    shared!(xmm, xmm_reg, __m128i, "sse2", "movdqu");
+    shared!(ymm, ymm_reg, __m256i, "avx", "vmovdqu");
+    shared!(zmm, zmm_reg, __m512i, "avx512f", "vmovdqu64");
+}
+
 /// A register of [`AesVector::WIDTH`] blocks.
 pub(in crate::low) trait AesVector: Copy {
     /// The proof of its instructions.
@@ -24,12 +80,12 @@ pub(in crate::low) trait AesVector: Copy {
     /// # Panics
     /// If there are fewer than [`AesVector::WIDTH`].
     fn store_blocks(self, blocks: &mut [Block]);
-    /// The blocks at a place that need not be this program's alone.
+    /// The blocks at a place that others may write meanwhile.
     ///
     /// # Safety
     /// [`AesVector::WIDTH`] blocks are readable there.
     unsafe fn load_from(token: Self::AesToken, from: *const u8) -> Self;
-    /// Writes the blocks to such a place.
+    /// Writes the blocks to a place that others may read and write meanwhile.
     ///
     /// # Safety
     /// [`AesVector::WIDTH`] blocks are writable there.
@@ -54,7 +110,7 @@ pub(in crate::low) trait AesVector: Copy {
 }
 
 macro_rules! aes_vector {
-    ($vector:ident, $token:ident, $width:literal, $carry:literal, $rest:literal,
+    ($vector:ident, $register:ident, $token:ident, $width:literal, $carry:literal, $rest:literal,
      $load:ident $store:ident $splat:expr, $xor:ident
      $enc:ident $enclast:ident $dec:ident $declast:ident
      $add:ident $shuffle:ident $swap:expr, $and:ident
@@ -82,16 +138,15 @@ macro_rules! aes_vector {
             #[inline(always)]
             unsafe fn load_from(_token: $token, from: *const u8) -> Self {
                 // SAFETY: the token proves the instruction; the caller, that
-                // the bytes are readable. They need no alignment.
-                $vector(unsafe { $load(from.cast()) })
+                // the bytes are readable.
+                $vector(unsafe { shared::$register::load(from) })
             }
 
             #[inline(always)]
             unsafe fn store_to(self, to: *mut u8) {
                 // SAFETY: a value of this type exists only with a token; the
-                // caller proves that the bytes are writable. They need no
-                // alignment.
-                unsafe { $store(to.cast(), self.0) }
+                // caller proves that the bytes are writable.
+                unsafe { shared::$register::store(to, self.0) }
             }
 
             #[inline(always)]
@@ -183,7 +238,7 @@ macro_rules! aes_vector {
 }
 
 aes_vector!(
-    V128, AesNi, 1, 1, 63,
+    V128, xmm, AesNi, 1, 1, 63,
     _mm_loadu_si128 _mm_storeu_si128 |block| block, _mm_xor_si128
     _mm_aesenc_si128 _mm_aesenclast_si128 _mm_aesdec_si128 _mm_aesdeclast_si128
     _mm_add_epi64 _mm_shuffle_epi8 |v| _mm_shuffle_epi32::<0x4e>(v), _mm_and_si128
@@ -191,7 +246,7 @@ aes_vector!(
     |block| (block, _mm_setzero_si128())
 );
 aes_vector!(
-    V256, Vaes256, 2, 2, 62,
+    V256, ymm, Vaes256, 2, 2, 62,
     _mm256_loadu_si256 _mm256_storeu_si256 |block| _mm256_broadcastsi128_si256(block), _mm256_xor_si256
     _mm256_aesenc_epi128 _mm256_aesenclast_epi128 _mm256_aesdec_epi128 _mm256_aesdeclast_epi128
     _mm256_add_epi64 _mm256_shuffle_epi8 |v| _mm256_shuffle_epi32::<0x4e>(v), _mm256_and_si256
@@ -202,7 +257,7 @@ aes_vector!(
     )
 );
 aes_vector!(
-    V512, Vaes512, 4, 4, 60,
+    V512, zmm, Vaes512, 4, 4, 60,
     _mm512_loadu_si512 _mm512_storeu_si512 |block| _mm512_broadcast_i32x4(block), _mm512_xor_si512
     _mm512_aesenc_epi128 _mm512_aesenclast_epi128 _mm512_aesdec_epi128 _mm512_aesdeclast_epi128
     _mm512_add_epi64 _mm512_shuffle_epi8 |v| _mm512_shuffle_epi32::<0x4e>(v), _mm512_and_si512

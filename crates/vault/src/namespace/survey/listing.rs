@@ -1,5 +1,7 @@
 //! The entries of one stored directory.
 
+use std::collections::HashSet;
+
 use strongroom_format::vault::DirectoryId;
 use strongroom_store::NodeRef;
 
@@ -52,21 +54,27 @@ pub struct Listing {
 }
 
 impl Survey<'_> {
-    /// Lists a stored directory.
+    /// Lists a stored directory. [`Survey::look`] gives the inode of an entry,
+    /// so that a walk holds no descriptor for each of a million.
     ///
     /// # Errors
-    /// What the store reports.
+    /// What the store reports of the directory itself.
     pub fn list(&self, folder: &Folder) -> Result<Listing> {
         let entries = folder.node.entries()?;
+        let long = |name: &[u8]| is_hidden(name) && name.starts_with(b".n");
+        let are_long = entries.iter().any(|entry| long(&entry.name));
+        let known: HashSet<&[u8]> = match are_long {
+            true => entries.iter().map(|entry| &entry.name[..]).collect(),
+            false => HashSet::new(),
+        };
         let mut listing = Listing::default();
         for entry in &entries {
             if folder.stored.is_empty() && entry.name == PRIVATE {
                 continue;
             }
             if is_hidden(&entry.name) {
-                let long = entry.name.strip_prefix(b".n");
-                if let Some(long) = long
-                    && !entries.iter().any(|entry| entry.name == long)
+                if let Some(long) = entry.name.strip_prefix(b".n")
+                    && !known.contains(long)
                 {
                     listing.orphans.push(entry.name.clone());
                 }

@@ -25,6 +25,21 @@ use super::{LINKS, Namespace, PRIVATE, sidefile};
 use crate::content::{Content, Home};
 use crate::error::{Damage, Error, Result};
 
+/// Directories that may stand within one another for a walk to follow them:
+/// as many as a path of the system's greatest length (`PATH_MAX`) can name. One
+/// is open for each of those above it.
+pub const DEPTH_MAX: usize = 2048;
+
+/// Bytes of a stored path up to which a walk follows it. One is kept for each
+/// directory on the way down: 128 MiB in all at most.
+const STORED_PATH_MAX: usize = 128 << 10;
+
+/// What is said of a directory that is deeper.
+pub(crate) const TOO_DEEP: &str = "too many directories stand within one another here: not followed";
+
+/// What is said of a directory with the id of one that it stands in.
+pub(crate) const IN_ITSELF: &str = "a copy of a directory stands within that directory: not followed";
+
 /// A look at the stored tree of a vault that is open for reading.
 #[derive(Clone, Copy)]
 pub struct Survey<'a> {
@@ -44,6 +59,20 @@ pub struct Folder {
     pub stored: Vec<u8>,
     /// Plain path from the top, with placeholders for names that are lost.
     pub plain: Vec<u8>,
+}
+
+impl Folder {
+    /// Why a walk does not follow this directory, if it does not. `above` has
+    /// the ids of those that it stands in.
+    pub fn stops_walk(
+        &self,
+        mut above: impl ExactSizeIterator<Item = Option<DirectoryId>>,
+    ) -> Option<&'static str> {
+        if above.len() >= DEPTH_MAX || self.stored.len() > STORED_PATH_MAX {
+            return Some(TOO_DEEP);
+        }
+        (self.id.is_some() && above.any(|id| id == self.id)).then_some(IN_ITSELF)
+    }
 }
 
 /// A stored file as far as it can be opened.
