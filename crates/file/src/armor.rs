@@ -1,6 +1,6 @@
 //! The armor as a stream: read into bytes, written from bytes.
 
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 
 use strongroom_format::age::{ARMOR_BEGIN, ARMOR_END, ARMOR_LINE_BYTES, ArmorReader, armor_line};
 
@@ -8,6 +8,19 @@ use strongroom_format::age::{ARMOR_BEGIN, ARMOR_END, ARMOR_LINE_BYTES, ArmorRead
 const LINE_MAX: u64 = 1100;
 /// Bytes that are taken out of the armor at once.
 const FILL: usize = 48 << 10;
+
+/// The input, out of its armor if it has one, and whether it has.
+///
+/// # Errors
+/// What the input says.
+pub fn detect<R: BufRead + Send + 'static>(mut input: R) -> io::Result<(Box<dyn BufRead + Send>, bool)> {
+    // No header begins with dashes.
+    let armored = input.fill_buf()?.trim_ascii_start().starts_with(b"-----");
+    if armored {
+        return Ok((Box::new(BufReader::with_capacity(FILL, Dearmor::new(input))), true));
+    }
+    Ok((Box::new(input), false))
+}
 
 /// Reads what stands in an armored file. Damage is an error of the kind
 /// `InvalidData`, with the [`strongroom_format::FormatError`] inside.

@@ -7,8 +7,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use age_core::format::{FileKey, Stanza};
-use age_core::secrecy::{ExposeSecret, SecretString};
 use age_core::primitives::{bech32_decode, bech32_encode};
+use age_core::secrecy::{ExposeSecret, SecretString};
 use bech32::Hrp;
 use chacha20poly1305::aead::{Aead, KeyInit};
 use chacha20poly1305::{ChaCha20Poly1305, Nonce};
@@ -100,9 +100,9 @@ impl HybridIdentity {
         let ciphertext = ml_kem::Ciphertext::<MlKem768>::try_from(ciphertext).ok()?;
         let of_mlkem = self.mlkem.decapsulate(&ciphertext).ok()?;
         let of_x25519 = self.x25519.diffie_hellman(&PublicKey::from(public));
-        of_x25519.was_contributory().then(|| {
-            combined(&of_mlkem, of_x25519.as_bytes(), &public, self.recipient.x25519.as_bytes())
-        })
+        of_x25519
+            .was_contributory()
+            .then(|| combined(&of_mlkem, of_x25519.as_bytes(), &public, self.recipient.x25519.as_bytes()))
     }
 }
 
@@ -153,10 +153,7 @@ fn schedule(shared: &Shared) -> (ChaCha20Poly1305, Nonce) {
 }
 
 impl age::Recipient for HybridRecipient {
-    fn wrap_file_key(
-        &self,
-        file_key: &FileKey,
-    ) -> Result<(Vec<Stanza>, HashSet<String>), age::EncryptError> {
+    fn wrap_file_key(&self, file_key: &FileKey) -> Result<(Vec<Stanza>, HashSet<String>), age::EncryptError> {
         let failed = || age::EncryptError::Io(std::io::Error::other("the kernel gives no random bytes"));
         let (encapsulated, shared) = self.encapsulate().map_err(|_| failed())?;
         let (cipher, nonce) = schedule(&shared);

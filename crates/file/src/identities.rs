@@ -48,7 +48,8 @@ impl Identities {
             let key = age::ssh::Identity::from_buffer(text.as_bytes(), Some(name.to_owned()));
             return match key.map_err(Error::Input)? {
                 age::ssh::Identity::Unsupported(_) => Err(Error::Usage(
-                    "this SSH key cannot be used: take ssh-ed25519 or ssh-rsa, in the format of OpenSSH".into(),
+                    "this SSH key cannot be used: take ssh-ed25519 or ssh-rsa, in the format of OpenSSH"
+                        .into(),
                 )),
                 key => {
                     self.push(Box::new(key.with_callbacks(callbacks)));
@@ -68,6 +69,16 @@ impl Identities {
         if self.all.len() + self.plugins.len() == before {
             return Err(Error::Usage("there is no secret key in it".into()));
         }
+        Ok(())
+    }
+
+    /// Adds the one that a plugin knows by itself, as age's `-j` does.
+    ///
+    /// # Errors
+    /// [`Error::Plugin`] when it is not on the PATH.
+    pub fn push_plugin(&mut self, name: &str) -> Result<(), Error> {
+        let identity = age::plugin::Identity::default_for_plugin(name).map_err(|_| missing(name))?;
+        self.plugins.push(identity);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ mod source;
 mod turns;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use age_core::format::FileKey;
@@ -26,25 +26,25 @@ use strongroom_engine::{
 use strongroom_format::FormatError;
 use strongroom_format::age::{CHUNK_LEN, PAYLOAD_NONCE_LEN, SEALED_CHUNK_LEN, TAG_LEN};
 
-use crate::armor::Dearmor;
 use crate::identities::Identities;
 use crate::recipients::Recipients;
-use crate::{Error, header, keys};
+use crate::{Error, armor, header, keys};
 use source::{Claim, Source};
 use turns::Sink;
 
 /// Chunks of a batch: what is read and written at once stays in a CPU's cache.
 pub const BATCH_CHUNKS: usize = 8;
 /// Most threads.
-const THREADS_MAX: usize = 64;
+const THREADS_MAX: usize = 32;
 const ALGORITHM: Algorithm = Algorithm::Aead(Aead::ChaCha20Poly1305);
 
-/// Most bytes that so many threads hold at once: a batch each, and the last
-/// chunk once more. 38 MiB for the most threads there may be.
+/// Most bytes that so many threads hold at once: a batch each, and its
+/// ciphertext once more while a stream is decrypted. 32 MiB for the most
+/// threads there may be.
 #[must_use]
 pub const fn memory_max(threads: usize) -> usize {
     let threads = if threads < THREADS_MAX { threads } else { THREADS_MAX };
-    threads * (BATCH_CHUNKS + 1) * SEALED_CHUNK_LEN
+    threads * 2 * BATCH_CHUNKS * SEALED_CHUNK_LEN
 }
 
 /// What is read.
@@ -109,18 +109,15 @@ fn open(identities: &Identities, input: Input) -> Result<Opened, Error> {
         Input::File(file) => (Box::new(file.try_clone().map_err(Error::Input)?), Some(file)),
         Input::Stream(stream) => (stream, None),
     };
-    let mut reader = BufReader::with_capacity(SEALED_CHUNK_LEN, reader);
-    let armored = is_armored(reader.fill_buf().map_err(Error::Input)?);
-    let mut reader: Box<dyn BufRead + Send> = if armored {
-        Box::new(BufReader::with_capacity(SEALED_CHUNK_LEN, Dearmor::new(reader)))
-    } else {
-        Box::new(reader)
-    };
+    let reader = BufReader::with_capacity(SEALED_CHUNK_LEN, reader);
+    let (mut reader, armored) = armor::detect(reader).map_err(Error::Input)?;
     let header = header::read_header(&mut reader)?;
     let file_key = header::unlock(&header, identities)?;
     let mut nonce = [0; PAYLOAD_NONCE_LEN];
     reader.read_exact(&mut nonce).map_err(|error| match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => Error::Payload { chunk: 0, what: "the payload is missing" },
+        std::io::ErrorKind::UnexpectedEof => {
+            Error::Header(FormatError::Inconsistent { what: "the payload after it is missing" })
+        }
         _ => source::reading(error),
     })?;
     let source = match file.filter(|_| !armored) {
@@ -131,11 +128,6 @@ fn open(identities: &Identities, input: Input) -> Result<Opened, Error> {
         None => Source::of(Input::Stream(Box::new(reader)), 0, SEALED_CHUNK_LEN)?,
     };
     Ok(Opened { file_key, nonce, source })
-}
-
-/// Whether what begins so is armored.
-pub(crate) fn is_armored(start: &[u8]) -> bool {
-    start.trim_ascii_start().starts_with(b"-----BEGIN AGE")
 }
 
 /// One payload on its way.
@@ -188,7 +180,13 @@ impl Cipher {
 
     /// Opens the chunk that stands at the start of `buffer`; false when it is
     /// forged, and then the buffer is zero.
-    pub(crate) fn open_one(&self, buffer: &mut Buffer, sealed: usize, chunk: u64, last: bool) -> Result<bool, Error> {
+    pub(crate) fn open_one(
+        &self,
+        buffer: &mut Buffer,
+        sealed: usize,
+        chunk: u64,
+        last: bool,
+    ) -> Result<bool, Error> {
         let segment = to_open(buffer, 0, sealed, chunk, last);
         let mut batch = self.execute(Batch::new(Operation::Open, buffer.take(), vec![segment]))?;
         *buffer = batch.buffer.take();
@@ -208,6 +206,16 @@ fn to_open(buffer: &[u8], start: usize, sealed: usize, chunk: u64, last: bool) -
 struct Hands {
     buffer: Buffer,
     segments: Vec<Segment>,
+    kept: Kept,
+}
+
+/// Ciphertext as it was: a chunk that does not verify is wiped, and may have
+/// been sealed as the last one, or as another.
+#[derive(Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    /// Its place in the batch.
+    start: usize,
 }
 
 impl<'a> Work<'a> {
@@ -240,8 +248,11 @@ impl<'a> Work<'a> {
     }
 
     fn serve(&self) {
-        let mut hands =
-            Hands { buffer: Buffer::new(BATCH_CHUNKS * SEALED_CHUNK_LEN), segments: Vec::with_capacity(BATCH_CHUNKS) };
+        let mut hands = Hands {
+            buffer: Buffer::new(BATCH_CHUNKS * SEALED_CHUNK_LEN),
+            segments: Vec::with_capacity(BATCH_CHUNKS),
+            kept: Kept::default(),
+        };
         while !self.sink.has_failed() {
             let claimed = {
                 let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
@@ -292,34 +303,31 @@ impl<'a> Work<'a> {
     fn open(&self, claim: &Claim, hands: &mut Hands) -> Result<(), Error> {
         let chunks = claim.len.div_ceil(SEALED_CHUNK_LEN);
         let mut segments = std::mem::take(&mut hands.segments);
-        let mut last_sealed = Vec::new();
         for index in 0..chunks {
             let (start, chunk) = (index * SEALED_CHUNK_LEN, claim.first_chunk + index as u64);
             let sealed = SEALED_CHUNK_LEN.min(claim.len - start);
-            let last = claim.last && index + 1 == chunks;
             // The last chunk of a file that is not empty is not empty.
             if sealed < TAG_LEN || sealed == TAG_LEN && chunk > 0 {
                 break;
             }
-            segments.push(to_open(&hands.buffer, start, sealed, chunk, last));
-            if last {
-                last_sealed.extend_from_slice(&hands.buffer[start..start + sealed]);
-            }
+            segments.push(to_open(&hands.buffer, start, sealed, chunk, claim.last && index + 1 == chunks));
         }
-        let mut batch = self.cipher.execute(Batch::new(Operation::Open, hands.buffer.take(), segments))?;
+        let start = match self.sink.is_stream() {
+            true => 0,
+            false if claim.last => (chunks - 1) * SEALED_CHUNK_LEN,
+            false => claim.len,
+        };
+        hands.kept.start = start;
+        hands.kept.bytes.clear();
+        hands.kept.bytes.extend_from_slice(&hands.buffer[start..claim.len]);
+        let batch = self.cipher.execute(Batch::new(Operation::Open, hands.buffer.take(), segments))?;
         let whole = batch.segments.iter().take_while(|segment| segment.verdict() == Verdict::Done).count();
-        let damaged = claim.first_chunk + whole as u64;
-        let cut = whole + 1 == chunks && self.is_cut(damaged, &last_sealed, &mut batch)?;
-        let pieces: Vec<&[u8]> = batch.segments[..whole + usize::from(cut)]
-            .iter()
-            .map(|segment| &batch.buffer[segment.range()])
-            .collect();
-        let plain = pieces.iter().map(|piece| piece.len() as u64).sum();
-        if cut || whole < chunks {
-            let what = if cut { "the payload was cut off" } else { "the payload is damaged" };
-            self.sink.write_before_failure(claim.number, &pieces)?;
-            return Err(Error::Payload { chunk: damaged + u64::from(cut), what });
+        if whole < chunks {
+            return self.damaged(claim, whole, batch, &hands.kept);
         }
+        let pieces: Vec<&[u8]> =
+            batch.segments.iter().map(|segment| &batch.buffer[segment.range()]).collect();
+        let plain = pieces.iter().map(|piece| piece.len() as u64).sum();
         self.sink.write(claim.number, claim.first_chunk * CHUNK_LEN as u64, &pieces, plain)?;
         (self.progress)(plain);
         drop(pieces);
@@ -327,19 +335,44 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Whether what stands last was sealed as one of those before: then it is
-    /// whole, and put into its place.
-    fn is_cut(&self, chunk: u64, sealed: &[u8], batch: &mut Batch) -> Result<bool, Error> {
-        if sealed.len() != SEALED_CHUNK_LEN {
-            return Ok(false);
+    /// Writes to a stream what is whole of a batch, its first chunks, and says
+    /// what is wrong with the next one.
+    fn damaged(&self, claim: &Claim, whole: usize, mut batch: Batch, kept: &Kept) -> Result<(), Error> {
+        let chunk = claim.first_chunk + whole as u64;
+        let is_last = claim.last && claim.len <= (whole + 1) * SEALED_CHUNK_LEN;
+        let otherwise = self.opened_otherwise(claim, whole, is_last, kept)?;
+        let mut pieces = whole;
+        if let (Some(buffer), Some(segment)) = (&otherwise, batch.segments.get(whole)) {
+            let range = segment.range();
+            batch.buffer[range.clone()].copy_from_slice(&buffer[..range.len()]);
+            pieces += 1;
         }
+        let pieces: Vec<&[u8]> =
+            batch.segments[..pieces].iter().map(|segment| &batch.buffer[segment.range()]).collect();
+        self.sink.write_before_failure(claim.number, &pieces)?;
+        let what = match (otherwise, is_last) {
+            (None, _) => "the payload is damaged",
+            (Some(_), true) => "the payload was cut off after this",
+            (Some(_), false) => "something stands after the payload's end, which is this",
+        };
+        Err(Error::Payload { chunk, what })
+    }
+
+    /// A whole chunk that does not verify, if it does as the last one, or, being
+    /// the last, as one before.
+    fn opened_otherwise(
+        &self,
+        claim: &Claim,
+        index: usize,
+        is_last: bool,
+        kept: &Kept,
+    ) -> Result<Option<Buffer>, Error> {
+        let start = index * SEALED_CHUNK_LEN;
+        let place = start.checked_sub(kept.start).and_then(|at| kept.bytes.get(at..at + SEALED_CHUNK_LEN));
+        let Some(sealed) = place else { return Ok(None) };
         let mut buffer = Buffer::copy_of(sealed);
-        if !self.cipher.open_one(&mut buffer, sealed.len(), chunk, false)? {
-            return Ok(false);
-        }
-        let range = batch.segments.last().map(Segment::range).unwrap_or_default();
-        batch.buffer[range.clone()].copy_from_slice(&buffer[..range.len()]);
-        Ok(true)
+        let chunk = claim.first_chunk + index as u64;
+        Ok(self.cipher.open_one(&mut buffer, sealed.len(), chunk, !is_last)?.then_some(buffer))
     }
 
     fn keep(&self, mut batch: Batch, hands: &mut Hands) {

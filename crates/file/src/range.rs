@@ -9,8 +9,8 @@ use strongroom_engine::{Buffer, Engine};
 use strongroom_format::age::{CHUNK_LEN, PAYLOAD_NONCE_LEN, SEALED_CHUNK_LEN, plain_len};
 
 use crate::identities::Identities;
-use crate::payload::{Cipher, is_armored};
-use crate::{Error, header};
+use crate::payload::Cipher;
+use crate::{Error, armor, header};
 
 /// An encrypted file of which any part can be read. Its last chunk was
 /// verified before all others, so that a file which was cut is refused.
@@ -28,8 +28,9 @@ impl Ranges {
     /// # Errors
     /// As [`crate::decrypt`]; [`Error::Usage`] for armored files.
     pub fn open(file: File, identities: &Identities, engine: &Arc<dyn Engine>) -> Result<Ranges, Error> {
-        let mut reader = BufReader::new(file.try_clone().map_err(Error::Input)?);
-        if is_armored(std::io::BufRead::fill_buf(&mut reader).map_err(Error::Input)?) {
+        let reader = BufReader::new(file.try_clone().map_err(Error::Input)?);
+        let (mut reader, armored) = armor::detect(reader).map_err(Error::Input)?;
+        if armored {
             return Err(Error::Usage("an armored file cannot be sought in: decrypt it whole".into()));
         }
         let header = header::read_header(&mut reader)?;
@@ -85,7 +86,8 @@ impl Ranges {
         if self.cipher.open_one(&mut buffer, sealed, chunk, last)? {
             return Ok(buffer[..sealed - strongroom_format::age::TAG_LEN].to_vec());
         }
-        let what = if last { "the payload was cut off, or its end is damaged" } else { "the payload is damaged" };
+        let what =
+            if last { "the payload was cut off, or its end is damaged" } else { "the payload is damaged" };
         Err(Error::Payload { chunk, what })
     }
 }

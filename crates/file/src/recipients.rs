@@ -54,7 +54,8 @@ impl Recipients {
             self.plugins.push(recipient);
         } else {
             return Err(Error::Usage(match text.starts_with("AGE-SECRET-KEY-") {
-                true => "this is a secret key: a recipient begins with age1 (keygen -y makes it of the key)".into(),
+                true => "this is a secret key: a recipient begins with age1 (keygen -y makes it of the key)"
+                    .into(),
                 false => format!("`{}` is no recipient", text.escape_debug()),
             }));
         }
@@ -75,6 +76,22 @@ impl Recipients {
         Ok(())
     }
 
+    /// Adds the one that a plugin knows by itself, as age's `-j` does.
+    ///
+    /// # Errors
+    /// [`Error::Plugin`] when it is not on the PATH.
+    pub fn push_plugin(&mut self, name: &str) -> Result<(), Error> {
+        let identity = age::plugin::Identity::default_for_plugin(name).map_err(|_| missing(name))?;
+        self.plugin_identities.push(identity);
+        Ok(())
+    }
+
+    /// True when there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.plugins.is_empty() && self.plugin_identities.is_empty()
+    }
+
     pub(crate) fn push_plugin_identity(&mut self, identity: age::plugin::Identity) {
         self.plugin_identities.push(identity);
     }
@@ -92,9 +109,8 @@ impl Recipients {
         names.sort_unstable();
         names.dedup();
         for name in names {
-            let plugin =
-                age::plugin::RecipientPluginV1::new(&name, &plugins, &identities, callbacks.clone())
-                    .map_err(|_| missing(&name))?;
+            let plugin = age::plugin::RecipientPluginV1::new(&name, &plugins, &identities, callbacks.clone())
+                .map_err(|_| missing(&name))?;
             self.push(Box::new(plugin));
         }
         Ok(())

@@ -33,7 +33,9 @@ pub fn plain_len(sealed: u64) -> Option<u64> {
         (whole, 0) => Some(whole * CHUNK_LEN as u64),
         (0, rest) => rest.checked_sub(tag),
         // Only an empty file has an empty last chunk.
-        (whole, rest) => rest.checked_sub(tag).filter(|&len| len > 0).map(|len| whole * CHUNK_LEN as u64 + len),
+        (whole, rest) => {
+            rest.checked_sub(tag).filter(|&len| len > 0).map(|len| whole * CHUNK_LEN as u64 + len)
+        }
     }
 }
 

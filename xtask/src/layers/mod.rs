@@ -45,7 +45,7 @@ const LAYERS: &[Layer] = &[
     layer("bench", &["engine"], &["engine-cpu", "engine-sim", "format", "keys", "units"]),
     layer("vault", &["units", "format", "keys", "engine", "store"], &["engine-cpu", "sched", "model"]),
     layer("disk", &["format", "keys", "engine", "store"], &["bench", "engine-cpu", "sched"]),
-    layer("file", &["units", "format", "keys", "engine", "store"], &["engine-cpu"]),
+    layer("file", &["format", "engine"], &["engine-cpu"]),
     layer("fuse", &["units", "engine", "store", "vault", "disk"], &["format", "keys", "engine-cpu", "sched"]),
     layer("ublk", &["engine", "disk"], &[]),
     layer(

@@ -51,6 +51,11 @@ impl Sink {
         })
     }
 
+    /// Whether what is written cannot be taken back.
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self.output, To::Stream(_))
+    }
+
     pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }

@@ -122,7 +122,10 @@ mod tests {
             assert!(read(&format!("{text}junk")).is_err());
             assert!(read(&text.replace(ARMOR_END, "")).is_err());
         }
-        assert!(read(&format!("{ARMOR_BEGIN}\nAAAA\nAAAA\n{ARMOR_END}\n")).is_err(), "a short line is the last");
+        assert!(
+            read(&format!("{ARMOR_BEGIN}\nAAAA\nAAAA\n{ARMOR_END}\n")).is_err(),
+            "a short line is the last"
+        );
         assert!(read(&format!("{}{ARMOR_BEGIN}\nAAAA\n{ARMOR_END}\n", "\n".repeat(1025))).is_err());
     }
 }

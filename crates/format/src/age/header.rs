@@ -83,7 +83,8 @@ impl Header {
         let rest = bytes
             .strip_prefix(INTRO.as_bytes())
             .ok_or_else(|| FormatError::magic("file in the format of age, version 1", bytes))?;
-        let rest = rest.strip_suffix(b"\n").ok_or_else(|| FormatError::text("whole age header", tail(rest)))?;
+        let rest =
+            rest.strip_suffix(b"\n").ok_or_else(|| FormatError::text("whole age header", tail(rest)))?;
         let mut lines = rest.split(|&byte| byte == b'\n');
         let mut stanzas = Vec::new();
         while let Some(line) = lines.next() {
@@ -118,7 +119,8 @@ fn stanza<'a>(words: &[u8], lines: &mut impl Iterator<Item = &'a [u8]>) -> Resul
     let arguments = texts.collect::<Result<Vec<_>, _>>()?;
     let mut body = Vec::new();
     loop {
-        let line = lines.next().ok_or(FormatError::Inconsistent { what: "a stanza without its last line" })?;
+        let line =
+            lines.next().ok_or(FormatError::Inconsistent { what: "a stanza without its last line" })?;
         if line.len() > COLUMNS {
             return Err(FormatError::text("stanza's line of at most 64 columns", line));
         }
@@ -146,8 +148,11 @@ mod tests {
     fn any_stanza() -> impl Strategy<Value = Stanza> {
         let word = "[!-~]{1,20}";
         let body = proptest::collection::vec(any::<u8>(), 0..200);
-        (word, proptest::collection::vec(word, 0..4), body)
-            .prop_map(|(kind, arguments, body)| Stanza { kind, arguments, body })
+        (word, proptest::collection::vec(word, 0..4), body).prop_map(|(kind, arguments, body)| Stanza {
+            kind,
+            arguments,
+            body,
+        })
     }
 
     proptest! {
