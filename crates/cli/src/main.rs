@@ -103,6 +103,7 @@ fn run(command: Command, output: Output) -> Result<Exit> {
         Command::Check(args) => commands::check::run(&args, output),
         Command::Salvage(args) => commands::salvage::run(&args, output),
         Command::Disk(command) => commands::disk::run(&command, output),
+        Command::File(command) => commands::file::run(&command, output),
         Command::Doctor => commands::doctor::run(output),
         Command::Simulate(args) => commands::simulate::run(&args, output),
         Command::Engines(args) => commands::engines::run(&args, output),

@@ -235,7 +235,7 @@ fn recovery_key(path: &Path) -> Result<Credential> {
     }
 }
 
-fn prompt(text: &str) -> Result<SecretBytes> {
+pub(crate) fn prompt(text: &str) -> Result<SecretBytes> {
     let secret = terminal::ask(text, PASSWORD_LEN_MAX).map_err(|error| match error.kind() {
         ErrorKind::NotConnected => {
             Failure::usage("no secret was given, and there is no terminal to ask for it").hint(NO_TERMINAL)

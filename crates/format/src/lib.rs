@@ -9,6 +9,7 @@
 //! offsets of this crate against the tables of all three.
 #![forbid(unsafe_code)]
 
+pub mod age;
 pub mod error;
 pub mod freshness;
 pub mod layout;

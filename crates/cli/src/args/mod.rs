@@ -3,6 +3,7 @@
 
 pub(crate) mod disk;
 pub(crate) mod engines;
+pub(crate) mod file;
 pub(crate) mod freshness;
 pub(crate) mod history;
 pub(crate) mod mount;
@@ -84,6 +85,9 @@ pub(crate) enum Command {
     /// Encrypted disks in LUKS: make, open, close and look after them
     #[command(subcommand)]
     Disk(disk::DiskCommand),
+    /// Single files in the age format: encrypt, decrypt, inspect, and make keys
+    #[command(subcommand)]
+    File(file::FileCommand),
     /// Tell what this machine offers, and what to switch on
     Doctor,
     Simulate(SimulateArgs),

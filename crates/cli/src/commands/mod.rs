@@ -6,6 +6,7 @@ mod cost;
 pub(crate) mod disk;
 pub(crate) mod doctor;
 pub(crate) mod engines;
+pub(crate) mod file;
 pub(crate) mod freshness;
 pub(crate) mod generate;
 pub(crate) mod header;

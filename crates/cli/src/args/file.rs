@@ -1,0 +1,142 @@
+//! Options of the commands for single files, spelled as age's are.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// What is done with single files.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum FileCommand {
+    /// Encrypt files, or standard input, for recipients or with a passphrase
+    Encrypt(FileEncryptArgs),
+    /// Decrypt files, or standard input
+    Decrypt(FileDecryptArgs),
+    /// Tell for whom a file was encrypted, and how long it is
+    Inspect(FileInspectArgs),
+    /// Make a secret key, or print the recipient of one
+    Keygen(FileKeygenArgs),
+}
+
+/// Where results go, and what computes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FileOutputArgs {
+    /// Write to FILE, `-` for standard output; into DIR when it is a directory
+    #[arg(short, long, value_name = "FILE|DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace what is there
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Threads [default: as many as there are CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32))]
+    pub(crate) threads: Option<u16>,
+    /// What computes: auto, cpu, or a name that `strongroom engines` lists
+    #[arg(long, value_name = "NAME")]
+    pub(crate) engine: Option<String>,
+}
+
+/// Where a passphrase comes from.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct FilePassphraseArgs {
+    /// Read the passphrase from FILE; one newline at its end is not part of it
+    #[arg(long, value_name = "FILE", group = "passphrase_source")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Read the passphrase from file descriptor N until its end
+    #[arg(long, value_name = "N", group = "passphrase_source", value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) password_fd: Option<i32>,
+    /// Run COMMAND in a shell and take its output as the passphrase
+    #[arg(long, value_name = "COMMAND", group = "passphrase_source")]
+    pub(crate) password_command: Option<String>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FileEncryptArgs {
+    /// For the owner of this public key: age1…, age1pq1…, age1NAME1… or an SSH key
+    #[arg(short, long, value_name = "RECIPIENT")]
+    pub(crate) recipient: Vec<String>,
+    /// For all public keys in FILE, one in each line
+    #[arg(short = 'R', long, value_name = "FILE")]
+    pub(crate) recipients_file: Vec<PathBuf>,
+    /// For the owners of the secret keys in FILE
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) identity: Vec<PathBuf>,
+    /// For a plugin's own recipient
+    #[arg(short = 'j', value_name = "PLUGIN")]
+    pub(crate) plugin: Vec<String>,
+    /// With a passphrase, which is asked for
+    #[arg(short, long, conflicts_with_all = ["recipient", "recipients_file", "identity", "plugin"])]
+    pub(crate) passphrase: bool,
+    #[command(flatten)]
+    pub(crate) source: FilePassphraseArgs,
+    /// Armor the result, so that it is text
+    #[arg(short, long)]
+    pub(crate) armor: bool,
+    #[command(flatten)]
+    pub(crate) output: FileOutputArgs,
+    /// What is encrypted; `-` or none is standard input. FILE becomes FILE.age
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FileDecryptArgs {
+    /// With the secret keys in FILE, or the SSH key that it is
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) identity: Vec<PathBuf>,
+    /// With a plugin's own key
+    #[arg(short = 'j', value_name = "PLUGIN")]
+    pub(crate) plugin: Vec<String>,
+    /// With a passphrase, which is asked for; so it is where no key is given
+    #[arg(short, long)]
+    pub(crate) passphrase: bool,
+    #[command(flatten)]
+    pub(crate) source: FilePassphraseArgs,
+    /// Only these plain bytes: START..END, without the one at END; either may be left out
+    #[arg(long, value_name = "START..END", value_parser = range)]
+    pub(crate) range: Option<(u64, u64)>,
+    #[command(flatten)]
+    pub(crate) output: FileOutputArgs,
+    /// What is decrypted; `-` or none is standard input. FILE.age becomes FILE
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FileInspectArgs {
+    /// An encrypted file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FileKeygenArgs {
+    /// Make a post-quantum hybrid key
+    #[arg(long, visible_alias = "pq")]
+    pub(crate) post_quantum: bool,
+    /// Print the recipients of the keys in FILE instead
+    #[arg(short = 'y', value_name = "FILE", conflicts_with = "post_quantum")]
+    pub(crate) public_of: Option<PathBuf>,
+    /// Write to FILE, which nobody else may read
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let number = |part: &str, otherwise| match part {
+        "" => Ok(otherwise),
+        part => part.parse().map_err(|_| format!("`{part}` is no number of bytes")),
+    };
+    let (start, end) = text.split_once("..").ok_or("write START..END")?;
+    let (start, end) = (number(start, 0)?, number(end, u64::MAX)?);
+    if start > end { Err("it ends before it begins".into()) } else { Ok((start, end)) }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn ranges_are_read() {
+        let read = super::range;
+        assert_eq!(read("5..9"), Ok((5, 9)));
+        assert_eq!((read("5.."), read("..9")), (Ok((5, u64::MAX)), Ok((0, 9))));
+        assert!(read("9..5").is_err() && read("5").is_err() && read("a..b").is_err());
+    }
+}

@@ -1,0 +1,282 @@
+//! `strongroom file`: single files in the age format.
+
+mod asking;
+mod describe;
+mod keys;
+mod target;
+
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+use strongroom_engine::Engine;
+use strongroom_file::armor::Armor;
+use strongroom_file::{Error, Input, Job, Output as Sink, Ranges};
+
+use crate::args::file::{FileCommand, FileDecryptArgs, FileEncryptArgs, FileOutputArgs};
+use crate::failure::{Exit, Failure, Result};
+use crate::progress::Progress;
+use crate::report::Output;
+use target::Target;
+
+/// Runs one of the commands.
+///
+/// # Errors
+/// As docs/exit-codes.md says.
+pub(crate) fn run(command: &FileCommand, output: Output) -> Result<Exit> {
+    match command {
+        FileCommand::Encrypt(args) => encrypt(args, output),
+        FileCommand::Decrypt(args) => decrypt(args, output),
+        FileCommand::Inspect(args) => describe::run(args, output),
+        FileCommand::Keygen(args) => keys::generate(args, output),
+    }
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    files: Vec<Done>,
+}
+
+#[derive(Serialize)]
+struct Done {
+    input: String,
+    output: String,
+    plain_bytes: u64,
+}
+
+/// What one call works with.
+struct Setting {
+    engine: Arc<dyn Engine>,
+    threads: usize,
+    progress: Progress,
+}
+
+impl Setting {
+    fn of(args: &FileOutputArgs, label: &'static str, files: &[PathBuf]) -> Result<Setting> {
+        let threads = match args.threads {
+            Some(threads) => usize::from(threads),
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        let engine: Arc<dyn Engine> = crate::compose::compose(args.engine.as_deref())?;
+        let progress = Progress::begin(label);
+        let lens = files.iter().filter_map(|file| std::fs::metadata(file).ok());
+        progress.begin_bytes(lens.map(|metadata| metadata.len()).sum(), label);
+        Ok(Setting { engine, threads, progress })
+    }
+
+    fn job<'a>(&self, done: &'a (dyn Fn(u64) + Sync)) -> Job<'a> {
+        Job { engine: Arc::clone(&self.engine), threads: self.threads, progress: done }
+    }
+}
+
+fn encrypt(args: &FileEncryptArgs, output: Output) -> Result<Exit> {
+    let recipients = asking::recipients(args)?;
+    let inputs = inputs_of(&args.files);
+    let setting = Setting::of(&args.output, "encrypting", &args.files)?;
+    let done = |bytes| setting.progress.done(bytes);
+    let job = setting.job(&done);
+    each(
+        &inputs,
+        &args.output,
+        output,
+        |path, target| {
+            let failed = |error| failure(path, target.path(), error);
+            let input = input_of(path)?;
+            if args.armor {
+                let armor = armored(target)?;
+                let sink = Sink::Stream(Box::new(armor.clone()));
+                let plain = strongroom_file::encrypt(&job, &recipients, input, sink).map_err(failed)?;
+                armor.finish().map_err(|error| Failure::system(target.path(), &error))?;
+                return Ok(plain);
+            }
+            strongroom_file::encrypt(&job, &recipients, input, target.sink()?).map_err(failed)
+        },
+        |path| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(".age");
+            Ok(PathBuf::from(name))
+        },
+        args.armor,
+    )
+    .inspect(|_| setting.progress.finish())
+}
+
+fn decrypt(args: &FileDecryptArgs, output: Output) -> Result<Exit> {
+    let inputs = inputs_of(&args.files);
+    let identities = asking::identities(args)?;
+    let setting = Setting::of(&args.output, "decrypting", &args.files)?;
+    let done = |bytes| setting.progress.done(bytes);
+    let job = setting.job(&done);
+    each(
+        &inputs,
+        &args.output,
+        output,
+        |path, target| {
+            let failed = |error| failure(path, target.path(), error);
+            match args.range {
+                None => strongroom_file::decrypt(&job, &identities, input_of(path)?, target.sink()?)
+                    .map_err(failed),
+                Some(range) => {
+                    let file = File::open(path).map_err(|error| Failure::system(path, &error))?;
+                    let ranges = Ranges::open(file, &identities, &setting.engine).map_err(failed)?;
+                    copy_range(&ranges, range, target.writer()?).map_err(failed)
+                }
+            }
+        },
+        |path| match path.extension() {
+            Some(extension) if extension == "age" => Ok(path.with_extension("")),
+            _ => Err(Failure::usage("its name does not end in .age")
+                .at(path)
+                .hint("Say with -o where it shall go.")),
+        },
+        true,
+    )
+    .inspect(|_| setting.progress.finish())
+}
+
+fn copy_range(
+    ranges: &Ranges,
+    (start, end): (u64, u64),
+    mut to: Box<dyn Write + Send>,
+) -> std::result::Result<u64, Error> {
+    let end = end.min(ranges.len());
+    let mut at = start;
+    while at < end {
+        let mut piece = ranges.read(at)?;
+        piece.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
+        to.write_all(&piece).map_err(Error::Output)?;
+        at += piece.len() as u64;
+    }
+    to.flush().map_err(Error::Output)?;
+    Ok(at - start)
+}
+
+fn inputs_of(files: &[PathBuf]) -> Vec<PathBuf> {
+    if files.is_empty() { vec![PathBuf::from("-")] } else { files.to_vec() }
+}
+
+fn is_standard(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+fn input_of(path: &Path) -> Result<Input> {
+    if is_standard(path) {
+        return Ok(Input::Stream(Box::new(std::io::stdin())));
+    }
+    let file = File::open(path).map_err(|error| Failure::system(path, &error))?;
+    let metadata = file.metadata().map_err(|error| Failure::system(path, &error))?;
+    if metadata.is_dir() {
+        return Err(Failure::usage("it is a directory")
+            .at(path)
+            .hint("Pack it first: tar -c DIR | strongroom file encrypt -o DIR.tar.age"));
+    }
+    Ok(if metadata.is_file() { Input::File(file) } else { Input::Stream(Box::new(file)) })
+}
+
+/// Does `work` for each input, and brings its result under its final name.
+fn each(
+    inputs: &[PathBuf],
+    args: &FileOutputArgs,
+    output: Output,
+    work: impl Fn(&Path, &Target) -> Result<u64>,
+    named: impl Fn(&Path) -> Result<PathBuf>,
+    is_text: bool,
+) -> Result<Exit> {
+    let mut files = Vec::new();
+    for input in inputs {
+        let path = place(input, inputs.len(), args, &named)?;
+        if is_standard(&path) && !is_text && std::io::stdout().is_terminal() {
+            return Err(Failure::usage("what is encrypted is nothing for a terminal")
+                .hint("Name a file with -o, or armor it with -a; -o - writes it all the same into a pipe."));
+        }
+        let target = Target::new(&path, args.force)?;
+        let plain_bytes = work(input, &target)?;
+        target.keep()?;
+        files.push(Done {
+            input: input.display().to_string(),
+            output: path.display().to_string(),
+            plain_bytes,
+        });
+    }
+    if output.json && !files.iter().any(|done| done.output == "-") {
+        output.print(&Document { schema: "strongroom.file/1", files }, |_| String::new())?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Where the result of an input goes.
+fn place(
+    input: &Path,
+    inputs: usize,
+    args: &FileOutputArgs,
+    named: impl Fn(&Path) -> Result<PathBuf>,
+) -> Result<PathBuf> {
+    match &args.output {
+        Some(given) if given.is_dir() => {
+            let name = input.file_name().filter(|_| !is_standard(input));
+            let name =
+                name.ok_or_else(|| Failure::usage("standard input has no name: name a file with -o"))?;
+            Ok(given.join(named(Path::new(name))?))
+        }
+        Some(_) if inputs > 1 => Err(Failure::usage("several files need an existing directory after -o")),
+        Some(given) => Ok(given.clone()),
+        None if is_standard(input) => Ok(PathBuf::from("-")),
+        None => named(input),
+    }
+}
+
+/// An armor that is ended after the encryption has let go of it.
+#[derive(Clone)]
+struct SharedArmor(Arc<std::sync::Mutex<Option<Armor<Box<dyn Write + Send>>>>>);
+
+fn armored(target: &Target) -> Result<SharedArmor> {
+    let armor = Armor::new(target.writer()?).map_err(|error| Failure::system(target.path(), &error))?;
+    Ok(SharedArmor(Arc::new(std::sync::Mutex::new(Some(armor)))))
+}
+
+impl SharedArmor {
+    fn with<T>(&self, work: impl FnOnce(&mut Option<Armor<Box<dyn Write + Send>>>) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    fn finish(&self) -> std::io::Result<()> {
+        self.with(|armor| armor.take().map_or(Ok(()), |armor| armor.finish().map(drop)))
+    }
+}
+
+impl Write for SharedArmor {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.with(|armor| armor.as_mut().map_or(Ok(0), |armor| armor.write(bytes)))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.with(|armor| armor.as_mut().map_or(Ok(()), Write::flush))
+    }
+}
+
+/// What went wrong with `input`, or on the way to `output`.
+fn failure(input: &Path, output: &Path, error: Error) -> Failure {
+    let message = error.to_string();
+    let verified = if is_standard(output) {
+        "What came out before is verified, and not all there was."
+    } else {
+        "Nothing was written."
+    };
+    match error {
+        Error::WrongKey => Failure::new(Exit::WrongSecret, message)
+            .at(input)
+            .hint("`strongroom file inspect` tells for which kinds of keys it was encrypted."),
+        Error::Header(_) | Error::HeaderForged | Error::Armor(_) => {
+            Failure::new(Exit::Damage, message).at(input)
+        }
+        Error::Payload { .. } => Failure::new(Exit::Damage, message).at(input).hint(verified),
+        Error::Input(error) => Failure::system(input, &error),
+        Error::Output(error) => Failure::system(output, &error),
+        Error::Unsupported(_) | Error::Engine(_) => Failure::new(Exit::Unsupported, message).at(input),
+        Error::Usage(_) => Failure::usage(message).at(input),
+        _ => Failure::new(Exit::Other, message).at(input),
+    }
+}

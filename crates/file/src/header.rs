@@ -1,0 +1,134 @@
+//! Headers: read from a stream, made for recipients, opened by identities.
+
+use std::collections::HashSet;
+use std::io::{BufRead, Read};
+
+use age_core::format::{FileKey, Stanza};
+use age_core::secrecy::zeroize::Zeroize;
+use strongroom_format::FormatError;
+use strongroom_format::age::{self, HEADER_LEN_MAX, Header};
+
+use crate::identities::Identities;
+use crate::recipients::Recipients;
+use crate::{Error, keys};
+
+/// Reads a header, and leaves the input where the payload begins.
+///
+/// # Errors
+/// [`Error::Input`]; [`Error::Header`] for what is no header, or longer than
+/// [`HEADER_LEN_MAX`].
+pub fn read_header(input: &mut impl BufRead) -> Result<Header, Error> {
+    let mut bytes = Vec::new();
+    loop {
+        let before = bytes.len();
+        let room = (HEADER_LEN_MAX - before) as u64;
+        input.take(room).read_until(b'\n', &mut bytes).map_err(Error::of_reading)?;
+        let line = &bytes[before..];
+        let over = line.last() != Some(&b'\n') || Header::ends_with(line);
+        // What does not begin as age does is not read to its end.
+        if over || before == 0 && line != age::INTRO.as_bytes() {
+            break;
+        }
+    }
+    if bytes.len() == HEADER_LEN_MAX {
+        return Err(Error::Unsupported("its header is longer than 8 MiB".into()));
+    }
+    Ok(Header::decode(&bytes)?)
+}
+
+/// A fresh file key, and the header that wraps it for all of `recipients`.
+pub(crate) fn make(recipients: &Recipients) -> Result<(Vec<u8>, FileKey), Error> {
+    let mut drawn = keys::random::<16>()?;
+    let file_key = FileKey::init_with_mut(|bytes| bytes.copy_from_slice(&drawn));
+    drawn.zeroize();
+    let mut stanzas = Vec::new();
+    let mut labels: Option<HashSet<String>> = None;
+    for recipient in recipients.iter() {
+        let (made, its_labels) = recipient.wrap_file_key(&file_key).map_err(|error| wrapping(&error))?;
+        if *labels.get_or_insert_with(|| its_labels.clone()) != its_labels {
+            return Err(Error::Usage(
+                "these recipients cannot be used together: post-quantum ones, and a passphrase, stand alone"
+                    .into(),
+            ));
+        }
+        stanzas.extend(made.into_iter().map(|stanza| age::Stanza {
+            kind: stanza.tag,
+            arguments: stanza.args,
+            body: stanza.body,
+        }));
+    }
+    if stanzas.is_empty() {
+        return Err(Error::Usage("there is no recipient".into()));
+    }
+    let mac = keys::mac(&file_key, &Header::authenticated(&stanzas));
+    Ok((Header { stanzas, mac }.encode(), file_key))
+}
+
+fn wrapping(error: &::age::EncryptError) -> Error {
+    let text = error.to_string();
+    match error {
+        ::age::EncryptError::Plugin(_) | ::age::EncryptError::PluginResolve(_) => Error::Plugin(text),
+        ::age::EncryptError::Io(_) => Error::Plugin(text),
+        _ => Error::Usage(text),
+    }
+}
+
+/// The file key of a header, if one of the identities opens it.
+///
+/// # Errors
+/// [`Error::WrongKey`] when none does; [`Error::HeaderForged`] when one does
+/// and the header is another; [`Error::Header`] for stanzas that are not as
+/// their kind has to be; what a plugin or the work factor of a passphrase
+/// says.
+pub fn unlock(header: &Header, identities: &Identities) -> Result<FileKey, Error> {
+    if header.stanzas.len() > 1 && header.stanzas.iter().any(|stanza| stanza.kind == "scrypt") {
+        return Err(Error::Header(FormatError::Inconsistent { what: "a passphrase beside another stanza" }));
+    }
+    let stanzas: Vec<Stanza> = header
+        .stanzas
+        .iter()
+        .map(|stanza| Stanza {
+            tag: stanza.kind.clone(),
+            args: stanza.arguments.clone(),
+            body: stanza.body.clone(),
+        })
+        .collect();
+    let mut plugin_failure = None;
+    for identity in identities.iter() {
+        let file_key = match identity.unwrap_stanzas(&stanzas) {
+            None => continue,
+            Some(Ok(file_key)) => file_key,
+            Some(Err(error)) => match unwrapping(&error) {
+                Error::WrongKey => continue,
+                // Another identity may still do.
+                Error::Plugin(text) => {
+                    plugin_failure.get_or_insert(Error::Plugin(text));
+                    continue;
+                }
+                other => return Err(other),
+            },
+        };
+        if keys::is_mac(&file_key, &Header::authenticated(&header.stanzas), &header.mac) {
+            return Ok(file_key);
+        }
+        return Err(Error::HeaderForged);
+    }
+    Err(plugin_failure.unwrap_or(Error::WrongKey))
+}
+
+fn unwrapping(error: &::age::DecryptError) -> Error {
+    use ::age::DecryptError;
+    let text = error.to_string();
+    match error {
+        DecryptError::DecryptionFailed | DecryptError::NoMatchingKeys | DecryptError::KeyDecryptionFailed => {
+            Error::WrongKey
+        }
+        DecryptError::ExcessiveWork { required, .. } => Error::Unsupported(format!(
+            "its passphrase has the work factor {required}, and no more than {} is spent on one",
+            crate::identities::WORK_FACTOR_MAX,
+        )),
+        DecryptError::InvalidMac => Error::HeaderForged,
+        DecryptError::Io(_) | DecryptError::Plugin(_) | DecryptError::PluginResolve(_) => Error::Plugin(text),
+        _ => Error::Header(FormatError::Inconsistent { what: "a stanza is not as its kind has to be" }),
+    }
+}

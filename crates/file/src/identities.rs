@@ -1,0 +1,176 @@
+//! Those who read: secret keys as text, SSH keys, passphrases, plugins.
+
+use age::{Callbacks, Identity};
+use age_core::secrecy::{ExposeSecret, SecretString};
+
+use crate::recipients::{Recipients, missing};
+use crate::{Error, HybridIdentity};
+
+/// The highest work factor of a passphrase that is tried: 2^22 rounds of
+/// scrypt, 4 GiB, about fifteen seconds. The same as age's.
+pub const WORK_FACTOR_MAX: u8 = 22;
+
+/// Secret keys that a file is tried with, in their order.
+#[derive(Default)]
+pub struct Identities {
+    all: Vec<Box<dyn Identity>>,
+    plugins: Vec<age::plugin::Identity>,
+}
+
+impl Identities {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Identities {
+        Identities::default()
+    }
+
+    /// Adds one that opens stanzas itself.
+    pub fn push(&mut self, identity: Box<dyn Identity>) {
+        self.all.push(identity);
+    }
+
+    /// Adds a passphrase.
+    pub fn push_passphrase(&mut self, passphrase: SecretString) {
+        let mut identity = age::scrypt::Identity::new(passphrase);
+        identity.set_max_work_factor(WORK_FACTOR_MAX);
+        self.push(Box::new(identity));
+    }
+
+    /// Adds those of a file: lines of `AGE-SECRET-KEY-1…`,
+    /// `AGE-SECRET-KEY-PQ-1…` or `AGE-PLUGIN-NAME-1…` with comments, or one SSH
+    /// key, whose passphrase is asked for when it is needed. `name` is how it
+    /// is asked for.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for anything else.
+    pub fn push_file(&mut self, text: &str, name: &str, callbacks: impl Callbacks) -> Result<(), Error> {
+        if text.trim_start().starts_with("-----BEGIN") {
+            let key = age::ssh::Identity::from_buffer(text.as_bytes(), Some(name.to_owned()));
+            return match key.map_err(Error::Input)? {
+                age::ssh::Identity::Unsupported(_) => Err(Error::Usage(
+                    "this SSH key cannot be used: take ssh-ed25519 or ssh-rsa, in the format of OpenSSH"
+                        .into(),
+                )),
+                key => {
+                    self.push(Box::new(key.with_callbacks(callbacks)));
+                    Ok(())
+                }
+            };
+        }
+        let before = self.all.len() + self.plugins.len();
+        for (number, line) in keys_of(text) {
+            match Key::of(line) {
+                Some(Key::Hybrid(identity)) => self.push(Box::new(identity)),
+                Some(Key::X25519(identity)) => self.push(Box::new(identity)),
+                Some(Key::Plugin(identity)) => self.plugins.push(identity),
+                None => return Err(no_key(number)),
+            }
+        }
+        if self.all.len() + self.plugins.len() == before {
+            return Err(Error::Usage("there is no secret key in it".into()));
+        }
+        Ok(())
+    }
+
+    /// Adds the one that a plugin knows by itself, as age's `-j` does.
+    ///
+    /// # Errors
+    /// [`Error::Plugin`] when it is not on the PATH.
+    pub fn push_plugin(&mut self, name: &str) -> Result<(), Error> {
+        let identity = age::plugin::Identity::default_for_plugin(name).map_err(|_| missing(name))?;
+        self.plugins.push(identity);
+        Ok(())
+    }
+
+    /// Finds the programs of plugins. To be called once, when all were added.
+    ///
+    /// # Errors
+    /// [`Error::Plugin`] when a plugin is not on the PATH.
+    pub fn resolve(&mut self, callbacks: impl Callbacks) -> Result<(), Error> {
+        let plugins = std::mem::take(&mut self.plugins);
+        let mut names: Vec<String> = plugins.iter().map(|plugin| plugin.plugin().to_owned()).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let plugin = age::plugin::IdentityPluginV1::new(&name, &plugins, callbacks.clone())
+                .map_err(|_| missing(&name))?;
+            self.push(Box::new(plugin));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &dyn Identity> {
+        self.all.iter().map(|identity| &**identity)
+    }
+}
+
+/// A secret key as a line says it.
+enum Key {
+    Hybrid(HybridIdentity),
+    X25519(age::x25519::Identity),
+    Plugin(age::plugin::Identity),
+}
+
+impl Key {
+    fn of(line: &str) -> Option<Key> {
+        let hybrid = || line.parse().ok().map(Key::Hybrid);
+        let x25519 = || line.parse().ok().map(Key::X25519);
+        let plugin = || line.parse().ok().map(Key::Plugin);
+        hybrid().or_else(x25519).or_else(plugin)
+    }
+}
+
+fn keys_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = (1..).zip(text.lines().map(str::trim));
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+fn no_key(number: usize) -> Error {
+    Error::Usage(format!("line {number} is no secret key"))
+}
+
+/// The recipients of the keys in a file of identities.
+///
+/// # Errors
+/// [`Error::Usage`] for what is no key.
+pub fn recipients_of(text: &str, recipients: &mut Recipients) -> Result<(), Error> {
+    for (number, line) in keys_of(text) {
+        match Key::of(line).ok_or_else(|| no_key(number))? {
+            Key::Hybrid(identity) => recipients.push(Box::new(identity.recipient().clone())),
+            Key::X25519(identity) => recipients.push(Box::new(identity.to_public())),
+            Key::Plugin(identity) => recipients.push_plugin_identity(identity),
+        }
+    }
+    Ok(())
+}
+
+/// The texts of the recipients of the keys in a file of identities.
+///
+/// # Errors
+/// [`Error::Usage`] for what is no key, and for a plugin's, which alone knows.
+pub fn public_texts(text: &str) -> Result<Vec<String>, Error> {
+    keys_of(text)
+        .map(|(number, line)| match Key::of(line).ok_or_else(|| no_key(number))? {
+            Key::Hybrid(identity) => Ok(identity.recipient().to_string()),
+            Key::X25519(identity) => Ok(identity.to_public().to_string()),
+            Key::Plugin(identity) => Err(Error::Usage(format!(
+                "line {number} is a key of the plugin `{}`, which alone knows its recipient",
+                identity.plugin()
+            ))),
+        })
+        .collect()
+}
+
+/// A new key, and the text of its recipient.
+///
+/// # Errors
+/// [`Error::Entropy`].
+pub fn generate(post_quantum: bool) -> Result<(SecretString, String), Error> {
+    if post_quantum {
+        let identity = HybridIdentity::generate()?;
+        return Ok((identity.to_secret(), identity.recipient().to_string()));
+    }
+    let identity = age::x25519::Identity::generate();
+    let text = SecretString::from(identity.to_string().expose_secret().to_owned());
+    Ok((text, identity.to_public().to_string()))
+}

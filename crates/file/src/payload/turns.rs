@@ -1,0 +1,157 @@
+//! Where batches go: to their places in a file, or into a stream in turn.
+
+use std::fs::File;
+use std::io::{IoSlice, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::Output;
+use crate::Error;
+
+pub(super) struct Sink {
+    output: To,
+    failed: AtomicBool,
+    plain: AtomicU64,
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+enum To {
+    File { file: File, start: u64 },
+    Stream(Mutex<Box<dyn Write + Send>>),
+}
+
+struct State {
+    /// The batch whose turn it is.
+    next: u64,
+    /// The first batch that failed, and why.
+    failure: Option<(u64, Error)>,
+}
+
+impl Sink {
+    /// Writes what stands before the first batch.
+    pub(super) fn begin(output: Output, start: &[u8]) -> Result<Sink, Error> {
+        let output = match output {
+            Output::File(file) => {
+                file.write_all_at(start, 0).map_err(Error::Output)?;
+                To::File { file, start: start.len() as u64 }
+            }
+            Output::Stream(mut stream) => {
+                stream.write_all(start).map_err(Error::Output)?;
+                To::Stream(Mutex::new(stream))
+            }
+        };
+        Ok(Sink {
+            output,
+            failed: AtomicBool::new(false),
+            plain: AtomicU64::new(0),
+            state: Mutex::new(State { next: 0, failure: None }),
+            moved: Condvar::new(),
+        })
+    }
+
+    /// Whether what is written cannot be taken back.
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self.output, To::Stream(_))
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Writes the batch of this number, which begins `offset` bytes after what
+    /// stood before the first and holds `plain` bytes of plaintext. To a stream
+    /// when all before it are there.
+    pub(super) fn write(&self, number: u64, offset: u64, pieces: &[&[u8]], plain: u64) -> Result<(), Error> {
+        match &self.output {
+            To::File { file, start } => {
+                let mut at = start + offset;
+                for piece in pieces {
+                    file.write_all_at(piece, at).map_err(Error::Output)?;
+                    at += piece.len() as u64;
+                }
+            }
+            To::Stream(stream) => {
+                if !self.wait_for_turn(number) {
+                    return Ok(());
+                }
+                write_all(&mut *stream.lock().unwrap_or_else(PoisonError::into_inner), pieces)?;
+                self.state().next = number + 1;
+                self.moved.notify_all();
+            }
+        }
+        self.plain.fetch_add(plain, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Writes to a stream what is whole of a batch that is not.
+    pub(super) fn write_before_failure(&self, number: u64, pieces: &[&[u8]]) -> Result<(), Error> {
+        match &self.output {
+            To::Stream(stream) if self.wait_for_turn(number) => {
+                let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
+                write_all(&mut *stream, pieces)?;
+                stream.flush().map_err(Error::Output)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The batch of this number failed: none after it is written.
+    pub(super) fn fail(&self, number: u64, error: Error) {
+        let mut state = self.state();
+        if state.failure.as_ref().is_none_or(|(first, _)| number < *first) {
+            state.failure = Some((number, error));
+        }
+        self.failed.store(true, Ordering::Relaxed);
+        self.moved.notify_all();
+    }
+
+    /// Plain bytes of all batches, or why one failed.
+    pub(super) fn end(self) -> Result<u64, Error> {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, error)) = state.failure {
+            return Err(error);
+        }
+        if let To::Stream(stream) = self.output {
+            let mut stream = stream.into_inner().unwrap_or_else(PoisonError::into_inner);
+            stream.flush().map_err(Error::Output)?;
+        }
+        Ok(self.plain.into_inner())
+    }
+
+    /// Waits until all before this batch are written; false when one of them
+    /// failed.
+    fn wait_for_turn(&self, number: u64) -> bool {
+        let mut state = self.state();
+        loop {
+            if state.next == number {
+                return true;
+            }
+            if state.failure.as_ref().is_some_and(|(failed, _)| *failed < number) {
+                return false;
+            }
+            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn write_all(stream: &mut dyn Write, pieces: &[&[u8]]) -> Result<(), Error> {
+    let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+    let mut rest = &mut slices[..];
+    // Empty pieces are passed over.
+    IoSlice::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        match stream.write_vectored(rest) {
+            Ok(0) => return Err(Error::Output(std::io::ErrorKind::WriteZero.into())),
+            Ok(count) => IoSlice::advance_slices(&mut rest, count),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::Output(error)),
+        }
+    }
+    Ok(())
+}

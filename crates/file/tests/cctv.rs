@@ -1,0 +1,145 @@
+//! The test vectors of C2SP (CCTV, `c2sp.org/CCTV/age`), read where the Go
+//! module cache or `STRONGROOM_CCTV_AGE` has them.
+//!
+//! They are not in the repository (`go mod download c2sp.org/CCTV/age@latest`
+//! brings them): without them this says so and tests nothing, unless
+//! `STRONGROOM_CCTV_AGE` is set.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use sha2::{Digest, Sha256};
+use strongroom_engine_cpu::CpuEngine;
+use strongroom_file::identities::Identities;
+use strongroom_file::{Error, Input, Job, Output, SecretString, decrypt};
+
+#[derive(Clone)]
+struct NoUser;
+
+impl strongroom_file::Callbacks for NoUser {
+    fn display_message(&self, _: &str) {}
+    fn confirm(&self, _: &str, _: &str, _: Option<&str>) -> Option<bool> {
+        None
+    }
+    fn request_public_string(&self, _: &str) -> Option<String> {
+        None
+    }
+    fn request_passphrase(&self, _: &str) -> Option<SecretString> {
+        None
+    }
+}
+
+#[derive(Clone, Default)]
+struct Released(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Released {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn directory() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("STRONGROOM_CCTV_AGE") {
+        return Some(PathBuf::from(named).join("testdata"));
+    }
+    let home = std::env::var_os("GOMODCACHE")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join("go/pkg/mod")))?;
+    let modules = std::fs::read_dir(home.join("c2sp.org/!c!c!t!v")).ok()?;
+    let mut found: Vec<_> = modules.flatten().map(|entry| entry.path().join("testdata")).collect();
+    found.sort();
+    found.pop()
+}
+
+struct Vector {
+    expect: String,
+    payload: Option<String>,
+    identities: Identities,
+    file: Vec<u8>,
+}
+
+fn parse(bytes: &[u8]) -> Vector {
+    let end = bytes.windows(2).position(|pair| pair == b"\n\n").expect("an empty line");
+    let head = std::str::from_utf8(&bytes[..end]).expect("text");
+    let mut vector = Vector {
+        expect: String::new(),
+        payload: None,
+        identities: Identities::new(),
+        file: bytes[end + 2..].to_vec(),
+    };
+    for line in head.lines() {
+        let (key, value) = line.split_once(": ").expect("key and value");
+        match key {
+            "expect" => vector.expect = value.to_owned(),
+            "payload" => vector.payload = Some(value.to_owned()),
+            "identity" => vector.identities.push_file(value, "identity", NoUser).expect("an identity"),
+            "passphrase" => vector.identities.push_passphrase(value.to_owned().into()),
+            "compressed" => {
+                let mut plain = Vec::new();
+                flate2::read::ZlibDecoder::new(&vector.file[..]).read_to_end(&mut plain).expect("zlib");
+                vector.file = plain;
+            }
+            "armored" | "file key" | "comment" => {}
+            other => panic!("unknown key {other}"),
+        }
+    }
+    vector
+}
+
+fn kind_of(result: &Result<u64, Error>) -> &'static str {
+    match result {
+        Ok(_) => "success",
+        Err(Error::WrongKey) => "no match",
+        Err(Error::HeaderForged) => "HMAC failure",
+        Err(Error::Header(_) | Error::Unsupported(_)) => "header failure",
+        Err(Error::Armor(_)) => "armor failure",
+        Err(Error::Payload { .. }) => "payload failure",
+        Err(_) => "another failure",
+    }
+}
+
+fn run(vector: &Vector, input: Input) -> (Result<u64, Error>, String) {
+    let released = Released::default();
+    let job = Job { engine: Arc::new(CpuEngine::new()), threads: 3, progress: &|_| {} };
+    let result = decrypt(&job, &vector.identities, input, Output::Stream(Box::new(released.clone())));
+    let hash = Sha256::digest(&*released.0.lock().unwrap());
+    (result, data_encoding::HEXLOWER.encode(&hash))
+}
+
+#[test]
+fn every_vector_ends_as_it_says() {
+    let Some(directory) = directory().filter(|directory| directory.is_dir()) else {
+        assert!(std::env::var_os("STRONGROOM_CCTV_AGE").is_none(), "STRONGROOM_CCTV_AGE names no vectors");
+        println!("skipped: no vectors here; `go mod download c2sp.org/CCTV/age@latest` brings them");
+        return;
+    };
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for entry in std::fs::read_dir(&directory).expect("a directory").flatten() {
+        let name = entry.file_name().into_string().expect("UTF-8");
+        let vector = parse(&std::fs::read(entry.path()).expect("readable"));
+        let mut file: File = tempfile::tempfile().expect("a file");
+        file.write_all(&vector.file).and_then(|()| file.rewind()).expect("written");
+        let stream = Input::Stream(Box::new(std::io::Cursor::new(vector.file.clone())));
+        for (how, input) in [("stream", stream), ("file", Input::File(file))] {
+            let (result, hash) = run(&vector, input);
+            let kind = kind_of(&result);
+            // Whether a file is armored is told by its first dashes.
+            let same = kind == vector.expect || name == "armor_garbage_leading" && kind == "header failure";
+            if !same || vector.payload.as_ref().is_some_and(|expected| *expected != hash) {
+                faults
+                    .push(format!("{name} ({how}): {kind} instead of {}: {result:?}, {hash}", vector.expect));
+            }
+        }
+        count += 1;
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(count >= 143, "only {count} vectors");
+    println!("{count} vectors");
+}
