@@ -60,7 +60,7 @@ impl Identities {
         let before = self.all.len() + self.plugins.len();
         for (number, line) in keys_of(text) {
             match Key::of(line) {
-                Some(Key::Hybrid(identity)) => self.push(Box::new(identity)),
+                Some(Key::Hybrid(identity)) => self.push(identity),
                 Some(Key::X25519(identity)) => self.push(Box::new(identity)),
                 Some(Key::Plugin(identity)) => self.plugins.push(identity),
                 None => return Err(no_key(number)),
@@ -106,14 +106,14 @@ impl Identities {
 
 /// A secret key as a line says it.
 enum Key {
-    Hybrid(HybridIdentity),
+    Hybrid(Box<HybridIdentity>),
     X25519(age::x25519::Identity),
     Plugin(age::plugin::Identity),
 }
 
 impl Key {
     fn of(line: &str) -> Option<Key> {
-        let hybrid = || line.parse().ok().map(Key::Hybrid);
+        let hybrid = || line.parse().ok().map(|identity| Key::Hybrid(Box::new(identity)));
         let x25519 = || line.parse().ok().map(Key::X25519);
         let plugin = || line.parse().ok().map(Key::Plugin);
         hybrid().or_else(x25519).or_else(plugin)

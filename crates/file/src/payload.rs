@@ -67,7 +67,7 @@ pub enum Output {
 pub struct Job<'a> {
     /// What computes.
     pub engine: Arc<dyn Engine>,
-    /// Threads; [`THREADS_MAX`] at most are taken.
+    /// Threads; 32 at most are taken.
     pub threads: usize,
     /// Is told of plain bytes that are done, from any thread.
     pub progress: &'a (dyn Fn(u64) + Sync),

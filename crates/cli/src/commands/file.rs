@@ -228,9 +228,11 @@ fn place(
     }
 }
 
+type BoxedArmor = Armor<Box<dyn Write + Send>>;
+
 /// An armor that is ended after the encryption has let go of it.
 #[derive(Clone)]
-struct SharedArmor(Arc<std::sync::Mutex<Option<Armor<Box<dyn Write + Send>>>>>);
+struct SharedArmor(Arc<std::sync::Mutex<Option<BoxedArmor>>>);
 
 fn armored(target: &Target) -> Result<SharedArmor> {
     let armor = Armor::new(target.writer()?).map_err(|error| Failure::system(target.path(), &error))?;

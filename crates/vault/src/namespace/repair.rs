@@ -22,7 +22,7 @@ use crate::error::{Error, Result, errno};
 /// The directory at the top of the tree that gets what has no place.
 pub const LOST_FOUND: &str = "lost+found";
 
-/// What names in [`ASIDE`] begin with of what was not the vault's.
+/// What names in `.strongroom/aside` begin with of what was not the vault's.
 pub const FOREIGN: &str = "foreign.";
 
 /// In the vault's own directory: what was taken out of the tree and kept.
