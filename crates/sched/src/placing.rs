@@ -72,21 +72,7 @@ impl Placer {
     /// usable.
     #[must_use]
     pub fn decide(&self, settings: &Settings, request: &Request, now: &Moment) -> Option<Decision> {
-        // Two views are filled in half of the time of eight.
-        match self.records.len() {
-            0..=2 => self.decide_among::<2>(settings, request, now),
-            3..=4 => self.decide_among::<4>(settings, request, now),
-            _ => self.decide_among::<ENGINES_MAX>(settings, request, now),
-        }
-    }
-
-    fn decide_among<const N: usize>(
-        &self,
-        settings: &Settings,
-        request: &Request,
-        now: &Moment,
-    ) -> Option<Decision> {
-        let mut views = [EngineView::UNUSABLE; N];
+        let mut views = [EngineView::UNUSABLE; ENGINES_MAX];
         let views = &mut views[..self.records.len()];
         self.look(views, settings, request, now);
         let is_adaptive = settings.policy == Policy::Adaptive;

@@ -162,13 +162,6 @@ pub struct Flight {
     backlog_ns: f64,
 }
 
-impl Flight {
-    /// Nanoseconds that it was expected to take, by itself.
-    pub(crate) fn expected_ns(&self) -> f64 {
-        self.service_ns
-    }
-}
-
 pub(crate) fn operation_index(operation: Operation) -> usize {
     match operation {
         Operation::Seal => 0,
@@ -421,12 +414,6 @@ impl Record {
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Relaxed)
     }
-
-    /// How many batches it seems to serve at once.
-    #[must_use]
-    pub fn parallelism(&self) -> f64 {
-        self.parallelism.load()
-    }
 }
 
 #[cfg(test)]
@@ -598,7 +585,7 @@ mod tests {
                 service = record.view(&request(4096), true).service_ns;
                 let _ = round;
             }
-            let found = record.parallelism() / (service / 10_000.0);
+            let found = record.parallelism.load() / (service / 10_000.0);
             assert!(found > 0.6 * units as f64 && found < 1.6 * units as f64, "{units}: {found}");
         }
     }

@@ -8,9 +8,8 @@
 mod device;
 mod session;
 mod split;
-mod stopwatch;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -20,7 +19,6 @@ use strongroom_engine::{
 };
 
 use self::session::SchedulerSession;
-use self::stopwatch::Stopwatch;
 use crate::callers::Callers;
 use crate::cpu_load::CpuLoad;
 use crate::placing::{ENGINES_MAX, Moment};
@@ -79,8 +77,6 @@ struct Served {
     results: AtomicU64,
     /// Batches that it was given and has not answered.
     in_flight: AtomicU32,
-    /// The last timing said nothing.
-    doubt: AtomicBool,
 }
 
 impl Scheduler {
@@ -102,7 +98,6 @@ impl Scheduler {
             quarantine: Quarantine::new(options.pause),
             results: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
-            doubt: AtomicBool::new(false),
         };
         let load = CpuLoad::of_this_machine();
         let core = Core {
@@ -174,6 +169,12 @@ impl Scheduler {
     }
 }
 
+/// CPU time that this thread has used, in nanoseconds.
+fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 impl Served {
     /// What the engine says of an algorithm, sealing as a rule.
     fn capability(&self, algorithm: Algorithm) -> Option<Capability> {
@@ -235,32 +236,26 @@ impl Core {
         if is_alone || reason != Reason::Probe && !record.wants_time(batch.operation, bytes) {
             return served.submit(session, batch, reason);
         }
-        self.timed((at, reason), record, (batch.operation, bytes), || served.submit(session, batch, reason))
+        self.timed(at, record, (batch.operation, bytes), || served.submit(session, batch, reason))
     }
 
-    /// Has an inline engine compute, and learns what that cost. A probe is paid for, and has to tell.
+    /// Has an inline engine compute, and learns what that cost: CPU time, whoever
+    /// else wants the CPU meanwhile.
     fn timed<T, E>(
         &self,
-        (at, reason): (usize, Reason),
+        at: usize,
         record: &Record,
         (operation, bytes): (Operation, u64),
         compute: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        let served = &self.engines[at];
         let flight = record.began(operation, bytes);
-        let is_doubtful = served.doubt.swap(false, Relaxed) || reason == Reason::Probe;
-        let is_known = !is_doubtful && record.is_settled(operation, bytes);
-        let stopwatch = Stopwatch::start(is_known.then(|| flight.expected_ns()));
+        let began_ns = thread_cpu_ns();
         let answer = compute();
-        let took = stopwatch.stop();
+        let took = thread_cpu_ns().saturating_sub(began_ns);
         record.left(&flight);
-        match took {
-            Some(took) if answer.is_ok() => {
-                served.counters.answered(took as u64);
-                record.learn(&flight, Measurement { service_ns: took, cpu_ns: took });
-            }
-            Some(_) => {}
-            None => served.doubt.store(true, Relaxed),
+        if answer.is_ok() {
+            self.engines[at].counters.answered(took);
+            record.learn(&flight, Measurement { service_ns: took as f64, cpu_ns: took as f64 });
         }
         answer
     }
@@ -422,7 +417,7 @@ impl Core {
         let record = session.record(at);
         let cross = || self.cross_on(session, (at, reason), crossing);
         let answer = match reason == Reason::Probe || record.wants_time(operation, bytes) {
-            true => self.timed((at, reason), record, (operation, bytes), cross),
+            true => self.timed(at, record, (operation, bytes), cross),
             false => cross(),
         };
         if answer == Err(Refusal::Unsupported) {
