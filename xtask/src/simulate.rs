@@ -1,5 +1,5 @@
-//! The long form of the simulator's proof: every host and workload, `aca` with the best parameters of a
-//! grid, and hosts drawn from a seed.
+//! The simulator's proof, as one table: every host and workload, `aca` with the best parameters of a grid,
+//! and hosts drawn from a seed.
 
 use std::time::Duration;
 
@@ -20,18 +20,21 @@ pub(crate) struct SimulateArgs {
     /// How many random hosts
     #[arg(long, default_value_t = 100)]
     hosts: u64,
-    /// Workloads for each of them, in turns [default: all]
-    #[arg(long)]
-    workloads: Option<u64>,
-    /// Runs of each case, with other seeds; their mean is judged
+    /// Workloads for each of them, in turns
     #[arg(long, default_value_t = 3)]
+    workloads: u64,
+    /// Runs of each case, with other seeds; their mean is judged
+    #[arg(long, default_value_t = 1)]
     runs: u64,
-    /// Virtual milliseconds of each run
-    #[arg(long, default_value_t = 2000)]
+    /// Virtual milliseconds of each run, of which the steady state has four times as many
+    #[arg(long, default_value_t = 1000)]
     milliseconds: u64,
     /// Without the search for the best parameters of `aca`
     #[arg(long)]
     no_aca: bool,
+    /// Prints each case too
+    #[arg(long)]
+    cases: bool,
 }
 
 /// Runs it, in view.
@@ -41,12 +44,13 @@ pub(crate) fn run(arguments: &SimulateArgs) -> Result {
     command.args(["--seed", &arguments.seed.to_string(), "--hosts", &arguments.hosts.to_string()]);
     command.args(["--runs", &arguments.runs.to_string()]);
     command.args(["--milliseconds", &arguments.milliseconds.to_string()]);
-    if let Some(workloads) = arguments.workloads {
-        command.args(["--workloads", &workloads.to_string()]);
-    }
+    command.args(["--workloads", &arguments.workloads.to_string()]);
     if arguments.no_aca {
         command.arg("--no-aca");
     }
-    // What comes of each host is to be seen when it is known.
+    if arguments.cases {
+        command.arg("--cases");
+    }
+    // What is known is to be seen at once.
     command::show(&mut command, LIMIT).context("something falls short")
 }

@@ -85,11 +85,7 @@ impl KeyedCipher {
     /// [`Error::Engine`]; the segments may hold anything then.
     pub(crate) fn apply(&self, operation: Operation, buffer: &mut Buffer, list: Vec<Segment>) -> Result<()> {
         let len = buffer.len();
-        let outcome = self.run(Batch::new(operation, buffer.take(), list));
-        let (result, batch) = match outcome {
-            Ok(batch) => (Ok(()), Some(batch)),
-            Err((error, batch)) => (Err(error), batch),
-        };
+        let (result, batch) = self.run(Batch::new(operation, buffer.take(), list));
         match batch {
             Some(batch) => {
                 *buffer = batch.buffer;
@@ -100,7 +96,8 @@ impl KeyedCipher {
         result
     }
 
-    fn run(&self, mut batch: Batch) -> std::result::Result<Batch, (Error, Option<Batch>)> {
+    /// What came of a batch, and the batch if it came back.
+    fn run(&self, mut batch: Batch) -> (Result<()>, Option<Batch>) {
         for attempt in 0..RETRIES {
             let ticket = match self.engine.submit(&self.session, batch) {
                 Ok(ticket) => ticket,
@@ -116,15 +113,15 @@ impl KeyedCipher {
                         Refusal::Misuse(what) => what,
                         _ => "it does not have the operation",
                     };
-                    return Err((Error::Engine(what), Some(refused.batch)));
+                    return (Err(Error::Engine(what)), Some(refused.batch));
                 }
             };
             return match ticket.wait() {
-                Ok(completed) if completed.outcome == Outcome::Done => Ok(completed.batch),
-                Ok(completed) => Err((Error::Engine("the device was lost"), Some(completed.batch))),
-                Err(_) => Err((Error::Engine("a batch was lost"), None)),
+                Ok(completed) if completed.outcome == Outcome::Done => (Ok(()), Some(completed.batch)),
+                Ok(completed) => (Err(Error::Engine("the device was lost")), Some(completed.batch)),
+                Err(_) => (Err(Error::Engine("a batch was lost")), None),
             };
         }
-        Err((Error::Engine("it stays busy"), Some(batch)))
+        (Err(Error::Engine("it stays busy")), Some(batch))
     }
 }

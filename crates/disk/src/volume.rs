@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use strongroom_engine::{Buffer, Engine, Operation, Way};
+use strongroom_engine::{Buffer, Engine, Operation, Origin, Way};
 use strongroom_format::luks::{Segment, UNIT};
 use strongroom_keys::SecretBytes;
 
@@ -127,6 +127,11 @@ fn engine_fault(error: &Error) -> &'static str {
     }
 }
 
+/// Tells the engines what this thread serves. Nobody says who asks a disk.
+fn serves(pieces: &[Piece]) {
+    Origin::serves(0, pieces.iter().map(|piece| piece.len as u64).sum());
+}
+
 impl Device for Volume {
     fn len(&self) -> u64 {
         self.len
@@ -147,6 +152,7 @@ impl Device for Volume {
     /// Parts are read one after the other and decrypted together as soon as
     /// there is a chunk of them.
     fn read(&self, pieces: &[Piece], buffer: &mut Buffer, outcomes: &mut [Result<()>]) {
+        serves(pieces);
         for (piece, outcome) in pieces.iter().zip(&mut *outcomes) {
             *outcome = self.check(piece);
         }
@@ -184,6 +190,7 @@ impl Device for Volume {
 
     /// Parts are encrypted a chunk at a time and written at once.
     fn write(&self, pieces: &[Piece], buffer: &mut Buffer, outcomes: &mut [Result<()>]) {
+        serves(pieces);
         for (piece, outcome) in pieces.iter().zip(&mut *outcomes) {
             *outcome = self.check_writable().and_then(|()| self.check(piece));
         }

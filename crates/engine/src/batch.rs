@@ -2,7 +2,7 @@
 //! complete.
 
 use crate::limits;
-use crate::{Buffer, FreshNonce, StoredNonce};
+use crate::{Buffer, FreshNonce, Origin, StoredNonce};
 
 /// A detached authentication tag.
 pub type Tag = [u8; 16];
@@ -287,13 +287,16 @@ pub struct Batch {
     pub buffer: Buffer,
     /// The pieces; their vector is handed back for reuse.
     pub segments: Vec<Segment>,
+    /// The request that it is a part of.
+    pub origin: Origin,
 }
 
 impl Batch {
-    /// A batch of `operation` over `segments` of `buffer`.
+    /// A batch of `operation` over `segments` of `buffer`, for the request that
+    /// this thread serves ([`Origin::here`]).
     #[must_use]
     pub fn new(operation: Operation, buffer: Buffer, segments: Vec<Segment>) -> Batch {
-        Batch { operation, buffer, segments }
+        Batch { operation, buffer, segments, origin: Origin::here() }
     }
 
     /// Bytes in all segments.
@@ -311,8 +314,10 @@ impl Batch {
             operation: self.operation,
             buffer: Buffer::copy_of(&self.buffer),
             segments: self.segments.clone(),
+            origin: self.origin,
         }
     }
+
     /// A copy of the segments in `range`, packed into a buffer of its own with
     /// every start a multiple of `alignment` bytes: for engines that divide
     /// the work. As with [`Batch::duplicate`], nonces and data are the same,
@@ -333,7 +338,7 @@ impl Batch {
         for (copy, original) in segments.iter().zip(originals) {
             buffer[copy.range()].copy_from_slice(&self.buffer[original.range()]);
         }
-        Batch { operation: self.operation, buffer, segments }
+        Batch { operation: self.operation, buffer, segments, origin: self.origin }
     }
 
     /// Takes the results of a part that was made of this batch's segments from

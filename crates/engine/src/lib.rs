@@ -18,6 +18,7 @@ mod crossing;
 pub mod limits;
 mod machine;
 mod nonce;
+mod origin;
 mod sync;
 mod ticket;
 mod validate;
@@ -35,6 +36,7 @@ pub use batch::{AssociatedData, Batch, Operation, SectorNumbers, Segment, Tag, V
 pub use buffer::Buffer;
 pub use crossing::{Cross, Crossing, Way};
 pub use nonce::{BatchNonces, EntropyError, FreshNonce, NonceSource, SessionId, StoredNonce, StreamNonces};
+pub use origin::Origin;
 pub use ticket::{Answer, Answered, Completed, Completer, Outcome, Ticket, Vanished};
 
 pub use strongroom_units::{SharedBytes, SharedBytesMut};

@@ -9,7 +9,7 @@ use crate::filesystem::{Context, CopyRange, Filesystem, Ioctl, NodeId, OpenFlags
 use crate::forgets::Backlog;
 use crate::node::{Entry, Opened};
 use crate::statistics::Counters;
-use strongroom_engine::Buffer;
+use strongroom_engine::{Buffer, Origin};
 
 /// What is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +171,7 @@ impl<F: Filesystem + ?Sized> Exchange<'_, F> {
         if read.size > self.payload.len() {
             return Err(Errno::INVAL);
         }
+        Origin::serves(self.context.pid, read.size as u64);
         let len = self.filesystem.read(&self.context, self.node, read, self.payload)?;
         if len > read.size || len > self.payload.len() {
             return Err(Errno::IO);

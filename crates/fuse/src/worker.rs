@@ -14,6 +14,7 @@ use crate::statistics::Counters;
 use crate::transport::{ReceiveError, Received, Reply, Transport};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
+use strongroom_engine::Origin;
 
 /// What a worker answers with.
 pub(crate) struct Duty<'a, F: ?Sized> {
@@ -94,6 +95,7 @@ fn answer<F: Filesystem + ?Sized>(
         counters.malformed();
         return (Err(Errno::INVAL), Touch::Nothing);
     };
+    Origin::serves(header.context.pid, received.payload_len as u64);
     let mut exchange = Exchange {
         filesystem,
         context: header.context,

@@ -15,7 +15,6 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
-use crate::marks::{Clock, Marks};
 use crate::policy::CpuView;
 
 /// Time between two samples of the threads that wait.
@@ -25,7 +24,8 @@ pub const SHARES_EVERY: u32 = 10;
 /// Samples in a row during which nobody asked, after which none is taken until
 /// somebody does.
 const IDLE_SAMPLES: u32 = 200;
-/// How much a new sample of a count counts.
+/// How much a new sample counts: a change is known by two thirds after four, 20 ms,
+/// and one thread that runs for a moment does not make a price.
 const WEIGHT: f32 = 0.25;
 
 /// What is read, and each by its place.
@@ -40,14 +40,15 @@ const NO_SAMPLE: u64 = u64::MAX;
 /// Averages over the last samples.
 pub struct CpuLoad {
     cpus: u32,
-    /// Bits of an `f32` each: threads waiting, the idle share, and this
-    /// process's share of the rest.
+    /// Bits of an `f32` each: threads waiting, whether there are any, the idle
+    /// share, and this process's share of the rest. The last is none before the
+    /// first sample.
     waiting: AtomicU32,
+    saturated: AtomicU32,
     idle: AtomicU32,
     own: AtomicU32,
     /// Clock ticks at the last sample: all, idle, and this process's.
     ticks: [AtomicU64; 3],
-    clock: Clock,
     interest: Arc<Interest>,
     /// Empty where no thread could be started.
     sampler: OnceLock<Option<Thread>>,
@@ -93,10 +94,10 @@ impl CpuLoad {
         CpuLoad {
             cpus,
             waiting: AtomicU32::new(0),
+            saturated: AtomicU32::new(0),
             idle: AtomicU32::new(1.0f32.to_bits()),
-            own: AtomicU32::new(1.0f32.to_bits()),
+            own: AtomicU32::new(f32::NAN.to_bits()),
             ticks: Default::default(),
-            clock: Clock::default(),
             interest: Arc::default(),
             sampler: OnceLock::new(),
         }
@@ -104,13 +105,11 @@ impl CpuLoad {
 
     /// Samples from the first call on until the last owner is gone, as long as
     /// figures are asked for. Without a thread they stay those of an idle
-    /// machine. `in_flight` counts batches: while there are any, nothing
-    /// pauses.
-    pub(crate) fn watch(self: &Arc<CpuLoad>, in_flight: &Arc<AtomicU32>) {
+    /// machine.
+    pub(crate) fn watch(self: &Arc<CpuLoad>) {
         self.sampler.get_or_init(|| {
             let (weak, interest) = (Arc::downgrade(self), Arc::clone(&self.interest));
-            let in_flight = Arc::clone(in_flight);
-            let sample = move || sample(&weak, &interest, &in_flight);
+            let sample = move || sample(&weak, &interest);
             let sampler = std::thread::Builder::new().name("cpu-load".into()).spawn(sample).ok()?;
             Some(sampler.thread().clone())
         });
@@ -125,17 +124,14 @@ impl CpuLoad {
         self.sampler.get().and_then(Option::as_ref).inspect(|sampler| sampler.unpark());
     }
 
-    /// A batch is placed: samples go on. What pauses there were before, and how
-    /// time has passed.
-    #[must_use]
-    pub fn places(&self) -> Marks {
+    /// A batch is placed: samples go on.
+    pub(crate) fn places(&self) {
         if !self.interest.is_wanted.load(Relaxed) {
             self.interest.is_wanted.store(true, SeqCst);
             if self.interest.sleeps.load(SeqCst) {
                 self.wake_sampler();
             }
         }
-        self.clock.marks()
     }
 
     fn read_waiting(&self, sources: &mut Sources) {
@@ -152,17 +148,11 @@ impl CpuLoad {
         }
     }
 
-    /// Takes a sample of whether anything is placed or in flight; whether
-    /// anything was placed since the last one.
-    pub fn sample_placing(&self, is_in_flight: bool) -> bool {
-        let is_wanted = self.interest.is_wanted.swap(false, SeqCst);
-        self.clock.sample(is_wanted || is_in_flight);
-        is_wanted
-    }
-
     /// Takes a sample of the threads that run or are ready to.
     pub fn sample_waiting(&self, running: u32) {
-        follows(&self.waiting, running.saturating_sub(self.cpus) as f32);
+        let waiting = running.saturating_sub(self.cpus);
+        follows(&self.waiting, waiting as f32);
+        follows(&self.saturated, f32::from(u8::from(waiting > 0)));
     }
 
     /// Takes a sample of the time of all CPUs, all, idle and used by this
@@ -182,17 +172,19 @@ impl CpuLoad {
     #[must_use]
     pub fn view(&self) -> CpuView {
         let load = |number: &AtomicU32| f64::from(f32::from_bits(number.load(Relaxed)));
+        let own = load(&self.own);
         CpuView {
             cpus: f64::from(self.cpus),
             waiting: load(&self.waiting),
+            saturated: load(&self.saturated),
             idle: load(&self.idle),
-            own: load(&self.own),
+            own: if own.is_nan() { 1.0 } else { own },
         }
     }
 }
 
 /// What the thread does that samples.
-fn sample(weak: &Weak<CpuLoad>, interest: &Interest, in_flight: &AtomicU32) {
+fn sample(weak: &Weak<CpuLoad>, interest: &Interest) {
     let mut sources = Sources::open();
     let (mut samples, mut idle_samples) = (0u32, 0);
     while let Some(load) = weak.upgrade() {
@@ -200,7 +192,7 @@ fn sample(weak: &Weak<CpuLoad>, interest: &Interest, in_flight: &AtomicU32) {
         if samples.is_multiple_of(SHARES_EVERY) {
             load.read_shares(&mut sources);
         }
-        let is_wanted = load.sample_placing(in_flight.load(Relaxed) > 0);
+        let is_wanted = interest.is_wanted.swap(false, SeqCst);
         drop(load);
         samples = samples.wrapping_add(1);
         idle_samples = if is_wanted { 0 } else { idle_samples + 1 };
@@ -215,9 +207,11 @@ fn sample(weak: &Weak<CpuLoad>, interest: &Interest, in_flight: &AtomicU32) {
     }
 }
 
-/// An average, and a new sample of what it is of.
+/// An average, and a new sample of what it is of. The first is believed where
+/// there is none before.
 fn follows(average: &AtomicU32, new: f32) {
     let old = f32::from_bits(average.load(Relaxed));
+    let old = if old.is_nan() { new } else { old };
     average.store((old + (new - old) * WEIGHT).to_bits(), Relaxed);
 }
 
@@ -300,7 +294,7 @@ mod tests {
     #[test]
     fn samples_are_taken_while_they_are_asked_for() {
         let load = CpuLoad::of_this_machine();
-        load.watch(&Arc::default());
+        load.watch();
         let until = |is_so: &dyn Fn() -> bool| {
             let began = std::time::Instant::now();
             while !is_so() {
@@ -312,7 +306,7 @@ mod tests {
         until(&sleeps);
         let ticks = load.ticks[0].load(Relaxed);
         until(&|| {
-            let _ = load.places();
+            load.places();
             let now = load.ticks[0].load(Relaxed);
             now != NO_SAMPLE && now > ticks
         });

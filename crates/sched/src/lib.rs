@@ -11,8 +11,8 @@
 //! result was wrong gets no more work.
 #![forbid(unsafe_code)]
 
+mod callers;
 pub mod cpu_load;
-pub mod marks;
 pub mod placing;
 pub mod policy;
 mod profile;
@@ -22,7 +22,6 @@ mod scheduler;
 pub mod settings;
 pub mod standing;
 mod statistics;
-pub mod trials;
 
 pub use profile::{Seed, SeedPoint};
 pub use scheduler::{Options, Scheduler};

@@ -50,14 +50,8 @@ mod tests {
 
     #[test]
     fn a_seed_is_believed_and_others_are_passed_over() {
-        let expectation = Expectation {
-            inline: true,
-            room: u32::MAX,
-            fixed_ns: 1.0,
-            per_byte_ns: 1.0,
-            cpu_ns: 1.0,
-            cpu_per_byte_ns: 0.0,
-        };
+        let expectation =
+            Expectation { inline: true, fixed_ns: 1.0, per_byte_ns: 1.0, cpu_ns: 1.0, cpu_per_byte_ns: 0.0 };
         let algorithm = Algorithm::Aead(Aead::XAes256Gcm);
         let seed = |engine: &str, service_ns| Seed {
             engine: engine.to_owned(),
@@ -70,9 +64,7 @@ mod tests {
         };
         let record = Record::new(expectation);
         apply(&[seed("other", 5.0), seed("this", 40_000.0)], "this", algorithm, &record);
-        let view = |operation, bytes| {
-            record.view(&Request { operation, bytes, segments: 1, in_flight: 1, computing: 1 }, true)
-        };
+        let view = |operation, bytes| record.view(&Request::whole(operation, bytes), true);
         let small = view(Operation::Open, 4096);
         assert!(small.known && (small.service_ns - 40_000.0).abs() < 1.0, "{small:?}");
         assert!((small.cpu_ns - 300.0).abs() < 1.0);

@@ -86,11 +86,11 @@ pub struct Settings {
     pub objective: Objective,
     /// Place of the engine that `fixed` takes in the scheduler's list.
     pub engine: u8,
-    /// Alpha of the paper: batches in flight above which a device is worth
-    /// its cost.
+    /// Alpha of the paper: tasks, distinct callers with batches in flight, above
+    /// which a device is worth its cost.
     pub alpha: u16,
-    /// Beta of the paper, and the threshold of `size`, in bytes; kept to 64
-    /// bytes, at most 1 GiB.
+    /// Beta of the paper, of the request's bytes, and the threshold of `size`, of
+    /// the batch's; kept to 64 bytes, at most 1 GiB.
     pub beta_bytes: u32,
     /// M of the paper, in per mille: idle CPU above which the CPU computes
     /// what the device could.

@@ -1,12 +1,12 @@
-//! Decisions that stand for a while: where an inline engine is chosen
-//! whatever the devices do, the next batches of the same operation and size
-//! go there without asking again.
+//! Decisions that stand for a while: where `adaptive` chose an inline engine and
+//! would do so even if no device had anything else to do, the next batches of the
+//! same operation and size class go there without asking again.
 //!
 //! A cache beside the policies, which stay pure functions. What it holds is
 //! bound to an *epoch*, which ends after 16 batches of the session
-//! and when trials change the way of placing; to the version of the settings;
+//! that were placed so; to the version of the settings;
 //! and to the number of batches in flight at which it was decided. A look
-//! costs four loads and two compares, those for marks of time included.
+//! costs three loads and two compares.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -15,8 +15,10 @@ use strongroom_engine::Operation;
 use crate::policy::Reason;
 use crate::record::{OPERATIONS, SIZE_CLASSES, operation_index, size_class};
 
-/// Batches of an epoch.
-pub(crate) const BATCHES: u32 = 16;
+/// Batches of an epoch: few enough that a queue which has formed meanwhile is
+/// seen within a fraction of a millisecond, enough that a decision costs each of
+/// them a few nanoseconds.
+const BATCHES: u32 = 16;
 
 /// Epoch and version have 20 bits each, then 4 bits the engine, 4 the reason,
 /// and 16 the most batches in flight, of which there is one at least.
@@ -54,7 +56,11 @@ impl Standing {
         if cell >> VALUE_BITS != self.key(version) || in_flight > cell as u32 & 0xffff {
             return None;
         }
-        self.stood.store(self.stood.load(Relaxed).wrapping_add(1), Relaxed);
+        let stood = self.stood.load(Relaxed) + 1;
+        self.stood.store(stood, Relaxed);
+        if stood >= BATCHES {
+            self.epoch.fetch_add(1, Relaxed);
+        }
         let reason = *Reason::ALL.get(cell as usize >> 16 & 0xf)?;
         Some((cell as usize >> 20 & 0xf, reason))
     }
@@ -71,11 +77,6 @@ impl Standing {
         let value = (engine as u64) << 20 | (reason as u64) << 16 | u64::from(in_flight.min(0xffff));
         let cell = &self.cells[operation_index(operation)][size_class(bytes)];
         cell.store(self.key(version) << VALUE_BITS | value, Relaxed);
-    }
-
-    /// Nothing stands any more.
-    pub(crate) fn ends(&self) {
-        self.epoch.fetch_add(1, Relaxed);
     }
 
     /// How many batches were placed by decisions that stood, since this was
@@ -98,15 +99,15 @@ mod tests {
         let standing = Standing::default();
         let look = |bytes, in_flight, version| standing.engine(Operation::Open, bytes, in_flight, version);
         assert_eq!(look(4096, 1, 0), None);
-        standing.stands(Operation::Open, 4096, 3, 7, (5, Reason::Fastest));
-        assert_eq!(look(4096, 3, 7), Some((5, Reason::Fastest)));
-        assert_eq!(look(2049, 1, 7), Some((5, Reason::Fastest)));
+        standing.stands(Operation::Open, 4096, 3, 7, (5, Reason::Soonest));
+        assert_eq!(look(4096, 3, 7), Some((5, Reason::Soonest)));
+        assert_eq!(look(2049, 1, 7), Some((5, Reason::Soonest)));
         for (bytes, in_flight, version) in [(4097, 1, 7), (2048, 1, 7), (4096, 4, 7), (4096, 1, 8)] {
             assert_eq!(look(bytes, in_flight, version), None);
         }
         assert_eq!(standing.engine(Operation::Seal, 4096, 1, 7), None);
         assert_eq!((standing.take_stood(), standing.take_stood()), (2, 0));
-        standing.ends();
-        assert_eq!(look(4096, 3, 7), None);
+        assert!((0..BATCHES).all(|_| look(4096, 3, 7).is_some()));
+        assert_eq!(look(4096, 3, 7), None, "the epoch is over");
     }
 }

@@ -1,7 +1,6 @@
-//! What each engine served, counted without a lock but once in half a million batches.
+//! What each engine served, counted without locks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::policy::Reason;
 
@@ -74,53 +73,6 @@ pub(crate) enum Count {
 
 const COUNTS: usize = Count::Latencies as usize + 1;
 
-/// How many batches were placed for one reason, and their bytes. Each batch is counted with both in one word: a
-/// second locked addition would be a good part of what the scheduler costs a small batch.
-#[derive(Default)]
-struct Placed {
-    /// Bytes above `COUNT_BITS`, batches below.
-    recent: AtomicU64,
-    /// Batches and bytes that `recent` held whenever it was emptied. Locked for that and for reading, so that
-    /// nobody sees them twice or not at all.
-    before: Mutex<(u64, u64)>,
-}
-
-/// Bits of `recent` for batches; it is emptied from half of what they and the bytes have room for, 2^19 batches
-/// or 8 TiB. Threads that count meanwhile fill the other half by far less.
-const COUNT_BITS: u32 = 20;
-const HALF: u64 = 1 << 63 | 1 << (COUNT_BITS - 1);
-
-impl Placed {
-    fn add(&self, bytes: u64) {
-        let one = bytes << COUNT_BITS | 1;
-        if self.recent.fetch_add(one, Ordering::Relaxed).wrapping_add(one) & HALF != 0 {
-            self.empty();
-        }
-    }
-
-    #[cold]
-    fn empty(&self) {
-        let mut before = self.before();
-        let (batches, bytes) = Placed::parts(self.recent.swap(0, Ordering::Relaxed));
-        *before = (before.0 + batches, before.1 + bytes);
-    }
-
-    /// Batches and bytes.
-    fn load(&self) -> (u64, u64) {
-        let before = self.before();
-        let (batches, bytes) = Placed::parts(self.recent.load(Ordering::Relaxed));
-        (before.0 + batches, before.1 + bytes)
-    }
-
-    fn before(&self) -> MutexGuard<'_, (u64, u64)> {
-        self.before.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn parts(recent: u64) -> (u64, u64) {
-        (recent & ((1 << COUNT_BITS) - 1), recent >> COUNT_BITS)
-    }
-}
-
 /// The counters behind [`EngineStatistics`], on cache lines of their own so
 /// that two engines' counters do not slow each other down. Relaxed: they order
 /// nothing.
@@ -128,7 +80,9 @@ impl Placed {
 #[repr(align(64))]
 pub(crate) struct Counters {
     counts: [AtomicU64; COUNTS],
-    placed: [Placed; Reason::ALL.len()],
+    /// Batches for each reason.
+    placed: [AtomicU64; Reason::ALL.len()],
+    bytes: AtomicU64,
 }
 
 impl Counters {
@@ -137,7 +91,8 @@ impl Counters {
     }
 
     pub(crate) fn accepted(&self, bytes: u64, reason: Reason) {
-        self.placed[reason as usize].add(bytes);
+        self.placed[reason as usize].fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn answered(&self, latency_ns: u64) {
@@ -147,16 +102,15 @@ impl Counters {
 
     pub(crate) fn snapshot(&self, engine: &str, in_flight: u64, quarantined: bool) -> EngineStatistics {
         let load = |count: Count| self.counts[count as usize].load(Ordering::Relaxed);
-        let placed = self.placed.each_ref().map(Placed::load);
         let placements: Vec<PlacementCount> = Reason::ALL
             .into_iter()
-            .zip(placed)
-            .map(|(reason, (count, _))| PlacementCount { reason, count })
+            .zip(&self.placed)
+            .map(|(reason, count)| PlacementCount { reason, count: count.load(Ordering::Relaxed) })
             .filter(|placement| placement.count > 0)
             .collect();
         EngineStatistics {
             engine: engine.to_owned(),
-            bytes: placed.iter().map(|(_, bytes)| bytes).sum(),
+            bytes: self.bytes.load(Ordering::Relaxed),
             // Each has a reason.
             operations: placements.iter().map(|placement| placement.count).sum(),
             busy: load(Count::Busy),
@@ -171,35 +125,5 @@ impl Counters {
             quarantined,
             placements,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_counted_in_one_word_is_not_lost_when_that_is_full() {
-        let (small, large) = (Placed::default(), Placed::default());
-        (0..3 << COUNT_BITS).for_each(|_| small.add(1));
-        assert_eq!(small.load(), (3 << COUNT_BITS, 3 << COUNT_BITS));
-        (0..100).for_each(|_| large.add(1 << 40));
-        assert_eq!(large.load(), (100, 100 << 40));
-    }
-
-    #[test]
-    fn threads_that_count_while_it_is_emptied_lose_nothing() {
-        let placed = Placed::default();
-        let count = || (0..1 << COUNT_BITS).for_each(|_| placed.add(7));
-        std::thread::scope(|scope| {
-            let counting: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();
-            let mut seen = (0, 0);
-            while !counting.iter().all(|thread| thread.is_finished()) {
-                let now = placed.load();
-                assert!(now >= seen && now.1 == 7 * now.0, "{now:?} after {seen:?}");
-                seen = now;
-            }
-        });
-        assert_eq!(placed.load(), (4 << COUNT_BITS, 28 << COUNT_BITS));
     }
 }

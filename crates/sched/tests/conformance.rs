@@ -346,7 +346,7 @@ fn crossings_are_placed_as_batches_are() {
         }
     }
     // How many do not is a matter of time: while a tier is still to be found
-    // out, and while trials take turns.
+    // out.
     assert!(crossed > 0, "nothing crossed");
     let served: u64 = tiers.statistics().engines.iter().map(|engine| engine.bytes).sum();
     assert_eq!(served, 200 * 65_536);

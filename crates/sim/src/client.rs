@@ -1,10 +1,9 @@
 //! A client: one request at a time, batch by batch, as a thread of a mount
 //! takes it through the scheduler.
 
-use strongroom_sched::placing::Circumstances;
+use strongroom_sched::placing::Moment;
 use strongroom_sched::policy::{Placement, Reason, Request};
 use strongroom_sched::record::{Flight, Measurement, Record};
-use strongroom_sched::trials::Turn;
 
 use crate::world::{World, operation};
 
@@ -50,7 +49,8 @@ pub(crate) struct Client {
     turn: u64,
     began: u64,
     is_write: bool,
-    /// Bytes of the request that are not placed yet.
+    /// Bytes of the request, and those that are not placed yet.
+    bytes: u64,
     rest: u64,
     /// Bytes of the batch that the CPU computes, where, and why.
     head: u64,
@@ -58,8 +58,6 @@ pub(crate) struct Client {
     /// The CPU time that it takes, if it is timed.
     timed: Option<(Flight, u64)>,
     on_device: OnDevice,
-    /// The turn of the way in which it was placed.
-    turn_placed: Turn,
 }
 
 impl Client {
@@ -152,7 +150,8 @@ impl Client {
             drawn = drawn.wrapping_sub(*weight);
             is_it
         });
-        self.rest = size.map_or(SEGMENT_BYTES, |(bytes, _)| *bytes);
+        self.bytes = size.map_or(SEGMENT_BYTES, |(bytes, _)| *bytes);
+        self.rest = self.bytes;
         self.turn += 1;
     }
 
@@ -162,13 +161,10 @@ impl Client {
         self.rest -= bytes;
         world.in_flight += 1;
         world.computing += 1;
-        world.placer.goes_on(world.load.places());
-        let takes = match world.placer.standing.engine(operation(self.is_write), bytes, world.in_flight, 0) {
+        match world.placer.standing.engine(operation(self.is_write), bytes, world.in_flight, 0) {
             Some((engine, reason)) => self.inline(engine, bytes, (reason, false), world),
             None => self.place_among((1 << world.placer.records().len()) - 1, None, bytes, world),
-        };
-        self.turn_placed = world.placer.turn();
-        takes
+        }
     }
 
     /// Places it on one of these engines, a bit for each.
@@ -180,8 +176,11 @@ impl Client {
             segments,
             in_flight: world.in_flight,
             computing: world.computing,
+            // Each client has one request at a time, and one batch of it.
+            tasks: world.in_flight,
+            request_bytes: self.bytes,
         };
-        let now = Circumstances { cpu: world.load.view(), usable, version: 0, is_first: again.is_none() };
+        let now = Moment { cpu: world.load.view(), usable, version: 0, is_first: again.is_none() };
         world.scope.narrows(&world.settings, &request, &now.cpu);
         let decision = world.placer.decide(&world.settings, &request, &now);
         let decision = decision.expect("a host has an inline engine, which is never busy");
@@ -198,7 +197,6 @@ impl Client {
         };
         if !world.devices[device - inline_engines].accepts() {
             world.engines[device].busy += 1;
-            world.placer.records()[device].refused();
             return self.place_among(usable & !(1 << device), Some(Reason::Spilled), bytes, world);
         }
         self.submit(device - inline_engines, bytes - head, inline, head, reason, world)
@@ -292,9 +290,6 @@ impl Client {
         if self.on_device.bytes > 0 {
             world.finished(world.host.inline.len() + self.on_device.device, self.on_device.bytes);
         }
-        let bytes = self.head + self.on_device.bytes;
-        let (operation, now) = (operation(self.is_write), world.now);
-        world.placer.done((operation, bytes), self.turn_placed, world.in_flight, || now);
         (self.head, self.timed, self.on_device) = (0, None, OnDevice::default());
         self.step = Step::Place;
         if self.rest == 0 {

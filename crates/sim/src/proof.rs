@@ -97,6 +97,63 @@ impl Case {
     }
 }
 
+/// What a set of cases comes to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// Cases.
+    pub cases: usize,
+    /// Geometric mean of what they reach.
+    pub mean: f64,
+    /// One case in twenty reaches less.
+    pub percentile_5: f64,
+    /// What the worst reaches.
+    pub least: f64,
+}
+
+impl Summary {
+    /// Of what cases reach of the best engine alone.
+    ///
+    /// # Panics
+    /// Of none.
+    #[must_use]
+    pub fn of(cases: &[Case], ratio: fn(&Case) -> f64) -> Summary {
+        let mut ratios: Vec<f64> = cases.iter().map(ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        Summary {
+            cases: ratios.len(),
+            mean: geometric_mean(ratios.iter().copied()),
+            percentile_5: ratios[ratios.len() / 20],
+            least: ratios[0],
+        }
+    }
+
+    /// Whether it is at least another in every figure.
+    #[must_use]
+    pub fn reaches(&self, bounds: &Bounds) -> bool {
+        self.mean >= bounds.mean && self.percentile_5 >= bounds.percentile_5 && self.least >= bounds.least
+    }
+}
+
+/// What a [`Summary`] shall reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// See [`Summary::mean`].
+    pub mean: f64,
+    /// See [`Summary::percentile_5`].
+    pub percentile_5: f64,
+    /// See [`Summary::least`].
+    pub least: f64,
+}
+
+impl Bounds {
+    /// Of the hosts with a name, under all loads.
+    pub const NAMED: Bounds = Bounds { mean: 1.10, percentile_5: 0.95, least: 0.80 };
+    /// Of hosts drawn from seeds.
+    pub const DRAWN: Bounds = Bounds { mean: 1.03, ..Bounds::NAMED };
+    /// Of the loads for which the paper claims a gain, on its host.
+    pub const PAPER: Bounds = Bounds { mean: 1.15, percentile_5: 1.15, least: 1.15 };
+}
+
 fn settings() -> Settings {
     Settings { check_exponent: CHECK_EXPONENT, ..Settings::default() }
 }

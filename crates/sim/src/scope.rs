@@ -50,10 +50,10 @@ impl Scope {
 
     /// A request was placed under these settings.
     pub(crate) fn narrows(&mut self, settings: &Settings, request: &Request, cpu: &CpuView) {
-        if request.is_read() || !self.alpha.is_above(f64::from(request.in_flight), settings.alpha.into()) {
+        if request.is_read() || !self.alpha.is_above(f64::from(request.tasks), settings.alpha.into()) {
             return;
         }
-        if self.beta_bytes.is_above(request.bytes as f64, settings.beta_bytes.into()) {
+        if self.beta_bytes.is_above(request.request_bytes as f64, settings.beta_bytes.into()) {
             self.idle_cpu_permille.is_above(cpu.idle * 1000.0, settings.idle_cpu_permille.into());
         }
     }

@@ -220,7 +220,6 @@ impl<'h> World<'h> {
 
     /// As the scheduler samples its machine.
     fn samples(&mut self, turn: u32) {
-        self.load.sample_placing(self.in_flight > 0);
         self.load.sample_waiting(self.cpus.runnable() as u32);
         if turn.is_multiple_of(cpu_load::SHARES_EVERY) {
             let all = self.now * u64::from(self.host.cpus);

@@ -167,7 +167,7 @@ pub(crate) struct StatusArgs {
 Settings:
   policy=fixed|size|aca|adaptive      what decides which engine computes
   objective=throughput|latency|cpu    what `adaptive` minimises
-  alpha=N         for aca: a device is used with more than N batches in flight
+  alpha=N         for aca: a device is used with more than N callers at once
   beta=SIZE       for aca and size: a device is used from this size on
   idle-cpu=P%     for aca: the CPU is used when more than P per cent of it is idle
   use=N           for fixed: the engine in this place of `status`, from 0

@@ -25,9 +25,20 @@ pub struct Request {
     pub in_flight: u32,
     /// Of these, those whose threads compute them or hand them over now.
     pub computing: u32,
+    /// Distinct callers that have batches in flight; `aca` alone asks.
+    pub tasks: u32,
+    /// Bytes of the request that this is a part of; `aca` alone asks.
+    pub request_bytes: u64,
 }
 
 impl Request {
+    /// One of a single segment that is all that was asked for, with nothing else
+    /// in flight.
+    #[must_use]
+    pub fn whole(operation: Operation, bytes: u64) -> Request {
+        Request { operation, bytes, segments: 1, in_flight: 1, computing: 1, tasks: 1, request_bytes: bytes }
+    }
+
     /// Whether it reads: data is opened or decrypted.
     #[must_use]
     pub fn is_read(&self) -> bool {
@@ -59,17 +70,14 @@ pub struct EngineView {
     pub backlog_ns: f64,
     /// How many these are.
     pub in_flight: u32,
-    /// How many it has room for, as far as is known.
-    pub room: u32,
     /// How many it serves at once, as far as can be told.
     pub parallelism: f64,
     /// How long whoever waits for its answer then waits for a CPU that other
     /// processes have.
     pub cpu_wait_ns: f64,
-    /// What may be spent on trying it out.
-    pub credit_ns: f64,
-    /// What is known of it for this size is old.
-    pub stale: bool,
+    /// How far what is known of it for this size can be believed, from 1, just
+    /// measured, to 0: its cost may be this share of what it seems.
+    pub confidence: f64,
 }
 
 /// What is known of the CPU.
@@ -79,6 +87,8 @@ pub struct CpuView {
     pub cpus: f64,
     /// Threads that are ready to run and have no CPU, averaged.
     pub waiting: f64,
+    /// Share of the time in which there were any.
+    pub saturated: f64,
     /// Idle share, from 0 to 1.
     pub idle: f64,
     /// This process's share of what is used, from 0 to 1.
@@ -86,6 +96,12 @@ pub struct CpuView {
 }
 
 impl CpuView {
+    /// Of so many CPUs that have nothing to do.
+    #[must_use]
+    pub fn idle(cpus: u32) -> CpuView {
+        CpuView { cpus: f64::from(cpus), waiting: 0.0, saturated: 0.0, idle: 1.0, own: 1.0 }
+    }
+
     /// How many times its CPU time an engine on the CPU takes: what other
     /// processes want of the CPUs, and this one's threads when they compute
     /// all at once.
@@ -95,17 +111,30 @@ impl CpuView {
         by_others.max(f64::from(computing) / self.cpus)
     }
 
-    /// How long this process's threads wait, in all, for each nanosecond of
+    /// How long this process's requests wait, in all, for each nanosecond of
     /// CPU time that one of them uses more: nothing while CPUs are idle, else
-    /// the others that are ready, for the CPUs that the process has.
+    /// each of the others for its part, those on devices too, since they come
+    /// back to the CPU.
     #[must_use]
-    pub fn price(&self, computing: u32) -> f64 {
-        let ready = self.cpus + self.waiting;
-        let own = (self.own * ready).max(1.0);
-        let lately = self.waiting.min(1.0) * (own - 1.0) / (self.own * self.cpus).max(0.1);
-        let computing = f64::from(computing);
-        if computing > self.cpus { lately.max((computing - 1.0) / self.cpus) } else { lately }
+    pub fn price(&self, request: &Request) -> f64 {
+        let elsewhere = f64::from(request.in_flight.saturating_sub(request.computing));
+        let ready = (self.own * (self.cpus + self.waiting)).max(1.0);
+        let lately = self.saturated * (ready + elsewhere - 1.0) / self.cpus;
+        let computing = f64::from(request.computing);
+        match computing > self.cpus {
+            true => lately.max((computing + elsewhere - 1.0) / self.cpus),
+            false => lately,
+        }
     }
+}
+
+/// What a policy is told besides requests and engines.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Circumstances {
+    /// What is known of the CPU.
+    pub cpu: CpuView,
+    /// Delay that may be spent on trying an engine out, in nanoseconds.
+    pub credit_ns: f64,
 }
 
 /// Where a request goes.
@@ -148,13 +177,11 @@ pub enum Reason {
     Probe,
     /// The engine that was chosen was busy or could not.
     Spilled,
-    /// With all there the speed was highest, or it is being tried.
-    Fastest,
 }
 
 impl Reason {
     /// Every reason, each at its own number.
-    pub const ALL: [Reason; 11] = [
+    pub const ALL: [Reason; 10] = [
         Reason::Only,
         Reason::Forced,
         Reason::Threshold,
@@ -165,7 +192,6 @@ impl Reason {
         Reason::Split,
         Reason::Probe,
         Reason::Spilled,
-        Reason::Fastest,
     ];
 
     /// For reports.
@@ -182,7 +208,6 @@ impl Reason {
             Reason::Split => "split",
             Reason::Probe => "probe",
             Reason::Spilled => "spilled",
-            Reason::Fastest => "fastest",
         }
     }
 }
@@ -224,16 +249,21 @@ impl EngineView {
         cpu_ns: 0.0,
         backlog_ns: 0.0,
         in_flight: 0,
-        room: u32::MAX,
         parallelism: 1.0,
         cpu_wait_ns: 0.0,
-        credit_ns: 0.0,
-        stale: false,
+        confidence: 1.0,
     };
 
     /// As if it had nothing to do, and were not to be tried out.
     pub(crate) fn rests(&mut self) {
-        (self.backlog_ns, self.in_flight, self.stale) = (0.0, 0, false);
+        (self.backlog_ns, self.in_flight, self.confidence) = (0.0, 0, 1.0);
+    }
+
+    /// How many others wait longer for one more batch on this device: all that it
+    /// has, in turn, from where it has as many as it serves at once.
+    pub(crate) fn behind(&self) -> f64 {
+        let in_flight = f64::from(self.in_flight);
+        if self.inline { 0.0 } else { (in_flight + 1.0 - self.parallelism).clamp(0.0, 1.0) * in_flight }
     }
 
     /// When a request would be done: alone at once, else when what is there
@@ -261,7 +291,7 @@ pub fn place(
     settings: &Settings,
     request: &Request,
     engines: &[EngineView],
-    cpu: &CpuView,
+    now: &Circumstances,
 ) -> Option<Decision> {
     let mut usable = engines.iter().enumerate().filter(|(_, engine)| engine.usable);
     let first = usable.next()?.0;
@@ -271,7 +301,7 @@ pub fn place(
     match settings.policy {
         Policy::Fixed => fixed::place(settings, engines),
         Policy::Size => size::place(settings, request, engines),
-        Policy::Aca => aca::place(settings, request, engines, cpu),
-        Policy::Adaptive => adaptive::place(settings, request, engines, cpu),
+        Policy::Aca => aca::place(settings, request, engines, &now.cpu),
+        Policy::Adaptive => adaptive::place(settings, request, engines, now),
     }
 }

@@ -12,6 +12,7 @@ use strongroom_engine::{
 
 use super::session::SchedulerSession;
 use super::{Core, Served};
+use crate::callers::CallerPlace;
 use crate::placing::Placer;
 use crate::policy::Reason;
 use crate::record::{Flight, Measurement};
@@ -31,6 +32,7 @@ struct InFlight {
     placer: Arc<Placer>,
     flight: Flight,
     of_consumer: Arc<AtomicU32>,
+    caller: Option<CallerPlace>,
     /// The device has it no longer, and neither has anyone.
     has_answered: AtomicBool,
     has_left: AtomicBool,
@@ -52,6 +54,7 @@ impl InFlight {
             self.of_consumer.fetch_sub(1, Relaxed);
             self.core.engines[self.at].in_flight.fetch_sub(1, Relaxed);
             self.core.in_flight.fetch_sub(1, Relaxed);
+            self.caller.inspect(|place| self.core.callers.leaves(*place));
         }
     }
 }
@@ -90,26 +93,25 @@ pub(super) fn submit(
     reason: Reason,
 ) -> Result<Ticket, Box<Refused>> {
     let began = Instant::now();
-    let (source, bytes) = (batch.duplicate(), batch.bytes() as u64);
-    guarded(core, at, session, batch, reason, (began, bytes), move || source)
+    let source = batch.duplicate();
+    guarded(core, at, session, batch, reason, began, move || source)
 }
 
-/// As [`submit`], with the moment when it began, the bytes of the batch of
-/// which this one may be a part, and what makes the source again.
+/// As [`submit`], with the moment when it began, and what makes the source again.
 pub(super) fn guarded(
     core: &Arc<Core>,
     at: usize,
     session: &SchedulerSession,
     batch: Batch,
     reason: Reason,
-    (began, whole_bytes): (Instant, u64),
+    began: Instant,
     source: impl FnOnce() -> Batch + Send + 'static,
 ) -> Result<Ticket, Box<Refused>> {
     let engine = &session.engines[at];
     let Some(own) = &engine.session else {
         return Err(Box::new(Refused { batch, refusal: Refusal::Unsupported }));
     };
-    let (operation, bytes) = (batch.operation, batch.bytes() as u64);
+    let (operation, bytes, caller) = (batch.operation, batch.bytes() as u64, batch.origin.caller);
     engine.in_flight.fetch_add(1, Relaxed);
     core.in_flight.fetch_add(1, Relaxed);
     core.engines[at].in_flight.fetch_add(1, Relaxed);
@@ -119,6 +121,7 @@ pub(super) fn guarded(
         placer: Arc::clone(&session.placer),
         flight: session.record(at).began(operation, bytes),
         of_consumer: Arc::clone(&engine.in_flight),
+        caller: core.counts_callers().then(|| core.callers.enters(caller)),
         has_answered: AtomicBool::new(false),
         has_left: AtomicBool::new(false),
     });
@@ -133,7 +136,6 @@ pub(super) fn guarded(
         }
     });
     let trusted = Trusted::of(session, operation);
-    let turn = session.placer.turn();
     Ok(ticket.guarded(submitted + core.deadline, move |answer| {
         let taken = Instant::now();
         let (core, flight) = (Arc::clone(&in_flight.core), in_flight.flight);
@@ -151,8 +153,6 @@ pub(super) fn guarded(
             let measured =
                 Measurement { service_ns: service.as_nanos() as f64, cpu_ns: spent.as_nanos() as f64 };
             placer.records()[at].learn(&flight, measured);
-            let in_flight = core.in_flight.load(Relaxed);
-            placer.done((operation, whole_bytes), turn, in_flight, || core.now_ns());
         }
         Ok(completed)
     }))

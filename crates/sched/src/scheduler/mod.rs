@@ -8,21 +8,20 @@
 mod device;
 mod session;
 mod split;
-mod stopwatch;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use strongroom_engine::{
-    Algorithm, Batch, Capability, Cross, Crossing, Engine, Operation, Refusal, Refused, Session,
+    Algorithm, Batch, Capability, Cross, Crossing, Engine, Operation, Origin, Refusal, Refused, Session,
     SessionError, Ticket,
 };
 
 use self::session::SchedulerSession;
-use self::stopwatch::Stopwatch;
+use crate::callers::Callers;
 use crate::cpu_load::CpuLoad;
-use crate::placing::{Circumstances, ENGINES_MAX};
+use crate::placing::{ENGINES_MAX, Moment};
 use crate::policy::{Placement, Reason, Request};
 use crate::profile::Seed;
 use crate::quarantine::Quarantine;
@@ -65,9 +64,8 @@ struct Core {
     settings: LiveSettings,
     deadline: Duration,
     load: Arc<CpuLoad>,
-    /// Shared with the thread that samples.
-    in_flight: Arc<AtomicU32>,
-    began: Instant,
+    in_flight: AtomicU32,
+    callers: Callers,
     seeds: OnceLock<Vec<Seed>>,
 }
 
@@ -79,8 +77,6 @@ struct Served {
     results: AtomicU64,
     /// Batches that it was given and has not answered.
     in_flight: AtomicU32,
-    /// The last timing said nothing.
-    doubt: AtomicBool,
 }
 
 impl Scheduler {
@@ -102,18 +98,16 @@ impl Scheduler {
             quarantine: Quarantine::new(options.pause),
             results: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
-            doubt: AtomicBool::new(false),
         };
         let load = CpuLoad::of_this_machine();
-        let in_flight = Arc::new(AtomicU32::new(0));
         let core = Core {
             engines: engines.into_iter().map(serve).collect(),
             fallback: serve(fallback),
             settings: LiveSettings::new(options.settings),
             deadline: options.deadline,
             load,
-            in_flight,
-            began: Instant::now(),
+            in_flight: AtomicU32::new(0),
+            callers: Callers::new(),
             seeds: OnceLock::new(),
         };
         Scheduler { name, id: NEXT_ID.fetch_add(1, Relaxed), core: Arc::new(core) }
@@ -175,6 +169,12 @@ impl Scheduler {
     }
 }
 
+/// CPU time that this thread has used, in nanoseconds.
+fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 impl Served {
     /// What the engine says of an algorithm, sealing as a rule.
     fn capability(&self, algorithm: Algorithm) -> Option<Capability> {
@@ -216,15 +216,7 @@ impl Core {
             return Err(Box::new(Refused { batch, refusal: Refusal::Unsupported }));
         };
         if session.is_inline(at, batch.operation) {
-            let (operation, bytes) = (batch.operation, batch.bytes() as u64);
-            let turn = session.placer.turn();
-            let answer = self.submit_inline(at, own, session.record(at), batch, reason);
-            // Of a divided batch the device's part tells, when both are done.
-            if !matches!(reason, Reason::Only | Reason::Split) && answer.is_ok() {
-                let in_flight = self.in_flight.load(Relaxed).saturating_sub(1);
-                session.placer.done((operation, bytes), turn, in_flight, || self.now_ns());
-            }
-            answer
+            self.submit_inline(at, own, session.record(at), batch, reason)
         } else {
             device::submit(self, at, session, batch, reason)
         }
@@ -244,32 +236,26 @@ impl Core {
         if is_alone || reason != Reason::Probe && !record.wants_time(batch.operation, bytes) {
             return served.submit(session, batch, reason);
         }
-        self.timed((at, reason), record, (batch.operation, bytes), || served.submit(session, batch, reason))
+        self.timed(at, record, (batch.operation, bytes), || served.submit(session, batch, reason))
     }
 
-    /// Has an inline engine compute, and learns what that cost. A probe is paid for, and has to tell.
+    /// Has an inline engine compute, and learns what that cost: CPU time, whoever
+    /// else wants the CPU meanwhile.
     fn timed<T, E>(
         &self,
-        (at, reason): (usize, Reason),
+        at: usize,
         record: &Record,
         (operation, bytes): (Operation, u64),
         compute: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        let served = &self.engines[at];
         let flight = record.began(operation, bytes);
-        let is_doubtful = served.doubt.swap(false, Relaxed) || reason == Reason::Probe;
-        let is_known = !is_doubtful && record.is_settled(operation, bytes);
-        let stopwatch = Stopwatch::start(is_known.then(|| flight.expected_ns()));
+        let began_ns = thread_cpu_ns();
         let answer = compute();
-        let took = stopwatch.stop();
+        let took = thread_cpu_ns().saturating_sub(began_ns);
         record.left(&flight);
-        match took {
-            Some(took) if answer.is_ok() => {
-                served.counters.answered(took as u64);
-                record.learn(&flight, Measurement { service_ns: took, cpu_ns: took });
-            }
-            Some(_) => {}
-            None => served.doubt.store(true, Relaxed),
+        if answer.is_ok() {
+            self.engines[at].counters.answered(took);
+            record.learn(&flight, Measurement { service_ns: took as f64, cpu_ns: took as f64 });
         }
         answer
     }
@@ -337,13 +323,13 @@ impl Core {
         }
         let mut left = usable;
         let mut batch = batch;
-        let request = (batch.operation, batch.bytes() as u64, batch.segments.len() as u32);
-        let mut left_over = session.left_over.take(batch.operation, request.1);
+        let request = self.request(batch.operation, batch.bytes() as u64, batch.segments.len(), batch.origin);
+        let mut left_over = session.left_over.take(batch.operation, request.bytes);
         loop {
             let of_crossing = left_over.take().filter(|(at, _)| usable >> at & 1 == 1);
             let decision = match of_crossing {
                 Some((at, reason)) => Some((Placement::Whole(at), reason)),
-                None => self.decide(session, request, left, left != usable),
+                None => self.decide(session, &request, left, left != usable),
             };
             let Some((placement, reason)) = decision else {
                 let refused = Box::new(Refused { batch, refusal: Refusal::Unsupported });
@@ -358,7 +344,6 @@ impl Core {
             match answer {
                 // Where it costs least without the one that is busy.
                 Err(refused) if refused.refusal == Refusal::Busy && left & !(1 << tried) != 0 => {
-                    session.record(tried).refused();
                     left &= !(1 << tried);
                     batch = refused.batch;
                 }
@@ -370,25 +355,36 @@ impl Core {
         }
     }
 
+    /// What a policy is told of a batch, with what is in flight now.
+    fn request(&self, operation: Operation, bytes: u64, segments: usize, origin: Origin) -> Request {
+        let in_flight = self.in_flight.load(Relaxed);
+        let on_devices: u32 = self.engines.iter().map(|served| served.in_flight.load(Relaxed)).sum();
+        Request {
+            operation,
+            bytes,
+            segments: segments as u32,
+            in_flight,
+            computing: in_flight.saturating_sub(on_devices),
+            tasks: self.callers.distinct(),
+            request_bytes: origin.bytes.max(bytes),
+        }
+    }
+
+    /// Whether callers are told apart: for `aca` alone.
+    fn counts_callers(&self) -> bool {
+        self.settings.load().policy == Policy::Aca
+    }
+
     fn decide(
         &self,
         session: &SchedulerSession,
-        (operation, bytes, segments): (Operation, u64, u32),
+        request: &Request,
         usable: u32,
         is_again: bool,
     ) -> Option<(Placement, Reason)> {
-        let in_flight = self.in_flight.load(Relaxed);
-        let on_devices: u32 = self.engines.iter().map(|served| served.in_flight.load(Relaxed)).sum();
-        let request = Request {
-            operation,
-            bytes,
-            segments,
-            in_flight,
-            computing: in_flight.saturating_sub(on_devices),
-        };
         let version = self.settings.version();
-        let now = Circumstances { cpu: self.load.view(), usable, version, is_first: !is_again };
-        let decision = session.placer.decide(&self.settings.load(), &request, &now)?;
+        let now = Moment { cpu: self.load.view(), usable, version, is_first: !is_again };
+        let decision = session.placer.decide(&self.settings.load(), request, &now)?;
         Some((decision.placement, if is_again { Reason::Spilled } else { decision.reason }))
     }
 
@@ -411,7 +407,8 @@ impl Core {
     fn place_crossing(&self, session: &SchedulerSession, crossing: Crossing<'_>) -> Result<(), Refusal> {
         let (operation, bytes) = (crossing.way.operation(), crossing.way.len() as u64);
         let usable = session.usable(self, operation, bytes as usize, 1);
-        let decided = self.decide(session, (operation, bytes, 1), usable, false);
+        let request = self.request(operation, bytes, 1, Origin::here());
+        let decided = self.decide(session, &request, usable, false);
         let Some((Placement::Whole(at), reason)) = decided else { return Err(Refusal::Unsupported) };
         if !session.is_inline(at, operation) {
             session.left_over.keep(operation, bytes, (at, reason));
@@ -420,18 +417,13 @@ impl Core {
         let record = session.record(at);
         let cross = || self.cross_on(session, (at, reason), crossing);
         let answer = match reason == Reason::Probe || record.wants_time(operation, bytes) {
-            true => self.timed((at, reason), record, (operation, bytes), cross),
+            true => self.timed(at, record, (operation, bytes), cross),
             false => cross(),
         };
         if answer == Err(Refusal::Unsupported) {
             session.left_over.keep(operation, bytes, (at, reason));
         }
         answer
-    }
-
-    /// Nanoseconds since the scheduler was made.
-    fn now_ns(&self) -> u64 {
-        self.began.elapsed().as_nanos() as u64
     }
 }
 
@@ -458,7 +450,7 @@ impl Engine for Scheduler {
     fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError> {
         let state = SchedulerSession::open(self.id, &self.core, algorithm, key)?;
         if state.chooses_device {
-            self.core.load.watch(&self.core.in_flight);
+            self.core.load.watch();
         }
         Ok(Session::new(algorithm, Arc::new(state)))
     }
@@ -475,19 +467,18 @@ impl Engine for Scheduler {
         let in_flight = core.in_flight.fetch_add(1, Relaxed) + 1;
         let (operation, bytes, version) = (batch.operation, batch.bytes() as u64, core.settings.version());
         if state.chooses_device {
-            state.placer.goes_on(core.load.places());
+            core.load.places();
         }
-        let Some((at, reason)) = state.placer.standing.engine(operation, bytes, in_flight, version) else {
-            let answer = core.place(state, batch);
-            core.in_flight.fetch_sub(1, Relaxed);
-            return answer;
+        let answer = match state.placer.standing.engine(operation, bytes, in_flight, version) {
+            Some((at, reason)) => core.submit_standing(state, at, batch, reason),
+            None => {
+                let caller = core.counts_callers().then(|| core.callers.enters(batch.origin.caller));
+                let answer = core.place(state, batch);
+                caller.inspect(|place| core.callers.leaves(*place));
+                answer
+            }
         };
-        let turn = state.placer.turn();
-        let answer = core.submit_standing(state, at, batch, reason);
-        let left = core.in_flight.fetch_sub(1, Relaxed) - 1;
-        if answer.is_ok() {
-            state.placer.done((operation, bytes), turn, left, || core.now_ns());
-        }
+        core.in_flight.fetch_sub(1, Relaxed);
         answer
     }
 
@@ -510,9 +501,9 @@ impl Cross for Scheduler {
         let version = core.settings.version();
         let alone = state.only_inline(operation);
         if state.chooses_device && alone.is_none() {
-            state.placer.goes_on(core.load.places());
+            core.load.places();
         }
-        let turn = state.placer.turn();
+        let caller = core.counts_callers().then(|| core.callers.enters(Origin::here().caller));
         let answer = if let Some(at) = alone {
             core.cross_on(state, (at, Reason::Only), crossing)
         } else if let Some(placed) = state.placer.standing.engine(operation, bytes, in_flight, version) {
@@ -520,10 +511,8 @@ impl Cross for Scheduler {
         } else {
             core.place_crossing(state, crossing)
         };
-        let left = core.in_flight.fetch_sub(1, Relaxed) - 1;
-        if answer.is_ok() && alone.is_none() {
-            state.placer.done((operation, bytes), turn, left, || core.now_ns());
-        }
+        caller.inspect(|place| core.callers.leaves(*place));
+        core.in_flight.fetch_sub(1, Relaxed);
         answer
     }
 }

@@ -27,14 +27,12 @@ pub(super) fn submit(
     if let Err(refusal) = batch.validate(session.algorithm) {
         return Err(Box::new(Refused { batch, refusal }));
     }
-    let began = Instant::now();
     let first = batch.segments.len() - device_segments;
+    let began = Instant::now();
     let alignment = session.alignment(at, batch.operation);
-    let bytes = batch.bytes() as u64;
     let part = batch.part(first..batch.segments.len(), alignment);
     let source = part.duplicate();
-    let ticket = match device::guarded(core, at, session, part, Reason::Split, (began, bytes), move || source)
-    {
+    let ticket = match device::guarded(core, at, session, part, Reason::Split, began, move || source) {
         Ok(ticket) => ticket,
         Err(refused) => return Err(Box::new(Refused { batch, refusal: refused.refusal })),
     };
