@@ -15,7 +15,7 @@ use crate::subject::{Kind, Settings, SubjectArgs};
 use crate::tally::Tally;
 use crate::{
     crash, demo, dudect, fsx, fuzz, git, kill, luks, model, packages, posix, postgres, powercut, soak,
-    soundness, sparse, sqlite, stress, workspace,
+    sparse, sqlite, stress, workspace,
 };
 
 /// Compiling for the tests from nothing, on two slow cores, and running them.
@@ -31,7 +31,7 @@ pub(crate) struct TestArgs {
     /// Where the working directories are made [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// Only these suites (cargo, unruly, crash, model, fuzz, dudect, soundness, demo, posix, fsx, stress, sqlite, postgres, kill, powercut,
+    /// Only these suites (cargo, unruly, crash, model, fuzz, dudect, demo, posix, fsx, stress, sqlite, postgres, kill, powercut,
     /// soak, git, sparse, luks)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -43,7 +43,7 @@ struct Suite {
     run: fn(&SubjectArgs, bool) -> Result<Tally>,
 }
 
-const SUITES: [Suite; 19] = [
+const SUITES: [Suite; 18] = [
     Suite { name: "cargo", needs_root: false, run: |_, _| cargo_test() },
     Suite { name: "unruly", needs_root: false, run: |_, _| unruly_test() },
     Suite { name: "crash", needs_root: false, run: |_, long| crash::run(&crash::CrashArgs::on(long)) },
@@ -54,11 +54,6 @@ const SUITES: [Suite; 19] = [
         run: |subject, long| fuzz::run(&fuzz::FuzzArgs::on(subject.binary.clone(), long)),
     },
     Suite { name: "dudect", needs_root: false, run: |_, long| dudect::run(&dudect::DudectArgs::on(long)) },
-    Suite {
-        name: "soundness",
-        needs_root: false,
-        run: |_, long| soundness::run(&soundness::SoundnessArgs::on(long)),
-    },
     Suite { name: "demo", needs_root: false, run: |subject, _| demo::run(&demo::DemoArgs::on(subject)) },
     Suite { name: "posix", needs_root: true, run: |subject, _| posix::run(&posix::PosixArgs::on(subject)) },
     Suite { name: "fsx", needs_root: false, run: |subject, long| fsx::run(&fsx::FsxArgs::on(subject, long)) },
@@ -126,8 +121,7 @@ pub(crate) fn run(arguments: &TestArgs) -> Result {
         binary: None,
     };
     if SUITES.iter().any(|suite| {
-        chosen(suite)
-            && !matches!(suite.name, "cargo" | "unruly" | "crash" | "model" | "dudect" | "soundness")
+        chosen(suite) && !matches!(suite.name, "cargo" | "unruly" | "crash" | "model" | "dudect")
     }) {
         subject.binary = Some(workspace::build_strongroom()?);
     }

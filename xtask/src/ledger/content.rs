@@ -59,6 +59,11 @@ impl Contents {
         contents
     }
 
+    /// Whether anything of it was ever promised.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.synced
+    }
+
     /// Bytes of the newest version.
     pub(crate) fn len(&self) -> u64 {
         self.current.len() as u64

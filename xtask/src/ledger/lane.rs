@@ -33,11 +33,13 @@ struct File {
     promised: Option<(u64, Contents)>,
     /// The first state of the names that has it.
     created: u64,
+    /// A sync of its directory has promised that it is there.
+    named: bool,
 }
 
 impl File {
     fn new(contents: Contents, created: u64) -> Self {
-        Self { contents, closed: true, promised: None, created }
+        Self { contents, closed: true, promised: None, created, named: false }
     }
 
     fn change(&mut self, change: impl Fn(&mut Contents)) {
@@ -237,9 +239,10 @@ impl Lane {
             }
             Action::Fsync { path } | Action::Fdatasync { path } if ended => self.acknowledge(path)?,
             Action::Close { path } if ended => self.file(path)?.closed = true,
-            Action::SyncDirectory { .. } if ended => {
+            Action::SyncDirectory { path } if ended => {
                 self.kept.acknowledged += 1;
                 self.promise_names(self.newest());
+                self.promise_files_in(path);
             }
             Action::Fsync { .. }
             | Action::Fdatasync { .. }
@@ -270,6 +273,18 @@ impl Lane {
             }
         }
         Ok(())
+    }
+
+    fn promise_files_in(&mut self, directory: &str) {
+        let is_in = |name: &str| name.rsplit_once('/').map_or("", |(above, _)| above) == directory;
+        let names = self.names().iter().filter(|(name, _)| is_in(name)).map(|(_, entry)| *entry);
+        for entry in names.collect::<Vec<_>>() {
+            if let Entry::File(number) = entry
+                && let Some(file) = self.files.get_mut(&number)
+            {
+                file.named = true;
+            }
+        }
     }
 
     fn rename(&mut self, from: &str, to: &str) {
@@ -318,16 +333,30 @@ impl Lane {
         Err(format!("none of {} states explains what is there: {nearest}", reasons.len()))
     }
 
+    /// A crash may take a file that was never made durable, by itself or with its directory.
+    fn may_be_gone(&self, entry: &Entry, state: u64) -> bool {
+        match entry {
+            Entry::File(number) => {
+                let file = &self.files[number];
+                !file.named && !file.contents(state).is_synced()
+            }
+            Entry::Directory | Entry::Symlink(_) => false,
+        }
+    }
+
     /// How many files were compared, and how many of their pages are of two versions.
     fn explain_state(&self, state: u64, names: &Names, found: &Tree) -> Result<(u64, u64), String> {
-        if !names.keys().eq(found.keys()) {
+        let expected =
+            names.iter().filter(|(name, entry)| found.contains_key(*name) || !self.may_be_gone(entry, state));
+        if !expected.map(|(name, _)| name).eq(found.keys()) {
             let (is, should) = (found.keys().collect::<Vec<_>>(), names.keys().collect::<Vec<_>>());
             return Err(format!("names {is:?} instead of {should:?}"));
         }
         let mut inodes: HashMap<FileNumber, u64> = HashMap::new();
         let mut pages_of_two = 0;
         for (name, entry) in names {
-            match (entry, &found[name]) {
+            let Some(is) = found.get(name) else { continue };
+            match (entry, is) {
                 (Entry::Directory, Found::Directory) => {}
                 (Entry::Symlink(number), Found::Symlink(target)) if *target == self.symlinks[number] => {}
                 (Entry::File(number), Found::File { inode, bytes }) => {
@@ -396,14 +425,31 @@ mod tests {
 
     #[test]
     fn names_are_lost_in_their_order_alone() {
-        let lane = lane(&log(&[(1, create("a")), (2, create("b"))], &[(3, create("c"))]), &[]);
-        let empty = |inode| Found::File { inode, bytes: Vec::new() };
-        for allowed in [&[][..], &[("a", empty(1))], &[("a", empty(1)), ("b", empty(2))]] {
-            assert!(lane.explain(&tree(allowed)).is_ok(), "{allowed:?}");
+        let mkdir = |path: &str| Action::Mkdir { path: path.into() };
+        let lane = lane(&log(&[(1, mkdir("a")), (2, mkdir("b"))], &[(3, mkdir("c"))]), &[]);
+        let is = |names: &[&str]| {
+            lane.explain(&tree(&names.iter().map(|n| (*n, Found::Directory)).collect::<Vec<_>>()))
+        };
+        for allowed in [&[][..], &["a"], &["a", "b"], &["a", "b", "c"]] {
+            assert!(is(allowed).is_ok(), "{allowed:?}");
         }
-        assert!(lane.explain(&tree(&[("a", empty(1)), ("b", empty(2)), ("c", empty(3))])).is_ok());
-        assert!(lane.explain(&tree(&[("b", empty(2))])).is_err());
-        assert!(lane.explain(&tree(&[("a", empty(1)), ("b", empty(1))])).is_err());
+        assert!(is(&["b"]).is_err());
+    }
+
+    #[test]
+    fn a_file_that_was_never_synced_may_be_gone_and_no_other() {
+        let empty = |inode| Found::File { inode, bytes: Vec::new() };
+        let made = [(1, create("a")), (2, create("b"))];
+        let lane1 = lane(&log(&made, &[]), &[]);
+        assert!(lane1.explain(&tree(&[("b", empty(2))])).is_ok());
+        assert!(lane1.explain(&tree(&[("a", empty(1)), ("b", empty(1))])).is_err(), "two have become one");
+        let synced = [(3, Action::Fsync { path: "a".into() })];
+        let lane2 = lane(&log(&[&made[..], &synced].concat(), &[]), &[]);
+        assert!(lane2.explain(&tree(&[("b", empty(2))])).is_err());
+        assert!(lane2.explain(&tree(&[("a", empty(1))])).is_ok());
+        let named = [(3, Action::SyncDirectory { path: String::new() })];
+        let lane3 = lane(&log(&[&made[..], &named].concat(), &[]), &[]);
+        assert!(lane3.explain(&tree(&[("a", empty(1))])).is_err());
     }
 
     #[test]

@@ -261,9 +261,9 @@ fn the_parts_of_a_large_file_are_checked_by_all_threads() {
         assert_eq!(document["bytes"], (40 << 20) + 5);
     }
     // A block in the second part, and the node page of the group after it.
-    let group = 4096 + 128 * 4096;
-    flip(&file, 40 * group + 4096 + 7 * 4096 + 5);
-    flip(&file, 41 * group + 200);
+    let (group, map) = (4096 + 128 * 4096, 4096);
+    flip(&file, map + 40 * group + 4096 + 7 * 4096 + 5);
+    flip(&file, map + 41 * group + 200);
     let document = check(&place).expect(4).document();
     let lost: Vec<_> = document["damage"]
         .as_array()

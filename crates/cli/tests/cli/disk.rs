@@ -195,7 +195,7 @@ fn an_open_disk_is_served_listed_and_closed() {
 #[test]
 fn what_looks_like_another_thing_is_not_opened() {
     let place = Place::new();
-    place.write("data", [0; 1 << 20]);
+    place.write("data", vec![0; 1 << 20]);
     disk(&place, &format!("format data --header h --password-file password --yes {CHEAP}")).expect(0);
     let before = place.read("h");
     disk(&place, "open h --nbd s --password-file password").expect(2).error_text("without a disk");

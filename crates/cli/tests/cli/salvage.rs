@@ -108,7 +108,8 @@ fn undamaged_blocks_of_damaged_files_are_copied() {
         flip(&large, 4096 * 7 + 100);
         expect(&[(4 * 4096, 4096), (6 * 4096, 4096)]);
         fs::write(&large, &bytes).expect("written");
-        flip(&large, group + 80);
+        // Behind the map page.
+        flip(&large, group + 4096 + 80);
         expect(&[(128 * 4096, 72 * 4096)]);
         fs::write(&large, &bytes).expect("written");
         flip(&large, 80);

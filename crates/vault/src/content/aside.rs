@@ -48,7 +48,12 @@ pub(crate) fn put(context: &Context, parent: &dyn Node, stored: &[u8], node: &No
     let id = clear(&first[..read]).map_or_else(|| "unknown".to_owned(), |header| header.file.to_string());
     let name = format!("{id}.{}", node.id().inode).into_bytes();
     let directory = directory(context)?;
-    Ok(parent.rename(stored, &*directory, &name, RenameMode::Replace)?)
+    // A crash may have left both names of an earlier move: then to rename one
+    // over the other does nothing.
+    match directory.lookup(&name) {
+        Ok(kept) if kept.id() == node.id() => Ok(parent.remove(stored)?),
+        _ => Ok(parent.rename(stored, &*directory, &name, RenameMode::Replace)?),
+    }
 }
 
 /// Whether a stored file holds nothing but zeros.

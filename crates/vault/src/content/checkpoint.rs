@@ -38,7 +38,10 @@ pub(crate) fn checkpoint_all(context: &Context, contents: &[Arc<Content>], rule:
         let homes: Vec<&Content> = landings.iter().map(|landing| &*landing.content).collect();
         // The records that held the times are given up too.
         let keeps = context.rules.keeps(Rule::AttributesBeforeReply);
-        sync_homes(context, &homes, if keeps { Extent::File } else { Extent::Data })?;
+        if let Err(error) = sync_homes(context, &homes, if keeps { Extent::File } else { Extent::Data }) {
+            homes.iter().for_each(|content| content.relearn_len(&mut content.write_state()));
+            return Err(error);
+        }
     }
     for landing in landings {
         landing.content.clone().land_home(&landing);

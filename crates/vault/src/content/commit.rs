@@ -79,6 +79,7 @@ impl Content {
         if let Err(error) = self.file.sync_all() {
             let attribute = attributed.unwrap_or(Attribute::Other);
             self.context.table.attributed().note(self.inode, attribute);
+            self.relearn_len(&mut self.write_state());
             return Err(error.into());
         }
         Ok(())
@@ -321,7 +322,7 @@ impl Content {
             // What the barrier should have covered may be lost, the header
             // page and the length with it.
             state.retake(&[PageAddress::HEADER]);
-            state.home_len = self.file.len().unwrap_or(0).min(state.home_len);
+            self.relearn_len(state);
         }
     }
 

@@ -119,6 +119,19 @@ impl Content {
         self.reserve_behind(state, home_len);
     }
 
+    /// A barrier has failed, and what it should have covered may be lost: the
+    /// stored length may be what it was before. What lies behind the known one
+    /// was cut off, and is cut again.
+    pub(super) fn relearn_len(&self, state: &mut State) {
+        let found = self.file.len().unwrap_or(0);
+        if found <= state.home_len {
+            state.home_len = found;
+        } else {
+            state.unsynced = true;
+            self.undo_growth(state, state.home_len);
+        }
+    }
+
     fn cut_later(&self, state: &mut State, found: u64) {
         state.home_len = found;
         if state.born {

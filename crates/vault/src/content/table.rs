@@ -274,7 +274,7 @@ impl Contents {
         let new = |content: &&Arc<Content>| {
             let state = content.read_state();
             let is_in = state.header.directory == directory || state.header.linked;
-            is_in && state.was_never_durable() && !state.unlinked
+            is_in && !state.settled && state.record.is_none() && !state.unlinked
         };
         let new: Vec<&Content> = pending.iter().filter(new).map(|content| &**content).collect();
         if new.is_empty() { Ok(()) } else { commit_all(&self.context, &new, Extent::File).map(drop) }

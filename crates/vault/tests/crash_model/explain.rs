@@ -102,6 +102,7 @@ impl Matching<'_> {
         self.cut != usize::MAX
             && matches!(self.tree.inodes[&id].body, Body::File)
             && self.promised(id).is_none()
+            && !self.trial.files[&id].named.iter().any(|&from| from <= self.cut)
     }
 
     fn promised(&self, id: Id) -> Option<usize> {

@@ -43,6 +43,8 @@ pub(crate) struct FileHistory {
     pub(crate) versions: Vec<Version>,
     /// Positions from which on the version of that index is promised.
     pub(crate) synced: Vec<(usize, usize)>,
+    /// Positions from which on it is promised that the file is there.
+    pub(crate) named: Vec<usize>,
 }
 
 /// A state of the names: possible once `begun`, certain to have been reached
@@ -427,11 +429,11 @@ impl Trial {
         self.within(directory, |trial, number| trial.vault().namespace().sync_directory(number).unwrap());
         let position = self.store.position();
         self.durable.push((position, self.current()));
-        // Its names are promised, and with them the files that were never synced.
+        // Its names are promised, and with them that the files are there.
         let children: Vec<Id> = self.tree.entries(directory).values().copied().collect();
         for id in children {
-            if self.files.get(&id).is_some_and(|file| file.synced.is_empty()) {
-                self.promise_file(id, position);
+            if let Some(file) = self.files.get_mut(&id) {
+                file.named.push(position);
             }
         }
     }

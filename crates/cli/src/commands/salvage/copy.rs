@@ -101,6 +101,8 @@ impl<'a> Copier<'a> {
         };
         let opened = match self.survey.open(folder, item) {
             Ok(opened) => opened,
+            // Nothing of it was ever promised, and nothing of it can be read.
+            Err(error) if error.is_unfinished() => return None,
             Err(error) => return self.unreadable(&place, &error),
         };
         self.progress.done_file();

@@ -41,8 +41,13 @@ impl Trial {
         let default = Acl::parse(bytes).expect("a valid list").expect("a list with entries");
         let (access, mode) = default.inherited(mode);
         given.mode = mode;
-        if matches!(kind, Kind::File | Kind::Directory) && !access.is_mode() {
-            given.lists.insert(ACCESS.to_vec(), access.to_bytes());
+        match (access.is_mode(), kind) {
+            (true, _) => {}
+            (false, Kind::File | Kind::Directory) => {
+                given.lists.insert(ACCESS.to_vec(), access.to_bytes());
+            }
+            // Others have no lists where the program is not root.
+            (false, _) => given.mode = mode & !0o777 | access.bits_alone(),
         }
         if kind == Kind::Directory {
             given.lists.insert(DEFAULT.to_vec(), bytes.clone());
