@@ -2,7 +2,7 @@
 //! journal, and the table of live contents.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError};
 
@@ -89,8 +89,17 @@ pub(crate) struct Context {
 #[derive(Debug, Default)]
 pub(crate) struct Barriers {
     begun: AtomicU64,
+    /// Held to write for the moment in which one begins.
+    beginning: RwLock<()>,
     /// The latest that has succeeded.
     done: AtomicU64,
+}
+
+/// No barrier of the store begins.
+pub(crate) struct Standing<'a> {
+    /// How many have begun.
+    pub(crate) begun: u64,
+    _guard: RwLockReadGuard<'a, ()>,
 }
 
 impl Barriers {
@@ -104,7 +113,15 @@ impl Barriers {
         self.done.load(Ordering::Acquire) > begun
     }
 
+    /// Keeps barriers from beginning for as long as the guard lives. Who holds
+    /// it waits for none.
+    pub(crate) fn stand(&self) -> Standing<'_> {
+        let guard = self.beginning.read().unwrap_or_else(PoisonError::into_inner);
+        Standing { begun: self.begun(), _guard: guard }
+    }
+
     fn begin(&self) -> u64 {
+        let _guard = self.beginning.write().unwrap_or_else(PoisonError::into_inner);
         self.begun.fetch_add(1, Ordering::AcqRel) + 1
     }
 

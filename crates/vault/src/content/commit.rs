@@ -112,6 +112,32 @@ impl Content {
         Ok(commit_all(&self.context, &[self], extent)? > 0)
     }
 
+    /// Writes what has changed of a file that was never durable in place again,
+    /// without a barrier; false where that may not be. Of a file that is not
+    /// written yet there is nothing to be done.
+    pub(super) fn rewrite_in_place(&self) -> Result<bool> {
+        self.context.fenced.check()?;
+        let _commit = self.lock_commit();
+        // Meanwhile no barrier begins, which would promise what is there.
+        let standing = self.context.barriers.stand();
+        {
+            let mut state = self.write_state();
+            if !state.born {
+                return Ok(true);
+            }
+            if !state.was_never_durable(standing.begun) {
+                return Ok(false);
+            }
+            state.born = false;
+        }
+        if let Some(written) = begin(&self.context, self, false)? {
+            let mut state = self.write_state();
+            state.committing = false;
+            self.written_out(&mut state, &written.emission);
+        }
+        Ok(true)
+    }
+
     /// Writes out a new file, without a barrier. What is pending of another
     /// waits for its commit.
     pub(super) fn write_out(&self) -> Result<()> {

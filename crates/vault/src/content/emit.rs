@@ -152,6 +152,9 @@ impl Content {
         header.settled = state.settled;
         let slot = &mut state.nodes.get_mut(&0).expect("node 0 stays in memory").slot;
         slot.page.set_header(&header);
+        if !state.born {
+            state.in_place_since = Some(self.context.barriers.begun());
+        }
         self.emit_pages(state, &[PageAddress::HEADER], promise, images)?;
         state.born = true;
         Ok(())

@@ -257,17 +257,7 @@ impl Content {
         if !self.context.rules.keeps(Rule::HomeBeforeName) {
             return Ok(());
         }
-        {
-            let _commit = self.lock_commit();
-            let mut state = self.write_state();
-            if !state.born {
-                return Ok(());
-            }
-            if state.was_never_durable() {
-                state.born = false;
-            }
-        }
-        if self.read_state().born { self.sync_pending() } else { self.write_out() }
+        if self.rewrite_in_place()? { Ok(()) } else { self.sync_pending() }
     }
 
     fn change_header(&self, change: impl FnOnce(&mut State)) -> Result<()> {

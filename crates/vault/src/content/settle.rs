@@ -168,7 +168,9 @@ impl Content {
         let mut state = State::new(context.geometry, header);
         state.nodes.insert(0, NodeSlot::read(node, image));
         state.born = true;
-        state.unsynced = context.table.is_unsynced(opened.node.id());
+        let unsynced = context.table.unsynced_since(opened.node.id());
+        state.unsynced = unsynced.is_some();
+        state.in_place_since = unsynced.flatten();
         // What no barrier may have covered yet was released in this session.
         state.settled =
             header.settled || (context.writable && !state.unsynced && !context.may_be_torn(header.birth));
@@ -319,6 +321,7 @@ impl State {
             born: false,
             settled: false,
             unsynced: false,
+            in_place_since: None,
             moved: None,
             fresh_bytes: 0,
             journal_small: false,

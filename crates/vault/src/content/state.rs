@@ -156,6 +156,9 @@ pub(crate) struct State {
     pub(crate) settled: bool,
     /// Something has been written home since the file's last barrier.
     pub(crate) unsynced: bool,
+    /// How many barriers of the store had begun when the file was last written
+    /// in place without any; `None` where that is not known.
+    pub(crate) in_place_since: Option<u64>,
     /// Of a file that stands under its home and may still be found under the
     /// one before: how many barriers of the store had begun when it was moved.
     pub(crate) moved: Option<u64>,
@@ -302,10 +305,12 @@ impl State {
         self.header.plain_len
     }
 
-    /// No barrier has covered the file, and nothing of it is in the journal: a
-    /// crash takes it away, whatever is written in place.
-    pub(crate) fn was_never_durable(&self) -> bool {
+    /// No barrier of the store has even begun since the file was written in
+    /// place, and nothing of it is in the journal: a crash takes it away,
+    /// whatever is written in place.
+    pub(crate) fn was_never_durable(&self, barriers_begun: u64) -> bool {
         !self.settled
+            && self.in_place_since == Some(barriers_begun)
             && self.record.is_none()
             && !self.committing
             && self.images.is_empty()

@@ -38,12 +38,18 @@ pub(crate) struct Table {
 struct Unsynced {
     releases: u64,
     files: HashMap<InodeId, u64>,
+    /// Of those that were never durable: [`super::state::State::in_place_since`].
+    since: HashMap<InodeId, u64>,
 }
 
 impl Unsynced {
-    fn insert(&mut self, inode: InodeId) {
+    fn insert(&mut self, inode: InodeId, since: Option<u64>) {
         self.releases += 1;
         self.files.insert(inode, self.releases);
+        match since {
+            Some(since) => self.since.insert(inode, since),
+            None => self.since.remove(&inode),
+        };
     }
 }
 
@@ -57,8 +63,11 @@ impl Table {
         lock(&self.pending).insert(inode);
     }
 
-    pub(crate) fn is_unsynced(&self, inode: InodeId) -> bool {
-        lock(&self.unsynced).files.contains_key(&inode)
+    /// Of a released file that no barrier has covered: since when it was
+    /// written in place, if it was never durable.
+    pub(crate) fn unsynced_since(&self, inode: InodeId) -> Option<Option<u64>> {
+        let unsynced = lock(&self.unsynced);
+        unsynced.files.contains_key(&inode).then(|| unsynced.since.get(&inode).copied())
     }
 
     /// Files that may have something to commit, in locking order.
@@ -106,7 +115,10 @@ impl Table {
 
     /// A barrier that began after `unsynced` was asked for has succeeded.
     pub(crate) fn synced(&self, covered: &HashMap<InodeId, u64>) {
-        lock(&self.unsynced).files.retain(|inode, release| covered.get(inode) != Some(release));
+        let mut unsynced = lock(&self.unsynced);
+        let Unsynced { files, since, .. } = &mut *unsynced;
+        files.retain(|inode, release| covered.get(inode) != Some(release));
+        since.retain(|inode, _| files.contains_key(inode));
     }
 
     /// Drops what is neither open nor waiting to reach its home. The content
@@ -123,7 +135,8 @@ impl Table {
             return;
         }
         if state.unsynced && !state.unlinked {
-            lock(&self.unsynced).insert(content.inode);
+            let since = state.in_place_since.filter(|_| !state.settled);
+            lock(&self.unsynced).insert(content.inode, since);
         }
         content.context.release(std::mem::take(&mut state.promised));
         lock(&self.pending).remove(&content.inode);
