@@ -123,12 +123,12 @@ impl Content {
     /// stored length may be what it was before. What lies behind the known one
     /// was cut off, and is cut again.
     pub(super) fn relearn_len(&self, state: &mut State) {
-        let found = self.file.len().unwrap_or(0);
-        if found <= state.home_len {
-            state.home_len = found;
-        } else {
-            state.unsynced = true;
-            self.undo_growth(state, state.home_len);
+        match self.file.len() {
+            Ok(found) if found <= state.home_len => state.home_len = found,
+            _ => {
+                state.unsynced = true;
+                self.undo_growth(state, state.home_len);
+            }
         }
     }
 
