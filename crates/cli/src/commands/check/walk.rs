@@ -247,7 +247,7 @@ impl<'v, 'a> Walk<'v, 'a> {
         }
     }
 
-    /// What a copy is of that settling has made before it cut a file.
+    /// What lies aside: what settling has taken out of the tree.
     fn kept_aside(&self, name: &[u8]) -> String {
         if parse_journal_name(name).is_some() {
             return "a damaged journal; it may be deleted".to_owned();
@@ -258,7 +258,9 @@ impl<'v, 'a> Walk<'v, 'a> {
         let inode = String::from_utf8_lossy(name).rsplit('.').next().and_then(|text| text.parse().ok());
         let path = inode.and_then(|inode| self.verifier.path_of(inode));
         let of = path.map_or_else(|| "a file".to_owned(), |path| crate::report::shown(&path));
-        format!("what was stored of {of} before a recovery cut it; `salvage` reads it, and it may be deleted")
+        format!(
+            "what was stored of {of} that a recovery has taken away; `salvage` reads it, and it may be deleted"
+        )
     }
 
     fn private_entry(&mut self, name: &[u8], header: &Header) {
