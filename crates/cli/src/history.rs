@@ -10,6 +10,7 @@
 //! out.
 
 mod record;
+mod work;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -186,7 +187,8 @@ impl History {
             Some(known) if known.sequence >= header.sequence && !in_any_case => None,
             known => {
                 let new = Record::new(header.vault, header.sequence, header.written, report::now());
-                Some(Record { freshness: known.and_then(|known| known.freshness), ..new })
+                let work = work::of(header).max(known.as_ref().map_or(0, |known| known.work));
+                Some(Record { work, freshness: known.and_then(|known| known.freshness), ..new })
             }
         };
         // A damaged record stays until it is accepted, as its warning says.

@@ -19,7 +19,6 @@ use crate::failure::{Exit, Failure, Result};
 use crate::history::History;
 use crate::lock::{Holder, LockError, Takeover, VaultLock};
 use crate::report::Output;
-use crate::secrets::Source;
 use crate::unlock::LockedVault;
 
 pub(crate) use self::helper::run as helper;
@@ -60,7 +59,7 @@ fn run_with(args: &MountArgs, strictness: options::Strictness, output: Output) -
     if let Some(holder) = holder.filter(|holder| !may_take(holder)) {
         return Err(plan.in_use(LockError::Held(Some(holder))));
     }
-    locked.check_slots(&plan.source).map_err(|failure| failure.at(&plan.vault))?;
+    locked.check_slots(&plan.vault, &plan.source, &plan.history)?;
     if plan.foreground {
         daemon::run_foreground(&plan, locked, output)?;
     } else {
@@ -113,7 +112,7 @@ fn plan(args: &MountArgs, strictness: options::Strictness) -> Result<Plan> {
     if let Some(LogTarget::File(path)) = &mut plan.log {
         *path = absolute(path)?;
     }
-    if let Source::KeyFile(path) = &mut plan.source {
+    if let Some(path) = plan.source.key_file_mut() {
         *path = absolute(path)?;
     }
     plan.freshness = args.freshness.clone().or(plan.freshness);

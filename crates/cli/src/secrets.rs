@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
-use strongroom_keys::{Credential, KeyFile, RecoveryKey, SecretBytes};
+use strongroom_format::vault::slot::SlotKind;
+use strongroom_keys::{Credential, KeyFile, PasswordAndKeyFile, RecoveryKey, SecretBytes};
 
 use crate::args::values::RecoveryOut;
 use crate::failure::{Exit, Failure, Result};
@@ -44,9 +45,59 @@ pub(crate) enum Source {
     KeyFile(PathBuf),
     /// A file with a printed recovery key; `-` is standard input.
     RecoveryFile(PathBuf),
+    /// A password and a key file, which are both needed.
+    Both {
+        /// Where the password is to be had.
+        password: Box<Source>,
+        /// The key file.
+        key_file: PathBuf,
+    },
 }
 
 impl Source {
+    /// A password and a key file, which are both needed.
+    pub(crate) fn both(password: Source, key_file: PathBuf) -> Source {
+        Source::Both { password: Box::new(password), key_file }
+    }
+
+    /// With another that is given besides: a password and a key file are both
+    /// needed, of others the later one counts.
+    pub(crate) fn and(self, other: Source) -> Source {
+        match (self, other) {
+            (Source::KeyFile(key_file), password) if password.is_given_password() => {
+                Source::both(password, key_file)
+            }
+            (password, Source::KeyFile(key_file)) if password.is_given_password() => {
+                Source::both(password, key_file)
+            }
+            (_, other) => other,
+        }
+    }
+
+    fn is_given_password(&self) -> bool {
+        matches!(self, Source::PasswordFile(_) | Source::PasswordFd(_) | Source::PasswordCommand(_))
+    }
+
+    /// The kind of slot that it opens.
+    pub(crate) fn kind(&self) -> SlotKind {
+        match self {
+            Source::KeyFile(_) => SlotKind::KeyFile,
+            Source::RecoveryFile(_) => SlotKind::Recovery,
+            Source::Both { .. } => SlotKind::PasswordAndKeyFile,
+            Source::Prompt | Source::PasswordFile(_) | Source::PasswordFd(_) | Source::PasswordCommand(_) => {
+                SlotKind::Password
+            }
+        }
+    }
+
+    /// The key file, where one is needed.
+    pub(crate) fn key_file_mut(&mut self) -> Option<&mut PathBuf> {
+        match self {
+            Source::KeyFile(path) | Source::Both { key_file: path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
     /// Gets a secret that opens something now; `what` is asked for.
     ///
     /// # Errors
@@ -54,6 +105,7 @@ impl Source {
     pub(crate) fn read(&self, what: &str) -> Result<Credential> {
         match self {
             Source::Prompt => prompt(&format!("{what}: ")).map(Credential::Password),
+            Source::Both { password, key_file } => with_key_file(password.read(what)?, key_file),
             other => other.read_given(),
         }
     }
@@ -66,6 +118,7 @@ impl Source {
     pub(crate) fn read_new(&self, what: &str) -> Result<Credential> {
         match self {
             Source::Prompt => prompt_twice(what).map(Credential::Password),
+            Source::Both { password, key_file } => with_key_file(password.read_new(what)?, key_file),
             other => other.read_given(),
         }
     }
@@ -95,7 +148,7 @@ impl Source {
 
     fn read_given(&self) -> Result<Credential> {
         match self {
-            Source::Prompt => unreachable!("its callers have taken it out"),
+            Source::Prompt | Source::Both { .. } => unreachable!("its callers have taken it out"),
             Source::PasswordFile(path) => password(&mut open(path)?, &path.display().to_string()),
             Source::PasswordFd(fd) => password(&mut open_descriptor(*fd)?, &format!("file descriptor {fd}")),
             Source::PasswordCommand(command) => password_of_command(command),
@@ -118,7 +171,7 @@ pub(crate) struct KeyFileRange {
 fn passphrase(credential: Credential) -> SecretBytes {
     match credential {
         Credential::Password(password) => password,
-        Credential::KeyFile(_) | Credential::Recovery(_) => {
+        Credential::KeyFile(_) | Credential::Recovery(_) | Credential::PasswordAndKeyFile(_) => {
             unreachable!("disks have neither a vault's key files nor recovery keys")
         }
     }
@@ -214,11 +267,27 @@ fn password_of_command(command: &str) -> Result<Credential> {
 }
 
 fn key_file(path: &Path) -> Result<Credential> {
+    read_key_file(path).map(Credential::KeyFile)
+}
+
+fn read_key_file(path: &Path) -> Result<KeyFile> {
     let content = read_secret(&mut open(path)?, &path.display().to_string(), KEY_FILE_LEN_MAX)?;
-    let key = KeyFile::from_content(content.expose()).map_err(|error| {
-        Failure::usage(error.to_string()).at(path).hint("Make one with: head -c 64 /dev/urandom > FILE")
-    })?;
-    Ok(Credential::KeyFile(key))
+    KeyFile::from_content(content.expose()).map_err(|error| {
+        Failure::usage(error.to_string()).at(path).hint("Make one with: head -c 32 /dev/urandom > FILE")
+    })
+}
+
+/// A password together with a key file.
+///
+/// # Errors
+/// What reading the key file reports.
+///
+/// # Panics
+/// When the credential is no password.
+pub(crate) fn with_key_file(password: Credential, key_file: &Path) -> Result<Credential> {
+    let Credential::Password(password) = password else { panic!("a password's source gives a password") };
+    let both = PasswordAndKeyFile::new(&password, &read_key_file(key_file)?);
+    Ok(Credential::PasswordAndKeyFile(both))
 }
 
 fn recovery_key(path: &Path) -> Result<Credential> {
@@ -270,6 +339,11 @@ pub(crate) fn confirm(question: &str, otherwise: &'static str) -> Result<bool> {
     let mut lines = std::io::BufReader::new(terminal);
     std::io::BufRead::read_line(&mut lines, &mut answer).map_err(failed)?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Whether [`confirm`] has somebody to ask.
+pub(crate) fn has_terminal() -> bool {
+    File::options().read(true).write(true).open("/dev/tty").is_ok()
 }
 
 fn exists(failure: Failure) -> Failure {

@@ -86,7 +86,7 @@ pub(crate) fn unlock(
 ) -> Result<Unlocked> {
     let locked = LockedVault::open(path, mode)?;
     let source = args.source();
-    locked.check_slots(&source).map_err(|failure| failure.at(path))?;
+    locked.check_slots(path, &source, history)?;
     let credential = source.read(&format!("Password of {}", path.display()))?;
     locked.unlock_for_use(path, &credential, history, output)
 }
@@ -204,20 +204,20 @@ impl LockedVault {
     }
 
     /// Fails before anything is asked for when no slot is of the secret's
-    /// kind, or no header can be read.
+    /// kind, or no header can be read. Asks when trying the secret may take
+    /// long.
     ///
     /// # Errors
-    /// Wrong secret, damage, unsupported.
-    pub(crate) fn check_slots(&self, source: &Source) -> Result<()> {
-        self.newest()?;
-        let kind = match source {
-            Source::KeyFile(_) => SlotKind::KeyFile,
-            Source::RecoveryFile(_) => SlotKind::Recovery,
-            _ => SlotKind::Password,
-        };
+    /// Wrong secret, damage, unsupported; as [`History::admit_work`].
+    pub(crate) fn check_slots(&self, path: &Path, source: &Source, history: &History) -> Result<()> {
+        self.newest().map_err(|failure| failure.at(path))?;
+        let kind = source.kind();
         let headers = self.headers();
         let kinds: Vec<_> = headers.iter().flat_map(|h| list_slots(h).map(|(_, slot)| slot.kind)).collect();
-        if kinds.contains(&kind) { Ok(()) } else { Err(no_slot(kind, &kinds)) }
+        if !kinds.contains(&kind) {
+            return Err(no_slot(kind, &kinds).at(path));
+        }
+        history.admit_work(path, &headers, kind)
     }
 
     /// Tries a secret.
@@ -290,6 +290,7 @@ fn no_slot(kind: SlotKind, kinds: &[SlotKind]) -> Failure {
             SlotKind::Password => "a password",
             SlotKind::KeyFile => "a key file (--key-file)",
             SlotKind::Recovery => "a recovery key (--recovery-file)",
+            SlotKind::PasswordAndKeyFile => "a password with a key file (--key-file --password-prompt)",
         })
         .collect();
     match options.is_empty() {

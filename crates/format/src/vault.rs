@@ -5,6 +5,7 @@
 //! are the rest of the vault.
 
 pub mod block;
+pub mod extension;
 pub mod geometry;
 pub mod header;
 pub mod ids;

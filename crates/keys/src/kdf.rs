@@ -128,6 +128,17 @@ fn speed(cost: KdfCost) -> Result<f64, CostRefused> {
     Ok(f64::from(cost.memory_kib()) * f64::from(cost.passes()) / least.max(1e-6))
 }
 
+/// About how long `work` (memory in KiB times passes) takes on this machine.
+/// Takes some milliseconds to measure.
+///
+/// # Errors
+/// [`CostRefused`] when not even the least memory is there.
+pub fn time_of(work: u64) -> Result<Duration, CostRefused> {
+    let lanes = std::thread::available_parallelism().map_or(1, |n| n.get() as u32).min(LANES_CEILING);
+    let sample = speed(cost(KdfCost::MEMORY_MIN, 1, lanes))?;
+    Ok(Duration::from_secs_f64(work as f64 / sample))
+}
+
 /// The cost for a machine that does `speed` work per second.
 fn plan(speed: f64, target: Duration, memory_max: u32, lanes: u32) -> KdfCost {
     let work = speed * target.as_secs_f64();
@@ -248,6 +259,13 @@ mod tests {
         assert_eq!(plan_of(1.0, 8 << 20), (64, 3, 4), "the floors hold on a slow machine");
         assert_eq!(plan_of(1.0, 1 << 10), (19, 3, 4), "and on a tiny one");
         assert_eq!(plan_of(1e18, 8 << 20), (1024, 16, 4), "the format's bound on work holds");
+    }
+
+    #[test]
+    fn the_time_of_work_grows_with_it() {
+        let [none, some, more] = [0, 1 << 20, 64 << 20].map(|work| time_of(work).expect("8 MiB"));
+        assert_eq!(none, Duration::ZERO);
+        assert!(Duration::ZERO < some && some < more, "{some:?} {more:?}");
     }
 
     #[test]

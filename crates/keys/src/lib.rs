@@ -35,5 +35,5 @@ pub use process::protect_process;
 pub use record::RecordMac;
 pub use recovery::RecoveryKey;
 pub use secret::{Secret, SecretBytes};
-pub use slots::{Credential, KeyFile};
-pub use unlock::{UnlockError, unlock, unlock_copies};
+pub use slots::{Credential, KeyFile, PasswordAndKeyFile};
+pub use unlock::{UnlockError, trial_work, unlock, unlock_copies};

@@ -9,7 +9,7 @@ use std::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use strongroom_format::vault::header::{Header, MAC_COVERS, SESSIONS, SLOTS};
-use strongroom_format::vault::slot::{Kdf, KdfCost, KeySlot, Label, SALT_LEN, SlotKind};
+use strongroom_format::vault::slot::{Kdf, KdfCost, KeySlot, Label, LaterSlot, SALT_LEN, Slot, SlotKind};
 use strongroom_format::vault::{Suite, VaultId};
 use strongroom_memory::in_wiped_stack;
 use strongroom_units::BlockSize;
@@ -22,37 +22,52 @@ use crate::secret::{Secret, SecretBytes};
 use crate::siv;
 
 /// The secret of a key file: SHA-256 of its content.
-pub struct KeyFile(Secret<32>);
-
-/// A key file that is too short to be uniform.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyFileTooShort {
-    /// Its length in bytes.
-    pub len: usize,
+pub struct KeyFile {
+    secret: Secret<32>,
+    is_uniform: bool,
 }
 
-impl fmt::Display for KeyFileTooShort {
+/// A key file with nothing in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyFileEmpty;
+
+impl fmt::Display for KeyFileEmpty {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a key file has at least {} bytes, not {}", KeyFile::LEN_MIN, self.len)
+        f.write_str("the key file is empty")
     }
 }
 
-impl std::error::Error for KeyFileTooShort {}
+impl std::error::Error for KeyFileEmpty {}
 
 impl KeyFile {
-    /// Least bytes of a key file.
-    pub const LEN_MIN: usize = 32;
+    /// Bytes of a key file that passes for a key: one made for this.
+    pub const KEY_LEN: usize = 32;
 
-    /// From the file's content, which should be random.
+    /// From the file's content.
     ///
     /// # Errors
-    /// [`KeyFileTooShort`].
-    pub fn from_content(content: &[u8]) -> Result<KeyFile, KeyFileTooShort> {
-        if content.len() < Self::LEN_MIN {
-            return Err(KeyFileTooShort { len: content.len() });
+    /// [`KeyFileEmpty`].
+    pub fn from_content(content: &[u8]) -> Result<KeyFile, KeyFileEmpty> {
+        if content.is_empty() {
+            return Err(KeyFileEmpty);
         }
-        Ok(KeyFile(in_wiped_stack(|| Secret::build(|secret| *secret = Sha256::digest(content).into()))))
+        let secret = in_wiped_stack(|| Secret::build(|secret| *secret = Sha256::digest(content).into()));
+        Ok(KeyFile { secret, is_uniform: is_key(content) })
     }
+
+    /// False when its content could be guessed, as that of a picture could, or
+    /// of a password in a file. New slots stretch those as they do passwords.
+    #[must_use]
+    pub fn is_uniform(&self) -> bool {
+        self.is_uniform
+    }
+}
+
+/// Whether a key file holds 32 bytes that are no text. Of random ones, one in
+/// 10^13 is all printable.
+fn is_key(content: &[u8]) -> bool {
+    let is_printable = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    content.len() == KeyFile::KEY_LEN && !content.iter().all(is_printable)
 }
 
 /// What opens a slot.
@@ -63,6 +78,24 @@ pub enum Credential {
     KeyFile(KeyFile),
     /// A recovery key.
     Recovery(RecoveryKey),
+    /// A password and a key file together.
+    PasswordAndKeyFile(PasswordAndKeyFile),
+}
+
+/// The secret of a password and a key file: the key file's 32 bytes, then the
+/// password.
+pub struct PasswordAndKeyFile(SecretBytes);
+
+impl PasswordAndKeyFile {
+    /// Of both.
+    #[must_use]
+    pub fn new(password: &SecretBytes, file: &KeyFile) -> PasswordAndKeyFile {
+        let mut both = SecretBytes::zeroed(KeyFile::KEY_LEN + password.expose().len());
+        let (key, rest) = both.expose_mut().split_at_mut(KeyFile::KEY_LEN);
+        key.copy_from_slice(file.secret.expose());
+        rest.copy_from_slice(password.expose());
+        PasswordAndKeyFile(both)
+    }
 }
 
 impl Credential {
@@ -73,14 +106,27 @@ impl Credential {
             Credential::Password(_) => SlotKind::Password,
             Credential::KeyFile(_) => SlotKind::KeyFile,
             Credential::Recovery(_) => SlotKind::Recovery,
+            Credential::PasswordAndKeyFile(_) => SlotKind::PasswordAndKeyFile,
         }
     }
 
     pub(crate) fn secret(&self) -> &[u8] {
         match self {
             Credential::Password(password) => password.expose(),
-            Credential::KeyFile(file) => file.0.expose(),
+            Credential::KeyFile(file) => file.secret.expose(),
             Credential::Recovery(key) => key.expose(),
+            Credential::PasswordAndKeyFile(both) => both.0.expose(),
+        }
+    }
+
+    /// Whether somebody could find it by trying: a new slot for it then costs
+    /// Argon2id.
+    #[must_use]
+    pub fn is_guessable(&self) -> bool {
+        match self {
+            Credential::Password(_) | Credential::PasswordAndKeyFile(_) => true,
+            Credential::KeyFile(file) => !file.is_uniform(),
+            Credential::Recovery(_) => false,
         }
     }
 }
@@ -92,7 +138,7 @@ pub struct SlotOptions {
     pub label: Label,
     /// Seconds since 1970.
     pub created: u64,
-    /// What trying a password costs; for other credentials it plays no part.
+    /// What trying it costs, when it is one that can be guessed.
     pub cost: KdfCost,
 }
 
@@ -178,6 +224,7 @@ pub fn create_header(
         has_freshness: false,
         sessions: [const { None }; SESSIONS],
         slots: [const { None }; SLOTS],
+        extensions: Vec::new(),
         mac: [0; 32],
     };
     add_slot(&mut header, &root, credential, options)?;
@@ -195,7 +242,7 @@ pub fn add_slot(
     options: &SlotOptions,
 ) -> Result<usize, SlotError> {
     let index = header.slots.iter().position(Option::is_none).ok_or(SlotError::Full)?;
-    header.slots[index] = Some(wrap(header, root, credential, options)?);
+    header.slots[index] = Some(Slot::Known(wrap(header, root, credential, options)?));
     seal_header(header, root);
     Ok(index)
 }
@@ -213,7 +260,7 @@ pub fn change_slot(
     options: &SlotOptions,
 ) -> Result<(), SlotError> {
     occupied(header, index)?;
-    header.slots[index] = Some(wrap(header, root, credential, options)?);
+    header.slots[index] = Some(Slot::Known(wrap(header, root, credential, options)?));
     seal_header(header, root);
     Ok(())
 }
@@ -223,8 +270,8 @@ pub fn change_slot(
 /// # Errors
 /// [`SlotError::Empty`], and [`SlotError::Last`] when no other slot is left.
 pub fn remove_slot(header: &mut Header, root: &RootKey, index: usize) -> Result<(), SlotError> {
-    occupied(header, index)?;
-    if list_slots(header).count() == 1 {
+    let is_known = occupied(header, index)?.known().is_some();
+    if is_known && list_slots(header).count() == 1 {
         return Err(SlotError::Last);
     }
     header.slots[index] = None;
@@ -232,16 +279,22 @@ pub fn remove_slot(header: &mut Header, root: &RootKey, index: usize) -> Result<
     Ok(())
 }
 
-/// The slots in use, with their numbers.
+/// The slots that this program can open, with their numbers.
 pub fn list_slots(header: &Header) -> impl Iterator<Item = (usize, &KeySlot)> {
-    header.slots.iter().enumerate().filter_map(|(index, slot)| slot.as_ref().map(|slot| (index, slot)))
+    let slots = header.slots.iter().enumerate();
+    slots.filter_map(|(index, slot)| slot.as_ref().and_then(Slot::known).map(|slot| (index, slot)))
 }
 
-fn occupied(header: &Header, index: usize) -> Result<(), SlotError> {
-    match header.slots.get(index) {
-        Some(Some(_)) => Ok(()),
-        _ => Err(SlotError::Empty { index }),
-    }
+/// The slots of kinds that it does not know, with their numbers.
+pub fn list_later_slots(header: &Header) -> impl Iterator<Item = (usize, &LaterSlot)> {
+    header.slots.iter().enumerate().filter_map(|(index, slot)| match slot {
+        Some(Slot::Later(slot)) => Some((index, slot)),
+        _ => None,
+    })
+}
+
+fn occupied(header: &Header, index: usize) -> Result<&Slot, SlotError> {
+    header.slots.get(index).and_then(Option::as_ref).ok_or(SlotError::Empty { index })
 }
 
 /// Advances the header's sequence number and sets its MAC. To be called after
@@ -276,10 +329,7 @@ fn wrap(
     options: &SlotOptions,
 ) -> Result<KeySlot, SlotError> {
     let kind = credential.kind();
-    let kdf = match kind {
-        SlotKind::Password => Kdf::Argon2id(options.cost),
-        SlotKind::KeyFile | SlotKind::Recovery => Kdf::Hkdf,
-    };
+    let kdf = if credential.is_guessable() { Kdf::Argon2id(options.cost) } else { Kdf::Hkdf };
     let mut slot = KeySlot {
         kind,
         kdf,

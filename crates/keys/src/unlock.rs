@@ -9,7 +9,7 @@ use std::fmt;
 
 use strongroom_format::FormatError;
 use strongroom_format::vault::header::Header;
-use strongroom_format::vault::slot::{KeySlot, SlotKind};
+use strongroom_format::vault::slot::{Kdf, KeySlot, Slot, SlotKind};
 
 use crate::hierarchy::RootKey;
 use crate::kdf::CostRefused;
@@ -108,6 +108,24 @@ pub fn unlock_copies(copies: &[&[u8]], credential: &Credential) -> Result<(Heade
     Err(first_error.expect("at least one header was tried"))
 }
 
+/// What trying one secret of this kind on all these headers costs at most, as
+/// Argon2id's memory in KiB times passes: the slots of all of them in sum, but
+/// each once. Whoever can write to the store can make it large.
+#[must_use]
+pub fn trial_work(headers: &[Header], kind: SlotKind) -> u64 {
+    let mut counted: Vec<&KeySlot> = Vec::new();
+    for slot in headers.iter().flat_map(|header| header.slots.iter().flatten()).filter_map(Slot::known) {
+        if slot.kind == kind && !counted.contains(&slot) {
+            counted.push(slot);
+        }
+    }
+    let work = |slot: &&KeySlot| match slot.kdf {
+        Kdf::Argon2id(cost) => cost.work(),
+        Kdf::Hkdf => 0,
+    };
+    counted.iter().map(work).sum()
+}
+
 /// The well-formed headers among `copies`, at least one.
 fn decode_copies(copies: &[&[u8]]) -> Result<Vec<Header>, UnlockError> {
     let mut headers = Vec::new();
@@ -137,7 +155,8 @@ impl Attempts {
     fn on(&mut self, header: &Header, credential: &Credential) -> Result<RootKey, UnlockError> {
         let mut refused = None;
         let mut none = true;
-        for slot in header.slots.iter().flatten().filter(|slot| slot.kind == credential.kind()) {
+        let known = header.slots.iter().flatten().filter_map(Slot::known);
+        for slot in known.filter(|slot| slot.kind == credential.kind()) {
             none = false;
             if self.failed.contains(slot) {
                 continue;

@@ -4,15 +4,15 @@
 use strongroom_format::FormatError;
 use strongroom_format::vault::Suite;
 use strongroom_format::vault::header::Header;
-use strongroom_format::vault::slot::{KdfCost, Label, SlotKind};
+use strongroom_format::vault::slot::{Kdf, KdfCost, KeySlot, Label, Slot, SlotKind};
 use strongroom_keys::recovery::RecoveryKey;
 use strongroom_keys::secret::SecretBytes;
 use strongroom_keys::slots::{
-    Credential, KeyFile, KeyFileTooShort, NewVault, SlotError, SlotOptions, add_slot, change_slot,
+    Credential, KeyFile, KeyFileEmpty, NewVault, SlotError, SlotOptions, add_slot, change_slot,
     create_header, list_slots, remove_slot, seal_header, verify_header,
 };
-use strongroom_keys::unlock::{Damage, UnlockError, unlock, unlock_copies};
-use strongroom_keys::{RootKey, VaultKeys};
+use strongroom_keys::unlock::{Damage, UnlockError, trial_work, unlock, unlock_copies};
+use strongroom_keys::{PasswordAndKeyFile, RootKey, VaultKeys};
 use strongroom_units::BlockSize;
 
 fn password(text: &str) -> Credential {
@@ -20,7 +20,20 @@ fn password(text: &str) -> Credential {
 }
 
 fn key_file(byte: u8) -> Credential {
-    Credential::KeyFile(KeyFile::from_content(&[byte; 40]).expect("long enough"))
+    Credential::KeyFile(KeyFile::from_content(&[byte; 32]).expect("not empty"))
+}
+
+fn both(text: &str, byte: u8) -> Credential {
+    let file = KeyFile::from_content(&[byte; 32]).expect("not empty");
+    let password = SecretBytes::take_string(text.to_owned());
+    Credential::PasswordAndKeyFile(PasswordAndKeyFile::new(&password, &file))
+}
+
+fn slot_mut(header: &mut Header, index: usize) -> &mut KeySlot {
+    match &mut header.slots[index] {
+        Some(Slot::Known(slot)) => slot,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// The least cost that the format allows, so that tests are quick.
@@ -63,14 +76,17 @@ fn every_kind_of_slot_opens_the_same_vault() {
     add_slot(&mut header, &root, &key_file(1), &options("usb")).expect("room");
     add_slot(&mut header, &root, &Credential::Recovery(printed), &options("paper")).expect("room");
     add_slot(&mut header, &root, &password("second"), &options("hers")).expect("room");
+    add_slot(&mut header, &root, &both("second", 9), &options("two factors")).expect("room");
     let typed = Credential::Recovery(RecoveryKey::parse(text.expose()).expect("as printed"));
-    for credential in [password("first"), key_file(1), typed, password("second")] {
+    for credential in [password("first"), key_file(1), typed, password("second"), both("second", 9)] {
         let opened = unlock(&header, &credential).expect("it has a slot");
         assert!(same(&header, &opened, &root));
     }
-    assert_eq!(error(unlock(&header, &key_file(2))), Some(UnlockError::WrongSecret));
+    for wrong in [key_file(2), both("second", 8), both("first", 9), both("", 9)] {
+        assert_eq!(error(unlock(&header, &wrong)), Some(UnlockError::WrongSecret));
+    }
     let labels: Vec<_> = list_slots(&header).map(|(i, slot)| (i, slot.label.as_str())).collect();
-    assert_eq!(labels, [(0, "mine"), (1, "usb"), (2, "paper"), (3, "hers")]);
+    assert_eq!(labels, [(0, "mine"), (1, "usb"), (2, "paper"), (3, "hers"), (4, "two factors")]);
 }
 
 #[test]
@@ -112,11 +128,11 @@ fn a_changed_header_is_damage_and_not_a_wrong_password() {
         error(unlock(&changed, &password("first")))
     };
     let slot = |header: &mut Header, change: &dyn Fn(&mut [u8; 48])| {
-        change(&mut header.slots[0].as_mut().expect("taken").wrapped);
+        change(&mut slot_mut(header, 0).wrapped);
     };
     let (wrap, mac) = (Some(UnlockError::Damaged(Damage::Wrap)), Some(UnlockError::Damaged(Damage::Mac)));
     assert_eq!(damaged(&|h| slot(h, &|wrapped| wrapped[20] ^= 1)), wrap);
-    assert_eq!(damaged(&|h| h.slots[0].as_mut().expect("taken").created += 1), wrap);
+    assert_eq!(damaged(&|h| slot_mut(h, 0).created += 1), wrap);
     assert_eq!(damaged(&|h| h.suite = Suite::Aegis256X2), wrap, "a weaker suite cannot be slipped in");
     assert_eq!(damaged(&|h| h.vault.0[0] ^= 1), wrap);
     assert_eq!(damaged(&|h| h.sequence += 1), mac);
@@ -180,6 +196,49 @@ fn what_is_wrong_with_all_copies_is_said() {
 }
 
 #[test]
-fn a_short_key_file_is_refused() {
-    assert_eq!(KeyFile::from_content(&[1; 31]).err(), Some(KeyFileTooShort { len: 31 }));
+fn key_files_that_could_be_guessed_are_stretched() {
+    assert_eq!(KeyFile::from_content(&[]).err(), Some(KeyFileEmpty));
+    let kdf = |content: &[u8]| {
+        let (mut header, root) = vault();
+        let credential = || Credential::KeyFile(KeyFile::from_content(content).expect("not empty"));
+        let index = add_slot(&mut header, &root, &credential(), &options("")).expect("room");
+        assert!(same(&header, &unlock(&header, &credential()).expect("its slot"), &root));
+        slot_mut(&mut header, index).kdf
+    };
+    assert_eq!(kdf(&[0x80; 32]), Kdf::Hkdf);
+    let guessable: [&[u8]; 4] = [b"x", b"a password of thirty-two letters", &[0x80; 31], &[0x80; 64]];
+    for content in guessable {
+        assert_eq!(kdf(content), Kdf::Argon2id(options("").cost), "{content:?}");
+    }
+}
+
+#[test]
+fn the_work_of_all_slots_and_copies_counts_and_of_equal_ones_once() {
+    let (one, root) = vault();
+    let each = u64::from(KdfCost::MEMORY_MIN);
+    let work = |headers: &[Header]| trial_work(headers, SlotKind::Password);
+    assert_eq!(work(&[]), 0);
+    assert_eq!(work(&[one.clone(), one.clone()]), each);
+    let mut two = one.clone();
+    add_slot(&mut two, &root, &password("second"), &options("")).expect("room");
+    add_slot(&mut two, &root, &key_file(1), &options("")).expect("room");
+    assert_eq!(work(&[one.clone(), two.clone()]), 2 * each);
+    let mut other = one.clone();
+    change_slot(&mut other, &root, 0, &password("third"), &options("")).expect("it is there");
+    assert_eq!(work(&[other, two]), 3 * each);
+    assert_eq!(trial_work(&[one], SlotKind::Recovery), 0);
+}
+
+#[test]
+fn a_slot_that_only_a_later_program_opens_is_no_way_in() {
+    let (header, root) = vault();
+    let mut bytes = header.encode();
+    bytes[1632 + 512] = 6;
+    let mut header = Header::decode(&bytes[..]).expect("kept");
+    seal_header(&mut header, &root);
+    assert!(unlock(&header, &password("first")).is_ok());
+    assert_eq!(remove_slot(&mut header, &root, 0), Err(SlotError::Last), "it alone would open nothing here");
+    let added = add_slot(&mut header, &root, &key_file(1), &options("")).expect("room");
+    assert_eq!(added, 2, "its place is taken");
+    assert_eq!(remove_slot(&mut header, &root, 1), Ok(()));
 }

@@ -51,8 +51,6 @@ pub struct Options {
     pub rules: Rules,
     /// Bytes of the journal, both segments together.
     pub journal_len: u64,
-    /// Name of this host, for who finds the session open; at most 64 bytes.
-    pub host: String,
     /// Seconds since 1970.
     pub now: u64,
     /// Keep POSIX access control lists.
@@ -679,12 +677,8 @@ impl Unopened<'_> {
         let slots = u32::try_from(self.options.journal_len / 2 / SLOT_LEN as u64).unwrap_or(u32::MAX);
         let journal = Journal::create(&private, session, slots, &sealer, self.options.rules)?;
         private.sync()?;
-        self.header.sessions[free] = Some(Session {
-            id: session,
-            state: SessionState::Open,
-            opened: self.options.now,
-            host: strongroom_format::vault::slot::Label::new(&self.options.host).unwrap_or_default(),
-        });
+        self.header.sessions[free] =
+            Some(Session { id: session, state: SessionState::Open, opened: self.options.now });
         // A new file is not durable yet: that the vault has one is said later.
         self.header.has_freshness |= self.freshness.as_ref().is_some_and(|freshness| !freshness.is_new);
         if self.options.rules.keeps(Rule::SessionBeforeWrite) {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use strongroom_format::vault::Suite;
 use strongroom_format::vault::header::Header;
-use strongroom_format::vault::slot::{KdfCost, Label};
+use strongroom_format::vault::slot::{KdfCost, Label, Slot};
 use strongroom_keys::slots::{NewVault, SlotOptions, create_header, verify_header};
 use strongroom_keys::{Credential, KeyFile, RootKey, Secret, SecretBytes, unlock};
 use strongroom_units::BlockSize;
@@ -61,7 +61,7 @@ fn of_secret(calls: usize, rng: &mut Rng) -> Times {
 }
 
 fn of_header(calls: usize, rng: &mut Rng) -> Times {
-    let (mut header, root) = header(&key_file(&rng.bytes(64)));
+    let (mut header, root) = header(&key_file(&rng.bytes(KeyFile::KEY_LEN)));
     let right = header.mac;
     measure(calls, rng, |class, _| {
         header.mac = wrong(&right, class).try_into().expect("as long as the MAC");
@@ -74,7 +74,7 @@ fn key_file(content: &[u8]) -> Credential {
 }
 
 fn of_key_file(calls: usize, rng: &mut Rng) -> Times {
-    let right = rng.bytes(64);
+    let right = rng.bytes(KeyFile::KEY_LEN);
     let (header, _) = header(&key_file(&right));
     measure(calls, rng, |class, _| {
         let credential = key_file(&wrong(&right, class));
@@ -94,11 +94,12 @@ fn of_password(calls: usize, rng: &mut Rng) -> Times {
 
 /// The right key file, for a slot whose commitment was changed.
 fn of_commitment(calls: usize, rng: &mut Rng) -> Times {
-    let credential = key_file(&rng.bytes(64));
+    let credential = key_file(&rng.bytes(KeyFile::KEY_LEN));
     let (mut header, _) = header(&credential);
-    let right = header.slots[0].as_ref().expect("the vault has a slot").commitment;
+    let Some(Slot::Known(slot)) = header.slots[0].clone() else { panic!("the vault has a slot") };
+    let right = slot.commitment;
     measure(calls, rng, |class, _| {
-        let slot = header.slots[0].as_mut().expect("the vault has a slot");
+        let Some(Slot::Known(slot)) = &mut header.slots[0] else { panic!("the vault has a slot") };
         slot.commitment = wrong(&right, class).try_into().expect("as long as the commitment");
         timed(|| unlock(&header, &credential).is_err())
     })

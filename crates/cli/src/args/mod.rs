@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn secrets_exclude_each_other() {
-        let line = ["strongroom", "info", "v", "--password-fd", "3", "--key-file", "k"];
+        let line = ["strongroom", "info", "v", "--password-fd", "3", "--password-file", "k"];
         assert!(Cli::try_parse_from(line).is_err());
         let line = ["strongroom", "key", "add", "v", "--password-fd", "3", "--new-key-file", "k"];
         assert!(Cli::try_parse_from(line).is_ok());

@@ -21,24 +21,23 @@ pub(crate) struct SecretArgs {
     /// Run COMMAND in a shell and take its output as the password, as "pass show vault"
     #[arg(long, value_name = "COMMAND", group = "secret")]
     password_command: Option<String>,
-    /// Use a key file: at least 32 random bytes, as `head -c 64 /dev/urandom` gives them
-    #[arg(long, value_name = "FILE", group = "secret")]
+    /// Use a key file, best 32 random bytes, as `head -c 32 /dev/urandom` gives them; with a password option besides
+    /// it, both are needed
+    #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    /// Ask for the password that is needed besides --key-file
+    #[arg(long, group = "secret", requires = "key_file")]
+    password_prompt: bool,
     /// Read the recovery key from FILE, or from standard input with -
-    #[arg(long, value_name = "FILE", group = "secret")]
+    #[arg(long, value_name = "FILE", group = "secret", conflicts_with = "key_file")]
     recovery_file: Option<PathBuf>,
 }
 
 impl SecretArgs {
     /// Where the secret is to be had.
     pub(crate) fn source(&self) -> Source {
-        source(
-            self.password_file.as_ref(),
-            self.password_fd,
-            self.password_command.as_ref(),
-            self.key_file.as_ref(),
-            self.recovery_file.as_ref(),
-        )
+        let password = password(&self.password_file, self.password_fd, &self.password_command);
+        source(password, self.password_prompt, &self.key_file, &self.recovery_file)
     }
 
     /// Whether one of the options was given.
@@ -60,21 +59,20 @@ pub(crate) struct FirstSecretArgs {
     /// Run COMMAND in a shell and take its output as the password
     #[arg(long, value_name = "COMMAND", group = "secret")]
     password_command: Option<String>,
-    /// Use a key file: at least 32 random bytes, as `head -c 64 /dev/urandom` gives them
-    #[arg(long, value_name = "FILE", group = "secret")]
+    /// Use a key file, best 32 random bytes, as `head -c 32 /dev/urandom` gives them; with a password option besides
+    /// it, both will be needed
+    #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    /// Ask for a password, twice, that will be needed besides --key-file
+    #[arg(long, group = "secret", requires = "key_file")]
+    password_prompt: bool,
 }
 
 impl FirstSecretArgs {
     /// Where the secret is to be had.
     pub(crate) fn source(&self) -> Source {
-        source(
-            self.password_file.as_ref(),
-            self.password_fd,
-            self.password_command.as_ref(),
-            self.key_file.as_ref(),
-            None,
-        )
+        let password = password(&self.password_file, self.password_fd, &self.password_command);
+        source(password, self.password_prompt, &self.key_file, &None)
     }
 }
 
@@ -91,27 +89,25 @@ pub(crate) struct NewSecretArgs {
     /// Run COMMAND in a shell and take its output as the new password
     #[arg(long, value_name = "COMMAND", group = "new_secret")]
     new_password_command: Option<String>,
-    /// Use a key file: at least 32 random bytes
-    #[arg(long, value_name = "FILE", group = "new_secret")]
+    /// Use a key file, best 32 random bytes; with a new password besides it, both will be needed
+    #[arg(long, value_name = "FILE")]
     new_key_file: Option<PathBuf>,
+    /// Ask for a new password, twice, that will be needed besides --new-key-file
+    #[arg(long, group = "new_secret", requires = "new_key_file")]
+    new_password_prompt: bool,
     /// Read the recovery key from FILE, or from standard input with -
-    #[arg(long, value_name = "FILE", group = "new_secret")]
+    #[arg(long, value_name = "FILE", group = "new_secret", conflicts_with = "new_key_file")]
     new_recovery_file: Option<PathBuf>,
     /// Make a new recovery key, and write it to FILE (which must not exist), or to the terminal with -
-    #[arg(long, value_name = "FILE", group = "new_secret")]
+    #[arg(long, value_name = "FILE", group = "new_secret", conflicts_with = "new_key_file")]
     new_recovery_out: Option<RecoveryOut>,
 }
 
 impl NewSecretArgs {
     /// Where the secret is to be had.
     pub(crate) fn source(&self) -> Source {
-        source(
-            self.new_password_file.as_ref(),
-            self.new_password_fd,
-            self.new_password_command.as_ref(),
-            self.new_key_file.as_ref(),
-            self.new_recovery_file.as_ref(),
-        )
+        let password = password(&self.new_password_file, self.new_password_fd, &self.new_password_command);
+        source(password, self.new_password_prompt, &self.new_key_file, &self.new_recovery_file)
     }
 
     /// Where a new recovery key is to be written, when one is to be made.
@@ -120,24 +116,24 @@ impl NewSecretArgs {
     }
 }
 
+/// The password that an option says where to have, if one does.
+fn password(file: &Option<PathBuf>, fd: Option<i32>, command: &Option<String>) -> Option<Source> {
+    let file = file.clone().map(Source::PasswordFile);
+    file.or(fd.map(Source::PasswordFd)).or_else(|| command.clone().map(Source::PasswordCommand))
+}
+
 fn source(
-    password_file: Option<&PathBuf>,
-    password_fd: Option<i32>,
-    password_command: Option<&String>,
-    key_file: Option<&PathBuf>,
-    recovery_file: Option<&PathBuf>,
+    password: Option<Source>,
+    prompt: bool,
+    key_file: &Option<PathBuf>,
+    recovery_file: &Option<PathBuf>,
 ) -> Source {
-    if let Some(path) = password_file {
-        Source::PasswordFile(path.clone())
-    } else if let Some(fd) = password_fd {
-        Source::PasswordFd(fd)
-    } else if let Some(command) = password_command {
-        Source::PasswordCommand(command.clone())
-    } else if let Some(path) = key_file {
-        Source::KeyFile(path.clone())
-    } else if let Some(path) = recovery_file {
-        Source::RecoveryFile(path.clone())
-    } else {
-        Source::Prompt
+    let password = password.or(prompt.then_some(Source::Prompt));
+    match (password, key_file, recovery_file) {
+        (Some(password), Some(key_file), _) => Source::both(password, key_file.clone()),
+        (None, Some(key_file), _) => Source::KeyFile(key_file.clone()),
+        (Some(password), None, _) => password,
+        (None, None, Some(recovery_file)) => Source::RecoveryFile(recovery_file.clone()),
+        (None, None, None) => Source::Prompt,
     }
 }

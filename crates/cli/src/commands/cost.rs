@@ -18,10 +18,7 @@ use crate::report;
 /// Usage when a cost is outside the format's bounds, or a label too long.
 pub(super) fn slot_options(credential: &Credential, cost: &CostArgs, label: &str) -> Result<SlotOptions> {
     let label = Label::new(label).map_err(|error| Failure::usage(format!("--label: {error}")))?;
-    let cost = match credential {
-        Credential::Password(_) => choose(cost)?,
-        Credential::KeyFile(_) | Credential::Recovery(_) => least(),
-    };
+    let cost = if credential.is_guessable() { choose(cost)? } else { least() };
     Ok(SlotOptions { label, created: report::now(), cost })
 }
 

@@ -16,7 +16,7 @@ use crate::args::freshness::FreshnessAcceptArgs;
 use crate::failure::{Exit, Failure, Result};
 use crate::freshness::{explain, trusted};
 use crate::history::History;
-use crate::lock::{LockMode, VaultLock, host_name};
+use crate::lock::{LockMode, VaultLock};
 use crate::report::{self, Output};
 use crate::unlock::{LockedVault, Unlocked, unlock};
 
@@ -55,7 +55,6 @@ fn accept(args: &FreshnessAcceptArgs, output: Output) -> Result<Exit> {
         writers: Writers::KeptOut,
         rules: Rules::STRICT,
         journal_len: Options::JOURNAL_LEN_MIN,
-        host: host_name(),
         now: report::now(),
         acl: true,
         owners: rustix::process::geteuid().is_root(),

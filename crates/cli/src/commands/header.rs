@@ -15,7 +15,6 @@ use serde::Serialize;
 use strongroom_format::vault::WriteSession;
 use strongroom_format::vault::header::{Header, LEN, SESSIONS, Session, SessionState};
 use strongroom_format::vault::names::parse_journal_name;
-use strongroom_format::vault::slot::Label;
 use strongroom_keys::{RootKey, slots::verify_header};
 use strongroom_store::Store;
 use strongroom_store::local::OpenMode;
@@ -65,8 +64,8 @@ fn backup(args: &HeaderBackupArgs, output: Output) -> Result<Exit> {
     let authenticated = args.secret.is_given();
     let header = if authenticated {
         let source = args.secret.source();
-        locked.check_slots(&source).map_err(|failure| failure.at(&args.vault))?;
         let history = History::of(&args.history);
+        locked.check_slots(&args.vault, &source, &history)?;
         locked.unlock_for_use(&args.vault, &source.read("Password")?, &history, output)?.header
     } else {
         locked.newest().map_err(|failure| failure.at(&args.vault))?
@@ -102,7 +101,9 @@ fn restore(args: &HeaderRestoreArgs, output: Output) -> Result<Exit> {
     let _lock = VaultLock::acquire(&args.vault, LockMode::Exclusive, "header restore", None)
         .map_err(|error| Failure::from(error).at(&args.vault))?;
     let locked = LockedVault::open(&args.vault, OpenMode::Writable)?;
-    let credential = args.secret.source().read("Password of the backup")?;
+    let (source, history) = (args.secret.source(), History::of(&args.history));
+    history.admit_work(&args.file, std::slice::from_ref(&backup), source.kind())?;
+    let credential = source.read("Password of the backup")?;
     let root =
         strongroom_keys::unlock(&backup, &credential).map_err(|error| explain(error).at(&args.file))?;
     let current: Vec<Header> =
@@ -115,7 +116,6 @@ fn restore(args: &HeaderRestoreArgs, output: Output) -> Result<Exit> {
             .hint("Nothing was changed."));
     }
     let newest = current.iter().max_by_key(|current| current.sequence);
-    let history = History::of(&args.history);
     if let Some(newest) = newest {
         history.admit(&args.vault, newest, &**locked.store(), output)?;
     }
@@ -208,7 +208,6 @@ fn list_session(header: &mut Header, id: WriteSession) {
         return;
     }
     if let Some(free) = header.sessions[..SESSIONS].iter_mut().find(|session| session.is_none()) {
-        let host = Label::lossy(&crate::lock::host_name());
-        *free = Some(Session { id, state: SessionState::Open, opened: report::now(), host });
+        *free = Some(Session { id, state: SessionState::Open, opened: report::now() });
     }
 }

@@ -51,7 +51,6 @@ struct SessionReport {
     id: String,
     state: &'static str,
     opened: String,
-    host: String,
 }
 
 /// Tells what a vault is made with.
@@ -100,9 +99,9 @@ pub(super) fn read(args: &InfoArgs, output: Output) -> Result<(Header, [HeaderCo
         return Ok((header, locked.copies()));
     }
     let source = args.secret.source();
-    locked.check_slots(&source).map_err(|failure| failure.at(&args.vault))?;
-    let unlocked =
-        locked.unlock_for_use(&args.vault, &source.read("Password")?, &History::of(&args.history), output)?;
+    let history = History::of(&args.history);
+    locked.check_slots(&args.vault, &source, &history)?;
+    let unlocked = locked.unlock_for_use(&args.vault, &source.read("Password")?, &history, output)?;
     Ok((unlocked.header, unlocked.copies))
 }
 
@@ -121,7 +120,6 @@ fn sessions(header: &Header) -> Vec<SessionReport> {
                 SessionState::Crashed => "crashed",
             },
             opened: report::rfc3339(session.opened),
-            host: session.host.as_str().to_owned(),
         })
         .collect()
 }
@@ -148,10 +146,10 @@ fn text(document: &Document) -> String {
         let _ = writeln!(text, "  header       {copy}");
     }
     for session in &document.sessions {
-        let SessionReport { state, opened, host, .. } = session;
+        let SessionReport { state, opened, .. } = session;
         let what =
             if *state == "open" { "open, or ended without saying so" } else { "crashed, not settled yet" };
-        let _ = writeln!(text, "  session      {what}: since {opened} on {host}");
+        let _ = writeln!(text, "  session      {what}: since {opened}");
     }
     if let Some(holder) = &document.in_use {
         let _ = writeln!(text, "  in use       {holder}");

@@ -28,7 +28,6 @@ use crate::args::values::RecoveryOut;
 use crate::failure::{Exit, Failure, Result};
 use crate::freshness;
 use crate::history::History;
-use crate::lock::host_name;
 use crate::report::{self, Output};
 use crate::secrets::RecoveryTarget;
 
@@ -199,7 +198,6 @@ fn record(
         writers: Writers::KeptOut,
         rules: Rules::STRICT,
         journal_len: Options::JOURNAL_LEN_MIN,
-        host: host_name(),
         now: report::now(),
         acl: true,
         owners: false,
@@ -265,6 +263,7 @@ fn warnings(block_size: BlockSize, no_recovery: bool, credential: &Credential) -
         let lost = match credential {
             Credential::Password(_) => "a forgotten password",
             Credential::KeyFile(_) | Credential::Recovery(_) => "a lost key file",
+            Credential::PasswordAndKeyFile(_) => "a forgotten password or a lost key file",
         };
         warnings.push(format!("there is no recovery key: {lost} means that everything is lost"));
     }

@@ -97,7 +97,7 @@ impl Changing {
             .map_err(|error| Failure::from(error).at(vault))?;
         let locked = LockedVault::open(vault, OpenMode::Writable)?;
         let (source, history) = (secret.source(), History::of(history));
-        locked.check_slots(&source).map_err(|failure| failure.at(vault))?;
+        locked.check_slots(vault, &source, &history)?;
         let credential = source.read(&format!("Password of {}", vault.display()))?;
         let unlocked = locked.unlock_for_use(vault, &credential, &history, output)?;
         Ok(Changing { unlocked, credential, history, output, _lock: lock })
@@ -154,7 +154,8 @@ fn change(args: &KeyChangeArgs, output: Output) -> Result<Exit> {
     }
     let old = changing.unlocked.header.slots.get(slot).and_then(Option::as_ref);
     let old = old.ok_or(strongroom_keys::slots::SlotError::Empty { index: slot })?;
-    let label = args.label.clone().unwrap_or_else(|| old.label.as_str().to_owned());
+    let old = old.known().map(|old| old.label.as_str());
+    let label = args.label.clone().unwrap_or_else(|| old.unwrap_or_default().to_owned());
     let new = NewSecret::read(&args.new, &args.vault, output)?;
     let options = slot_options(&new.credential, &args.cost, &label)?;
     let Unlocked { header, root, .. } = &mut changing.unlocked;

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use strongroom_format::vault::header::Header;
-use strongroom_format::vault::slot::{Kdf, SlotKind};
-use strongroom_keys::slots::list_slots;
+use strongroom_format::vault::slot::{Kdf, KeySlot, LaterSlot, SlotKind};
+use strongroom_keys::slots::{list_later_slots, list_slots};
 
 use crate::report;
 
@@ -15,8 +15,9 @@ pub(super) struct SlotReport {
     index: usize,
     kind: &'static str,
     label: String,
-    created: String,
-    kdf: KdfReport,
+    /// None of a kind that this program does not know.
+    created: Option<String>,
+    kdf: Option<KdfReport>,
 }
 
 #[derive(Serialize)]
@@ -34,35 +35,52 @@ pub(super) fn kind_name(kind: SlotKind) -> &'static str {
         SlotKind::Password => "password",
         SlotKind::KeyFile => "key-file",
         SlotKind::Recovery => "recovery",
+        SlotKind::PasswordAndKeyFile => "password+key-file",
     }
 }
 
-/// All slots of a header.
+/// All slots of a header, by number.
 pub(super) fn reports(header: &Header) -> Vec<SlotReport> {
-    list_slots(header)
-        .map(|(index, slot)| SlotReport {
-            index,
-            kind: kind_name(slot.kind),
-            label: slot.label.as_str().to_owned(),
-            created: report::rfc3339(slot.created),
-            kdf: match slot.kdf {
-                Kdf::Hkdf => KdfReport::Hkdf,
-                Kdf::Argon2id(cost) => KdfReport::Argon2id {
-                    memory_bytes: u64::from(cost.memory_kib()) * 1024,
-                    passes: cost.passes(),
-                    lanes: cost.lanes(),
-                },
-            },
-        })
-        .collect()
+    let known = list_slots(header).map(|(index, slot)| SlotReport::of(index, slot));
+    let later = list_later_slots(header).map(|(index, slot)| SlotReport::of_later(index, slot));
+    let mut reports: Vec<_> = known.chain(later).collect();
+    reports.sort_by_key(|report| report.index);
+    reports
 }
 
 impl SlotReport {
+    fn of(index: usize, slot: &KeySlot) -> SlotReport {
+        let kdf = match slot.kdf {
+            Kdf::Hkdf => KdfReport::Hkdf,
+            Kdf::Argon2id(cost) => KdfReport::Argon2id {
+                memory_bytes: u64::from(cost.memory_kib()) * 1024,
+                passes: cost.passes(),
+                lanes: cost.lanes(),
+            },
+        };
+        SlotReport {
+            index,
+            kind: kind_name(slot.kind),
+            label: slot.label.as_str().to_owned(),
+            created: Some(report::rfc3339(slot.created)),
+            kdf: Some(kdf),
+        }
+    }
+
+    fn of_later(index: usize, slot: &LaterSlot) -> SlotReport {
+        let kind = match slot.reserved_for() {
+            Some("age recipient") => "age-recipient",
+            Some("token") => "token",
+            _ => "unknown",
+        };
+        SlotReport { index, kind, label: String::new(), created: None, kdf: None }
+    }
+
     /// What each guess of a password costs; none where nothing can be guessed.
     pub(super) fn guess_cost(&self) -> Option<String> {
         match &self.kdf {
-            KdfReport::Hkdf => None,
-            KdfReport::Argon2id { memory_bytes, passes, lanes } => {
+            Some(KdfReport::Hkdf) | None => None,
+            Some(KdfReport::Argon2id { memory_bytes, passes, lanes }) => {
                 let plural = if *passes == 1 { "" } else { "es" };
                 Some(format!("{}, {passes} pass{plural}, {lanes} lanes", report::bytes(*memory_bytes)))
             }
@@ -72,12 +90,18 @@ impl SlotReport {
 
 /// A table of slots, for people.
 pub(super) fn table(slots: &[SlotReport]) -> String {
-    let mut text =
-        String::from("slot  kind      made                  what trying it costs               label\n");
+    let mut text = String::from(
+        "slot  kind               made                  what trying it costs               label\n",
+    );
     for slot in slots {
-        let cost = slot.guess_cost().unwrap_or_else(|| "nothing: it cannot be guessed".to_owned());
-        let SlotReport { index, kind, created, label, .. } = slot;
-        let line = format!("{index:>4}  {kind:<8}  {created:<20}  {cost:<33}  {label}");
+        let uniform = || match slot.kdf {
+            Some(_) => "nothing: it cannot be guessed".to_owned(),
+            None => "this version does not open it".to_owned(),
+        };
+        let cost = slot.guess_cost().unwrap_or_else(uniform);
+        let created = slot.created.as_deref().unwrap_or_default();
+        let SlotReport { index, kind, label, .. } = slot;
+        let line = format!("{index:>4}  {kind:<17}  {created:<20}  {cost:<33}  {label}");
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text

@@ -16,7 +16,7 @@ use strongroom_keys::{Credential, RecoveryKey, SecretBytes};
 
 use crate::control::Answer;
 use crate::failure::{Exit, Failure, Result};
-use crate::secrets::Source;
+use crate::secrets::{Source, with_key_file};
 
 /// Says that this process is the daemon.
 const MARK: &str = "STRONGROOM_DAEMON";
@@ -41,6 +41,7 @@ pub(crate) fn is_daemon() -> bool {
 pub(crate) fn start(source: &Source, what: &str) -> Result<()> {
     let credential = match source {
         Source::KeyFile(_) => None,
+        Source::Both { password, .. } => Some(password.read(what)?),
         source => Some(source.read(what)?),
     };
     begin(|input| send(input, credential.as_ref()))
@@ -103,7 +104,10 @@ fn send(mut input: impl Write, credential: Option<&Credential>) -> std::io::Resu
             recovery = key.to_text();
             (KIND_RECOVERY, recovery.expose())
         }
-        Some(Credential::KeyFile(_)) | None => (KIND_NONE, &[]),
+        Some(Credential::KeyFile(_) | Credential::PasswordAndKeyFile(_)) => {
+            unreachable!("a key file is left for the daemon to read")
+        }
+        None => (KIND_NONE, &[]),
     };
     send_secret(&mut input, kind, secret)
 }
@@ -124,7 +128,10 @@ pub(crate) fn receive(input: impl Read, source: &Source, what: &str) -> Result<C
     let gone = || Failure::new(Exit::Other, "the process that started the daemon is gone");
     let (kind, secret) = parse(input).ok_or_else(gone)?;
     match kind {
-        KIND_PASSWORD => Ok(Credential::Password(secret)),
+        KIND_PASSWORD => match source {
+            Source::Both { key_file, .. } => with_key_file(Credential::Password(secret), key_file),
+            _ => Ok(Credential::Password(secret)),
+        },
         KIND_RECOVERY => RecoveryKey::parse(secret.expose()).map(Credential::Recovery).map_err(|_| gone()),
         KIND_NONE if matches!(source, Source::KeyFile(_)) => source.read(what),
         _ => Err(gone()),

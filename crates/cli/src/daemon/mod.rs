@@ -45,7 +45,7 @@ use crate::control::mounts::{self, DeviceNumber};
 use crate::failure::{Exit, Failure, Result};
 use crate::freshness;
 use crate::history::History;
-use crate::lock::{LockError, LockMode, Takeover, VaultLock, host_name};
+use crate::lock::{LockError, LockMode, Takeover, VaultLock};
 use crate::meter::Metered;
 use crate::profile::Profile;
 use crate::report::{self, Output};
@@ -158,7 +158,6 @@ impl Plan {
             writers: self.writers(),
             rules: if self.relaxed { Rules::RELAXED } else { Rules::STRICT },
             journal_len: self.journal_len,
-            host: host_name(),
             now: report::now(),
             acl: true,
             owners: rustix::process::geteuid().is_root(),

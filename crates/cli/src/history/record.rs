@@ -32,6 +32,10 @@ pub(crate) struct Record {
     pub(crate) written: u64,
     /// When it was seen here first, in seconds since 1970.
     pub(crate) seen: u64,
+    /// The most that trying a secret of one kind has cost at a header that was authentic, as Argon2id's memory in
+    /// KiB times passes.
+    #[serde(default)]
+    pub(super) work: u64,
     /// The freshness file that the vault was mounted with last.
     pub(crate) freshness: Option<SeenFile>,
 }
@@ -48,7 +52,7 @@ pub(crate) struct SeenFile {
 impl Record {
     pub(super) fn new(vault: VaultId, sequence: u64, written: u64, seen: u64) -> Record {
         let (schema, vault) = (SCHEMA.to_owned(), vault.to_string());
-        Record { schema, vault, sequence, written, seen, freshness: None }
+        Record { schema, vault, sequence, written, seen, work: 0, freshness: None }
     }
 }
 

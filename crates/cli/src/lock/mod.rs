@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use strongroom_vault::Fence;
 
 use self::holder::FileMark;
-pub(crate) use self::holder::{Holder, Standing, host_name};
+pub(crate) use self::holder::{Holder, Standing};
 use crate::control;
 use crate::failure::{Exit, Failure};
 use crate::report::{self, Output};

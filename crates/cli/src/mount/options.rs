@@ -117,9 +117,9 @@ fn with_value(plan: &mut Plan, name: &str, value: &str) -> Result<bool> {
                 _ => return Err(wrong("full or relaxed".to_owned())),
             };
         }
-        "password_file" => plan.source = Source::PasswordFile(path()),
-        "password_command" => plan.source = Source::PasswordCommand(value.to_owned()),
-        "key_file" => plan.source = Source::KeyFile(path()),
+        "password_file" => add(&mut plan.source, Source::PasswordFile(path())),
+        "password_command" => add(&mut plan.source, Source::PasswordCommand(value.to_owned())),
+        "key_file" => add(&mut plan.source, Source::KeyFile(path())),
         "recovery_file" => plan.source = Source::RecoveryFile(path()),
         name if crate::set::NAMES.contains(&name) => {
             let word = format!("{name}={value}");
@@ -129,6 +129,11 @@ fn with_value(plan: &mut Plan, name: &str, value: &str) -> Result<bool> {
         name => return Ok(name == "comment" || is_for_others(name)),
     }
     Ok(true)
+}
+
+/// Takes a further option that says where a secret is to be had.
+fn add(source: &mut Source, other: Source) {
+    *source = std::mem::replace(source, Source::Prompt).and(other);
 }
 
 /// Words that fstab has for programs in user space.

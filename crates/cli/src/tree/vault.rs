@@ -23,7 +23,6 @@ pub(crate) fn options(writable: bool) -> Options {
         writers: Writers::KeptOut,
         rules: Rules::STRICT,
         journal_len: Options::JOURNAL_LEN_MIN,
-        host: crate::lock::host_name(),
         now: report::now(),
         acl: true,
         owners: false,

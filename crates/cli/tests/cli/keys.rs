@@ -61,6 +61,93 @@ fn every_kind_of_key_is_added_used_changed_and_removed() {
 }
 
 #[test]
+fn a_password_and_a_key_file_open_only_together() {
+    let place = Place::new().vault();
+    place.write("second", "two");
+    place.write("file", [0x91; 32]);
+    let line = "key add v --password-file password --new-password-file second --new-key-file file";
+    let added = key(&place, line).expect(0).document();
+    assert_eq!(kinds(&added), ["password", "password+key-file"]);
+    assert_eq!(added["slots"][1]["kdf"]["name"], "argon2id");
+    place.line("info v --password-file second --key-file file").expect(0);
+    place.line("info v --key-file file --password-file second").expect(0);
+    for (line, code) in [
+        ("info v --password-file password --key-file file", 3),
+        ("info v --password-file second", 3),
+        ("info v --key-file file", 3),
+        ("info v --recovery-file second --key-file file", 2),
+        ("info v --password-prompt", 2),
+    ] {
+        place.line(line).expect(code);
+    }
+    let removed = "key remove v 0 --password-file second --key-file file --json";
+    assert_eq!(kinds(&place.line(removed).expect(0).document()), ["password+key-file"]);
+    let refused = place.line("info v --key-file file").expect(3);
+    refused.error_text("It opens with a password with a key file");
+}
+
+#[test]
+fn a_key_file_that_is_no_key_costs_as_much_as_a_password() {
+    let place = Place::new().vault();
+    place.write("key", [0x91; 32]);
+    place.write("picture", [0x91; 4000]);
+    place.write("empty", "");
+    let kdf = |file: &str| {
+        let line = format!("key add v --password-file password --new-key-file {file}");
+        let added = key(&place, &line).expect(0).document();
+        let index = added["slot"].as_u64().expect("a number") as usize;
+        place.run(["info", "v", "--key-file", file]).expect(0);
+        added["slots"][index]["kdf"]["name"].clone()
+    };
+    assert_eq!((kdf("key"), kdf("picture")), ("hkdf-sha256".into(), "argon2id".into()));
+    key(&place, "key add v --password-file password --new-key-file empty").expect(2);
+}
+
+/// Offset of the key slots in a vault header, and of each after the one before.
+const SLOTS: (usize, usize) = (1632, 512);
+
+#[test]
+fn a_forged_header_does_not_have_one_compute_for_minutes() {
+    let place = Place::new().vault();
+    let (at, len) = SLOTS;
+    for copy in ["v/.strongroom/header.0", "v/.strongroom/header.1"] {
+        let mut header = place.read(copy);
+        let slot = header[at..at + len].to_vec();
+        for (number, place) in header[at..at + 12 * len].chunks_exact_mut(len).enumerate() {
+            place.copy_from_slice(&slot);
+            place[4..8].copy_from_slice(&(4u32 << 20).to_le_bytes());
+            place[8..12].copy_from_slice(&4u32.to_le_bytes());
+            place[16] ^= number as u8;
+        }
+        place.write(copy, header);
+    }
+    std::fs::create_dir(place.path("m")).expect("a directory");
+    for line in ["check v --password-file password", "mount v m --password-file password"] {
+        let begun = std::time::Instant::now();
+        let refused = place.line(line).expect(2);
+        refused.error_text("trying a password may take");
+        refused.error_text("--yes");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10));
+    }
+}
+
+#[test]
+fn a_slot_of_a_later_program_is_listed_and_kept() {
+    let place = Place::new().vault();
+    let (at, len) = SLOTS;
+    for copy in ["v/.strongroom/header.0", "v/.strongroom/header.1"] {
+        let mut header = place.read(copy);
+        header[at + 11 * len] = 6;
+        header[at + 11 * len + 7] = 0x77;
+        place.write(copy, &header);
+    }
+    let listed = place.line("key list v --json").expect(0).document();
+    assert_eq!(kinds(&listed), ["password", "token"]);
+    assert_eq!((&listed["slots"][1]["index"], &listed["slots"][1]["kdf"]), (&Value::from(11), &Value::Null));
+    assert!(place.line("key list v").expect(0).stdout.contains("this version does not open it"));
+}
+
+#[test]
 fn a_wrong_secret_changes_nothing() {
     let place = Place::new().vault();
     place.write("wrong", "wrong");

@@ -43,7 +43,6 @@ fn impossible_secrets_are_refused_by_name() {
     let place = Place::new().vault();
     place.write("empty", "");
     place.write("newline", "\n");
-    place.write("short", [1; 31]);
     place.write("long", vec![b'x'; 5000]);
     for line in [
         "info v --password-file empty",
@@ -52,10 +51,10 @@ fn impossible_secrets_are_refused_by_name() {
         "info v --password-file missing",
         "info v --password-command true",
         "info v --password-fd 55",
-        "key add v --password-file password --new-key-file short",
+        "key add v --password-file password --new-key-file empty",
         "key add v --password-file password --new-key-file /dev/zero",
         "info v --password-fd x",
-        "info v --password-file password --key-file short",
+        "info v --recovery-file password --key-file long",
     ] {
         place.line(&format!("{line} --json")).expect(2).error();
     }

@@ -149,7 +149,6 @@ impl Place {
             writers: Writers::KeptOut,
             rules: Rules::STRICT,
             journal_len: Options::JOURNAL_LEN_MIN,
-            host: "test".to_owned(),
             now: 1,
             acl: true,
             owners: false,

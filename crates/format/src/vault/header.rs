@@ -6,8 +6,9 @@
 
 use strongroom_units::BlockSize;
 
+use super::extension::{self, Extension};
 use super::page::block_size;
-use super::slot::{KeySlot, Label, WrapContext, slot};
+use super::slot::{KeySlot, Slot, WrapContext, slot};
 use super::{Suite, VERSION, VaultId, WriteSession};
 use crate::error::{FormatError, exactly, within, zero};
 use crate::layout::layout;
@@ -30,7 +31,7 @@ layout! {
     ZERO_1 = 65, 31, "zero";
     SESSIONS = 96, 1536, "sessions";
     SLOTS = 1632, 6144, "key slots";
-    ZERO_2 = 7776, 8576, "zero";
+    EXTENSIONS = 7776, 8576, "extensions";
     MAC = 16352, 32, "HMAC-SHA256 of all before it";
 }
 
@@ -41,8 +42,7 @@ layout! {
     STATE = 12, 1, "state";
     ZERO_1 = 13, 3, "zero";
     OPENED = 16, 8, "opened";
-    HOST = 24, 64, "host name";
-    ZERO_2 = 88, 8, "zero";
+    ZERO_2 = 24, 72, "zero";
 }
 
 /// The magic of a vault header.
@@ -60,7 +60,6 @@ const FLAG_BASE32: u16 = 1;
 
 const _: () = assert!(header::SESSIONS.len == SESSIONS * session::LEN);
 const _: () = assert!(header::SLOTS.len == SLOTS * slot::LEN);
-const _: () = assert!(session::HOST.len == Label::MAX);
 
 /// Where a write session stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,8 +80,6 @@ pub struct Session {
     pub state: SessionState,
     /// Seconds since 1970.
     pub opened: u64,
-    /// The host that opened it.
-    pub host: Label,
 }
 
 impl Session {
@@ -104,15 +101,13 @@ impl Session {
         if id.is_zero() {
             return Err(FormatError::Inconsistent { what: "a session of the vault header has no id" });
         }
-        let host = Label::decode(session::HOST.of(bytes))?;
-        Ok(Some(Session { id, state, opened: session::OPENED.u64(bytes), host }))
+        Ok(Some(Session { id, state, opened: session::OPENED.u64(bytes) }))
     }
 
     fn encode(&self, bytes: &mut [u8]) {
         session::ID.set(bytes, &self.id.0);
         session::STATE.set(bytes, &[self.state as u8]);
         session::OPENED.set(bytes, &self.opened.to_le_bytes());
-        session::HOST.set(bytes, &self.host.encode());
     }
 }
 
@@ -142,7 +137,9 @@ pub struct Header {
     /// Sessions, in any order.
     pub sessions: [Option<Session>; SESSIONS],
     /// Key slots, by index.
-    pub slots: [Option<KeySlot>; SLOTS],
+    pub slots: [Option<Slot>; SLOTS],
+    /// What a later program has added, in its order.
+    pub extensions: Vec<Extension>,
     /// MAC of the rest.
     pub mac: [u8; header::MAC.len],
 }
@@ -166,9 +163,7 @@ impl Header {
                 value: u64::from(version),
             });
         }
-        for field in [header::ZERO_1, header::ZERO_2] {
-            zero("vault header", field.of(bytes), field.offset)?;
-        }
+        zero("vault header", header::ZERO_1.of(bytes), header::ZERO_1.offset)?;
         let flags = header::FLAGS.u16(bytes);
         if flags & !FLAG_BASE32 != 0 {
             return Err(FormatError::Unsupported { field: "vault flags", value: u64::from(flags) });
@@ -191,7 +186,8 @@ impl Header {
             written: header::WRITTEN.u64(bytes),
             has_freshness: freshness == 1,
             sessions: decode_sessions(header::SESSIONS.of(bytes))?,
-            slots: table(header::SLOTS.of(bytes), slot::LEN, KeySlot::decode)?,
+            slots: table(header::SLOTS.of(bytes), slot::LEN, Slot::decode)?,
+            extensions: extension::decode(header::EXTENSIONS.of(bytes))?,
             mac: header::MAC.array(bytes),
         })
     }
@@ -223,6 +219,7 @@ impl Header {
                 b[header::SLOTS.range()][i * slot::LEN..][..slot::LEN].copy_from_slice(&key_slot.encode());
             }
         }
+        extension::encode(&self.extensions, &mut b[header::EXTENSIONS.range()]);
         header::MAC.set(b, &self.mac);
         bytes
     }

@@ -1,6 +1,10 @@
 //! Key slots of the vault header (section 8): how one secret gives the root
 //! key. The cryptography is another crate's.
 
+mod cost;
+
+pub use cost::KdfCost;
+
 use super::VaultId;
 use crate::error::{FormatError, within, zero};
 use crate::layout::layout;
@@ -36,15 +40,18 @@ const KDF_HKDF: u8 = 2;
 pub enum SlotKind {
     /// A password that a person chose.
     Password = 1,
-    /// A file with at least 32 bytes of uniform content.
+    /// A file.
     KeyFile = 2,
     /// 32 random bytes, printed.
     Recovery = 3,
+    /// A password and a file, both of which it takes.
+    PasswordAndKeyFile = 4,
 }
 
 impl SlotKind {
     /// Every kind, by number.
-    pub const ALL: [SlotKind; 3] = [SlotKind::Password, SlotKind::KeyFile, SlotKind::Recovery];
+    pub const ALL: [SlotKind; 4] =
+        [SlotKind::Password, SlotKind::KeyFile, SlotKind::Recovery, SlotKind::PasswordAndKeyFile];
 
     /// The number on the wire.
     #[must_use]
@@ -59,67 +66,8 @@ impl core::fmt::Display for SlotKind {
             SlotKind::Password => "password",
             SlotKind::KeyFile => "key file",
             SlotKind::Recovery => "recovery key",
+            SlotKind::PasswordAndKeyFile => "password with key file",
         })
-    }
-}
-
-/// What Argon2id may cost, checked before anything is spent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KdfCost {
-    memory_kib: u32,
-    passes: u32,
-    lanes: u32,
-}
-
-impl KdfCost {
-    /// Least memory, in KiB.
-    pub const MEMORY_MIN: u32 = 8 << 10;
-    /// Most memory, in KiB.
-    pub const MEMORY_MAX: u32 = 4 << 20;
-    /// Most passes; the least is 1.
-    pub const PASSES_MAX: u32 = 64;
-    /// Most lanes; the least is 1.
-    pub const LANES_MAX: u32 = 16;
-    /// Most memory times passes, in KiB.
-    pub const WORK_MAX: u64 = 16 << 20;
-
-    /// A cost within the bounds.
-    ///
-    /// # Errors
-    /// [`FormatError::OutOfRange`] naming the bound.
-    pub fn new(memory_kib: u32, passes: u32, lanes: u32) -> Result<KdfCost, FormatError> {
-        let (memory, rounds) = (u64::from(memory_kib), u64::from(passes));
-        let (least, most) = (u64::from(Self::MEMORY_MIN), u64::from(Self::MEMORY_MAX));
-        within("Argon2id memory in KiB", memory, least, most)?;
-        within("Argon2id passes", rounds, 1, u64::from(Self::PASSES_MAX))?;
-        within("Argon2id lanes", u64::from(lanes), 1, u64::from(Self::LANES_MAX))?;
-        within("Argon2id memory in KiB times passes", memory * rounds, 0, Self::WORK_MAX)?;
-        Ok(KdfCost { memory_kib, passes, lanes })
-    }
-
-    /// Memory in KiB.
-    #[must_use]
-    pub const fn memory_kib(self) -> u32 {
-        self.memory_kib
-    }
-
-    /// Passes over the memory.
-    #[must_use]
-    pub const fn passes(self) -> u32 {
-        self.passes
-    }
-
-    /// Lanes, which can run at the same time.
-    #[must_use]
-    pub const fn lanes(self) -> u32 {
-        self.lanes
-    }
-}
-
-impl core::fmt::Display for KdfCost {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let KdfCost { memory_kib, passes, lanes } = self;
-        write!(f, "Argon2id, {} MiB, {passes} passes, {lanes} lanes", memory_kib / 1024)
     }
 }
 
@@ -208,19 +156,10 @@ pub struct KeySlot {
 }
 
 impl KeySlot {
-    /// Reads a slot; `None` when it is free.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<KeySlot>, FormatError> {
-        let number = slot::KIND.byte(bytes);
-        if number == 0 {
-            zero("free key slot", bytes, 0)?;
-            return Ok(None);
-        }
-        let kind = SlotKind::ALL.into_iter().find(|kind| kind.number() == number);
-        let kind =
-            kind.ok_or(FormatError::Unsupported { field: "kind of key slot", value: u64::from(number) })?;
+    fn decode(kind: SlotKind, bytes: &[u8]) -> Result<KeySlot, FormatError> {
         zero("key slot", slot::ZERO_1.of(bytes), slot::ZERO_1.offset)?;
         zero("key slot", slot::ZERO_2.of(bytes), slot::ZERO_2.offset)?;
-        Ok(Some(KeySlot {
+        Ok(KeySlot {
             kind,
             kdf: decode_kdf(kind, bytes)?,
             salt: slot::SALT.array(bytes),
@@ -228,7 +167,7 @@ impl KeySlot {
             label: Label::decode(slot::LABEL.of(bytes))?,
             commitment: slot::COMMITMENT.array(bytes),
             wrapped: slot::WRAPPED.array(bytes),
-        }))
+        })
     }
 
     /// The slot as stored.
@@ -240,9 +179,9 @@ impl KeySlot {
             Kdf::Hkdf => slot::KDF.set(&mut bytes, &[KDF_HKDF]),
             Kdf::Argon2id(cost) => {
                 slot::KDF.set(&mut bytes, &[KDF_ARGON2ID]);
-                slot::MEMORY.set(&mut bytes, &cost.memory_kib.to_le_bytes());
-                slot::PASSES.set(&mut bytes, &cost.passes.to_le_bytes());
-                slot::LANES.set(&mut bytes, &cost.lanes.to_le_bytes());
+                slot::MEMORY.set(&mut bytes, &cost.memory_kib().to_le_bytes());
+                slot::PASSES.set(&mut bytes, &cost.passes().to_le_bytes());
+                slot::LANES.set(&mut bytes, &cost.lanes().to_le_bytes());
             }
         }
         slot::SALT.set(&mut bytes, &self.salt);
@@ -264,7 +203,7 @@ impl KeySlot {
 fn decode_kdf(kind: SlotKind, bytes: &[u8]) -> Result<Kdf, FormatError> {
     let costs = &bytes[slot::MEMORY.offset..slot::LANES.end()];
     match (kind, slot::KDF.byte(bytes)) {
-        (SlotKind::Password, KDF_ARGON2ID) => {
+        (SlotKind::Password | SlotKind::KeyFile | SlotKind::PasswordAndKeyFile, KDF_ARGON2ID) => {
             let [memory, passes, lanes] =
                 [slot::MEMORY, slot::PASSES, slot::LANES].map(|field| field.u32(bytes));
             Ok(Kdf::Argon2id(KdfCost::new(memory, passes, lanes)?))
@@ -279,6 +218,74 @@ fn decode_kdf(kind: SlotKind, bytes: &[u8]) -> Result<Kdf, FormatError> {
         (_, other) => Err(FormatError::Unsupported { field: "KDF", value: u64::from(other) }),
     }
 }
+
+/// A slot that is in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// Of a kind that this program opens.
+    Known(KeySlot),
+    /// Of another kind.
+    Later(LaterSlot),
+}
+
+/// A slot of a kind that this program does not open. It is kept as it is, byte
+/// for byte, so that a program that opens it finds it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaterSlot(Box<[u8; slot::LEN]>);
+
+impl Slot {
+    /// Reads a slot; `None` when it is free.
+    ///
+    /// # Errors
+    /// [`FormatError`] for a slot of a known kind that is not as this format
+    /// writes it.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Slot>, FormatError> {
+        let number = slot::KIND.byte(bytes);
+        if number == 0 {
+            zero("free key slot", bytes, 0)?;
+            return Ok(None);
+        }
+        Ok(Some(match SlotKind::ALL.into_iter().find(|kind| kind.number() == number) {
+            Some(kind) => Slot::Known(KeySlot::decode(kind, bytes)?),
+            None => Slot::Later(LaterSlot(Box::new(bytes.try_into().expect("a slot's bytes")))),
+        }))
+    }
+
+    /// The slot as stored.
+    #[must_use]
+    pub fn encode(&self) -> [u8; slot::LEN] {
+        match self {
+            Slot::Known(slot) => slot.encode(),
+            Slot::Later(slot) => *slot.0,
+        }
+    }
+
+    /// The slot, if it is of a kind that this program opens.
+    #[must_use]
+    pub fn known(&self) -> Option<&KeySlot> {
+        match self {
+            Slot::Known(slot) => Some(slot),
+            Slot::Later(_) => None,
+        }
+    }
+}
+
+impl LaterSlot {
+    /// The number of its kind.
+    #[must_use]
+    pub fn kind(&self) -> u8 {
+        self.0[slot::KIND.offset]
+    }
+
+    /// What the format reserves the kind for, if it does.
+    #[must_use]
+    pub fn reserved_for(&self) -> Option<&'static str> {
+        RESERVED_KINDS.into_iter().find(|(number, _)| *number == self.kind()).map(|(_, name)| name)
+    }
+}
+
+/// Kinds that the format names and does not define yet.
+pub const RESERVED_KINDS: [(u8, &str); 2] = [(5, "age recipient"), (6, "token")];
 
 /// What a wrap is bound to: the vault header's fixed part, and its slot's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -66,7 +66,7 @@ pub(crate) struct Vault {
 }
 
 fn credential() -> Credential {
-    Credential::KeyFile(KeyFile::from_content(&[7; 64]).unwrap())
+    Credential::KeyFile(KeyFile::from_content(&[7; 32]).unwrap())
 }
 
 /// Makes the vault.
@@ -107,7 +107,6 @@ impl Vault {
             writers: Writers::KeptOut,
             rules: Rules::STRICT,
             journal_len: strongroom_vault::Options::JOURNAL_LEN_MIN,
-            host: "test".to_owned(),
             now: 0,
             acl: options.acl,
             owners: options.owners,

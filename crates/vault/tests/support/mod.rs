@@ -38,7 +38,7 @@ impl Rng {
 }
 
 pub fn credential() -> Credential {
-    Credential::KeyFile(KeyFile::from_content(&[7; 64]).unwrap())
+    Credential::KeyFile(KeyFile::from_content(&[7; 32]).unwrap())
 }
 
 /// `STRONGROOM_TEST_ENGINE=unruly` runs every test on an engine that answers
@@ -64,7 +64,6 @@ pub fn options() -> Options {
         writers: Writers::KeptOut,
         rules: Rules::STRICT,
         journal_len: 4 << 20,
-        host: "test".into(),
         now: 1_700_000_000,
         acl: true,
         owners: false,

@@ -28,7 +28,7 @@ use crate::unlock::reread;
 const CREATION: Creation = Creation { mode: 0o700, umask: 0, owner: Owner { uid: 0, gid: 0 } };
 
 fn credential() -> Credential {
-    Credential::KeyFile(KeyFile::from_content(&[7; 64]).expect("long enough"))
+    Credential::KeyFile(KeyFile::from_content(&[7; 32]).expect("long enough"))
 }
 
 fn arguments() -> CheckArgs {
