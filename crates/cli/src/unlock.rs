@@ -331,7 +331,7 @@ fn check_belongs(store: &dyn Store, header: &Header, root: &RootKey) -> Result<(
 /// # Errors
 /// What the store reports.
 pub(crate) fn belongs(store: &dyn Store, header: &Header, root: &RootKey) -> Result<bool> {
-    let keys = VaultKeys::derive(root, header.vault, header.generation);
+    let keys = VaultKeys::derive(root, header.vault);
     let (cipher, top) = (NameCipher::new(&keys), RecordMac::new(&keys).root_directory());
     let encoding = NameEncoding::from_flag(header.base32_names);
     let mut foreign = false;

@@ -59,6 +59,7 @@ impl RootKey {
         RootKey(Secret::build(|key| key.copy_from_slice(self.0.expose())))
     }
 
+    /// `generation` is at least 1; keys that do not change have the first.
     fn derive(&self, vault: VaultId, generation: u32, what: Derivation, key: &mut [u8]) {
         let info = [what.label.as_bytes(), &[0], &generation.to_le_bytes()].concat();
         in_wiped_stack(|| {
@@ -69,68 +70,76 @@ impl RootKey {
 
     /// The key of the vault header's MAC.
     #[must_use]
-    pub fn header_key(&self, vault: VaultId, generation: u32) -> Secret<32> {
-        Secret::build(|key| self.derive(vault, generation, HEADER, key))
+    pub fn header_key(&self, vault: VaultId) -> Secret<32> {
+        Secret::build(|key| self.derive(vault, FIRST_GENERATION, HEADER, key))
     }
-}
 
-/// The keys of one generation of a vault.
-pub struct VaultKeys {
-    generation: u32,
-    short: Secret<{ 5 * 32 }>,
-    long: Secret<{ 2 * 64 }>,
-}
-
-impl VaultKeys {
-    /// All keys of `vault` in `generation`, which is at least 1.
-    #[must_use]
-    pub fn derive(root: &RootKey, vault: VaultId, generation: u32) -> VaultKeys {
-        let all = |keys: &mut [u8], which: &[Derivation]| {
-            for (key, &what) in keys.chunks_exact_mut(which[0].len).zip(which) {
-                root.derive(vault, generation, what, key);
-            }
-        };
-        VaultKeys {
-            generation,
-            short: Secret::build(|keys| all(keys, &[BLOCKS, PAGES, JOURNAL, RECORDS, FRESHNESS])),
-            long: Secret::build(|keys| all(keys, &[NAMES, XATTRS])),
+    fn fill(&self, vault: VaultId, generation: u32, keys: &mut [u8], which: &[Derivation]) {
+        for (key, &what) in keys.chunks_exact_mut(which[0].len).zip(which) {
+            self.derive(vault, generation, what, key);
         }
     }
+}
 
-    /// The generation.
+/// The generation of keys that do not change, and of a new vault's others.
+pub const FIRST_GENERATION: u32 = 1;
+
+/// The keys that seal the content of files, of one generation of a vault.
+pub struct DataKeys(Secret<{ 2 * 32 }>);
+
+impl DataKeys {
+    /// Those of `vault` in `generation`, which is at least 1.
     #[must_use]
-    pub fn generation(&self) -> u32 {
-        self.generation
+    pub fn derive(root: &RootKey, vault: VaultId, generation: u32) -> DataKeys {
+        DataKeys(Secret::build(|keys| root.fill(vault, generation, keys, &[BLOCKS, PAGES])))
     }
 
     /// Seals blocks.
     #[must_use]
     pub fn blocks(&self) -> &[u8; 32] {
-        self.short(0)
+        &self.0.expose().as_chunks().0[0]
     }
 
     /// Seals pages.
     #[must_use]
     pub fn pages(&self) -> &[u8; 32] {
-        self.short(1)
+        &self.0.expose().as_chunks().0[1]
+    }
+}
+
+/// The keys of a vault that are the same in all its generations.
+pub struct VaultKeys {
+    short: Secret<{ 3 * 32 }>,
+    long: Secret<{ 2 * 64 }>,
+}
+
+impl VaultKeys {
+    /// Those of `vault`.
+    #[must_use]
+    pub fn derive(root: &RootKey, vault: VaultId) -> VaultKeys {
+        let all = |keys: &mut [u8], which: &[Derivation]| root.fill(vault, FIRST_GENERATION, keys, which);
+        VaultKeys {
+            short: Secret::build(|keys| all(keys, &[JOURNAL, RECORDS, FRESHNESS])),
+            long: Secret::build(|keys| all(keys, &[NAMES, XATTRS])),
+        }
     }
 
     /// Seals journal records and segment headers.
     #[must_use]
     pub fn journal(&self) -> &[u8; 32] {
-        self.short(2)
+        self.short(0)
     }
 
-    /// HMAC of directory records, homes and page digests.
+    /// HMAC of directory records and homes.
     #[must_use]
     pub fn records(&self) -> &[u8; 32] {
-        self.short(3)
+        self.short(1)
     }
 
     /// Seals the frames of a freshness file.
     #[must_use]
     pub fn freshness(&self) -> &[u8; 32] {
-        self.short(4)
+        self.short(2)
     }
 
     /// AES-SIV of names and symlink targets.
@@ -181,14 +190,15 @@ mod tests {
     /// Computed once with another implementation of HKDF.
     #[test]
     fn keys_of_a_known_root() {
-        let keys = VaultKeys::derive(&root(), VaultId([9; 16]), 1);
-        assert_eq!(hex(keys.blocks()), "24d4b404e6948e494069c4ca4322210a1bd788861381accbb8909f600e3d2bd0");
+        let keys = VaultKeys::derive(&root(), VaultId([9; 16]));
+        let data = DataKeys::derive(&root(), VaultId([9; 16]), 1);
+        assert_eq!(hex(data.blocks()), "24d4b404e6948e494069c4ca4322210a1bd788861381accbb8909f600e3d2bd0");
         assert_eq!(
             hex(keys.names()),
             "3671a84adfb8f32aee1da73052a4aef163b9f650f1e72a8e75c12c80f366bb8f4a8aafc87668967d07e2a8f3b96a70ad809a4b03b70c9dca49ade3bc28ccda18"
         );
         assert_eq!(
-            hex(root().header_key(VaultId([9; 16]), 1).expose()),
+            hex(root().header_key(VaultId([9; 16])).expose()),
             "c9fe0010a5292206f2442e3b0f6cc6f7e898b522912de11007edf10423e376ce"
         );
     }
@@ -196,12 +206,16 @@ mod tests {
     #[test]
     fn no_two_keys_are_alike() {
         let mut all = Vec::new();
-        for (vault, generation) in [(9, 1), (9, 2), (8, 1)] {
-            let keys = VaultKeys::derive(&root(), VaultId([vault; 16]), generation);
-            all.extend([keys.blocks(), keys.pages(), keys.journal(), keys.records()].map(|key| hex(key)));
-            all.push(hex(keys.freshness()));
+        for vault in [9, 8] {
+            let vault = VaultId([vault; 16]);
+            let keys = VaultKeys::derive(&root(), vault);
+            all.extend([keys.journal(), keys.records(), keys.freshness()].map(|key| hex(key)));
             all.extend([keys.names(), keys.xattrs()].map(|key| hex(&key[..32])));
-            all.push(hex(root().header_key(VaultId([vault; 16]), generation).expose()));
+            all.push(hex(root().header_key(vault).expose()));
+            for generation in [1, 2] {
+                let keys = DataKeys::derive(&root(), vault, generation);
+                all.extend([keys.blocks(), keys.pages()].map(|key| hex(key)));
+            }
         }
         let count = all.len();
         all.sort();

@@ -27,7 +27,7 @@ mod siv;
 pub mod slots;
 pub mod unlock;
 
-pub use hierarchy::{RootKey, VaultKeys};
+pub use hierarchy::{DataKeys, RootKey, VaultKeys};
 pub use kdf::fit_cost;
 pub use machine::machine_mark;
 pub use names::{NameCipher, XattrCipher};

@@ -169,7 +169,7 @@ mod tests {
     use strongroom_format::vault::names::StoredName;
 
     fn keys() -> VaultKeys {
-        VaultKeys::derive(&RootKey::random().expect("entropy"), VaultId([1; 16]), 1)
+        VaultKeys::derive(&RootKey::random().expect("entropy"), VaultId([1; 16]))
     }
 
     const HERE: DirectoryId = DirectoryId([1; 16]);

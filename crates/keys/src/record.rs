@@ -79,7 +79,7 @@ mod tests {
 
     fn mac(vault: u8) -> RecordMac {
         let root = RootKey::from_secret(Secret::build(|key| key.fill(7)));
-        RecordMac::new(&VaultKeys::derive(&root, VaultId([vault; 16]), 1))
+        RecordMac::new(&VaultKeys::derive(&root, VaultId([vault; 16])))
     }
 
     /// Computed once with another implementation of HKDF and HMAC.

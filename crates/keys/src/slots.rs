@@ -14,7 +14,7 @@ use strongroom_format::vault::{Suite, VaultId};
 use strongroom_memory::in_wiped_stack;
 use strongroom_units::BlockSize;
 
-use crate::hierarchy::RootKey;
+use crate::hierarchy::{FIRST_GENERATION, RootKey};
 use crate::kdf::{CostRefused, DERIVED_LEN, derive};
 use crate::random::{self, EntropyError};
 use crate::recovery::RecoveryKey;
@@ -217,8 +217,8 @@ pub fn create_header(
         base32_names: vault.base32_names,
         vault: VaultId(random::array()?),
         sequence: 0,
-        generation: 1,
-        generation_min: 1,
+        generation: FIRST_GENERATION,
+        generation_min: FIRST_GENERATION,
         created: vault.created,
         written: vault.created,
         has_freshness: false,
@@ -312,7 +312,7 @@ pub fn verify_header(header: &Header, root: &RootKey) -> bool {
 }
 
 fn header_mac(header: &Header, root: &RootKey) -> Hmac<Sha256> {
-    let key = root.header_key(header.vault, header.generation);
+    let key = root.header_key(header.vault);
     hmac(key.expose(), &[&header.encode()[..MAC_COVERS]])
 }
 

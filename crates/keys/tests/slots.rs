@@ -12,7 +12,7 @@ use strongroom_keys::slots::{
     create_header, list_slots, remove_slot, seal_header, verify_header,
 };
 use strongroom_keys::unlock::{Damage, UnlockError, trial_work, unlock, unlock_copies};
-use strongroom_keys::{PasswordAndKeyFile, RootKey, VaultKeys};
+use strongroom_keys::{DataKeys, PasswordAndKeyFile, RootKey};
 use strongroom_units::BlockSize;
 
 fn password(text: &str) -> Credential {
@@ -50,7 +50,7 @@ fn vault() -> (Header, RootKey) {
 
 /// Root keys are equal when the same keys come from them.
 fn same(header: &Header, a: &RootKey, b: &RootKey) -> bool {
-    VaultKeys::derive(a, header.vault, 1).blocks() == VaultKeys::derive(b, header.vault, 1).blocks()
+    DataKeys::derive(a, header.vault, 1).blocks() == DataKeys::derive(b, header.vault, 1).blocks()
 }
 
 fn error(result: Result<RootKey, UnlockError>) -> Option<UnlockError> {

@@ -59,6 +59,7 @@ pub(crate) struct Context {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) geometry: Geometry,
     pub(crate) suite: Suite,
+    /// Of new files.
     pub(crate) generation: u32,
     pub(crate) sealer: Sealer,
     pub(crate) journal: Option<Journal>,
@@ -159,6 +160,7 @@ pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) geometry: Geometry,
     pub(crate) suite: Suite,
+    /// Of new files.
     pub(crate) generation: u32,
     pub(crate) sealer: Sealer,
     pub(crate) journal: Option<Journal>,
@@ -210,12 +212,7 @@ impl Context {
 
     /// For opening pages.
     pub(crate) fn pages(&self) -> PageReader<'_> {
-        PageReader {
-            sealer: &self.sealer,
-            suite: self.suite,
-            geometry: self.geometry,
-            generation: self.generation,
-        }
+        PageReader { sealer: &self.sealer, suite: self.suite, geometry: self.geometry }
     }
 
     /// Waits until the journal can promise slots. The caller holds no lock

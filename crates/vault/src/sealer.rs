@@ -15,9 +15,10 @@ use strongroom_engine::{
     Outcome, Refusal, Segment, Session, StoredNonce, Ticket,
 };
 use strongroom_format::vault::Suite;
-use strongroom_keys::VaultKeys;
+use strongroom_format::vault::header::Header;
+use strongroom_keys::{DataKeys, RootKey, VaultKeys};
 
-use crate::error::{Error, Result};
+use crate::error::{Damage, Error, Result};
 
 /// The engine's algorithm for a suite.
 #[must_use]
@@ -33,32 +34,48 @@ pub fn algorithm(suite: Suite) -> Algorithm {
 /// An engine with the vault's sealing keys in it.
 pub(crate) struct Sealer {
     engine: Arc<dyn Engine>,
-    blocks: Session,
-    pages: Session,
+    /// Of each generation that the header accepts, from the lowest on.
+    data: Vec<DataSessions>,
+    generation_min: u32,
     journal: Session,
     freshness: Session,
     nonces: NonceSource,
 }
 
-/// Which key a batch is sealed under.
+/// The keys of one generation, in the engine.
+struct DataSessions {
+    blocks: Session,
+    pages: Session,
+}
+
+/// Which key a batch is sealed under; those of files are of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    Blocks,
-    Pages,
+    Blocks(u32),
+    Pages(u32),
     Journal,
     Freshness,
 }
 
 impl Sealer {
-    pub(crate) fn new(engine: Arc<dyn Engine>, suite: Suite, keys: &VaultKeys) -> Result<Sealer> {
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        header: &Header,
+        root: &RootKey,
+        keys: &VaultKeys,
+    ) -> Result<Sealer> {
         let open = |key: &[u8]| {
             engine
-                .session(algorithm(suite), key)
+                .session(algorithm(header.suite), key)
                 .map_err(|_| Error::Engine("the engine does not offer this vault's suite"))
         };
+        let data = (header.generation_min..=header.generation).map(|generation| {
+            let keys = DataKeys::derive(root, header.vault, generation);
+            Ok(DataSessions { blocks: open(keys.blocks())?, pages: open(keys.pages())? })
+        });
         Ok(Sealer {
-            blocks: open(keys.blocks())?,
-            pages: open(keys.pages())?,
+            data: data.collect::<Result<_>>()?,
+            generation_min: header.generation_min,
             journal: open(keys.journal())?,
             freshness: open(keys.freshness())?,
             nonces: NonceSource::new().map_err(|_| Error::Entropy)?,
@@ -81,14 +98,28 @@ impl Sealer {
         self.nonces.batch(bytes).map_err(|_| Error::Entropy)
     }
 
-    /// Hands a batch to the engine and returns while it may be under way.
-    pub(crate) fn submit(&self, purpose: Purpose, batch: Batch) -> Result<Ticket> {
-        let session = match purpose {
-            Purpose::Blocks => &self.blocks,
-            Purpose::Pages => &self.pages,
+    /// # Errors
+    /// Damage when the vault's header does not accept the generation.
+    fn data(&self, generation: u32) -> Result<&DataSessions> {
+        let index = generation.checked_sub(self.generation_min).map(|index| index as usize);
+        let data = index.and_then(|index| self.data.get(index));
+        data.ok_or(Error::Damaged(Damage::Page(
+            "a page is of a key generation that the vault does not accept",
+        )))
+    }
+
+    fn session(&self, purpose: Purpose) -> Result<&Session> {
+        Ok(match purpose {
+            Purpose::Blocks(generation) => &self.data(generation)?.blocks,
+            Purpose::Pages(generation) => &self.data(generation)?.pages,
             Purpose::Journal => &self.journal,
             Purpose::Freshness => &self.freshness,
-        };
+        })
+    }
+
+    /// Hands a batch to the engine and returns while it may be under way.
+    pub(crate) fn submit(&self, purpose: Purpose, batch: Batch) -> Result<Ticket> {
+        let session = self.session(purpose)?;
         let mut batch = batch;
         let mut pause = Duration::from_micros(20);
         loop {

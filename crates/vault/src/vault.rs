@@ -200,7 +200,7 @@ impl Vault {
         observer: Arc<dyn Observer>,
         (tolerant, guards): (bool, &Guards),
     ) -> Result<(Vault, Vec<Damage>)> {
-        let keys = VaultKeys::derive(&root, header.vault, header.generation);
+        let keys = VaultKeys::derive(&root, header.vault);
         let (fence, witness) = (guards.fence.clone(), guards.witness.clone());
         let damaged = Vec::new();
         let mut opening =
@@ -567,7 +567,7 @@ struct Unopened<'a> {
 
 impl Unopened<'_> {
     fn sealer(&self) -> Result<Sealer> {
-        Sealer::new(Arc::clone(&self.engine), self.header.suite, &self.keys)
+        Sealer::new(Arc::clone(&self.engine), &self.header, &self.root, &self.keys)
     }
 
     fn read_record(&self, trusted: &Trusted) -> Result<Freshness> {
@@ -613,7 +613,6 @@ impl Unopened<'_> {
             sealer: &sealer,
             suite: self.header.suite,
             geometry: Geometry::new(self.header.block_size),
-            generation: self.header.generation,
         };
         let reader = Reader { pages };
         let mut files = HashMap::new();

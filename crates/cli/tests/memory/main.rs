@@ -13,7 +13,7 @@ use scan::{Found, Pattern, halves, scan};
 use strongroom_disk::FileBacking;
 use strongroom_engine_cpu::CpuEngine;
 use strongroom_format::vault::header::Header;
-use strongroom_keys::{Credential, SecretBytes, VaultKeys, unlock_copies};
+use strongroom_keys::{Credential, DataKeys, SecretBytes, VaultKeys, unlock_copies};
 use support::{PROGRAM, Place, assert_success, noise, run};
 
 mod scan;
@@ -75,13 +75,14 @@ fn keys_of(vault: &Path) -> Vec<Pattern> {
     let copies: Vec<&[u8]> = copies.iter().map(Vec::as_slice).collect();
     let credential = Credential::Password(SecretBytes::take(&mut PASSWORD.as_bytes().to_vec()));
     let (header, root): (Header, _) = unlock_copies(&copies, &credential).expect("the password is right");
-    let keys = VaultKeys::derive(&root, header.vault, header.generation);
-    let header_key = root.header_key(header.vault, header.generation);
+    let keys = VaultKeys::derive(&root, header.vault);
+    let data = DataKeys::derive(&root, header.vault, header.generation);
+    let header_key = root.header_key(header.vault);
     let mut patterns = vec![password()];
     patterns.extend(halves("the root key", root.expose()));
     for (name, key) in [
-        ("the key of blocks", keys.blocks()),
-        ("the key of pages", keys.pages()),
+        ("the key of blocks", data.blocks()),
+        ("the key of pages", data.pages()),
         ("the key of the journal", keys.journal()),
         ("the key of records", keys.records()),
         ("the key of freshness files", keys.freshness()),

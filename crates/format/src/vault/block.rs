@@ -37,6 +37,12 @@ impl BlockContext {
         BlockContext(bytes)
     }
 
+    /// The generation of the keys under which they are sealed.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        context::GENERATION.u32(&self.0)
+    }
+
     /// The associated data of one block.
     #[must_use]
     pub fn at(&self, block: BlockIndex) -> [u8; context::LEN] {

@@ -23,7 +23,7 @@ layout! {
     FLAGS = 14, 2, "flags";
     VAULT = 16, 16, "vault id";
     SEQUENCE = 32, 8, "sequence number";
-    GENERATION = 40, 4, "key generation of new pages";
+    GENERATION = 40, 4, "key generation of new files";
     GENERATION_MIN = 44, 4, "lowest key generation accepted";
     CREATED = 48, 8, "created";
     WRITTEN = 56, 8, "written";
@@ -55,6 +55,8 @@ pub const MAC_COVERS: usize = header::MAC.offset;
 pub const SESSIONS: usize = 16;
 /// Key slots of the header.
 pub const SLOTS: usize = 12;
+/// Key generations that a header can accept at the same time.
+pub const GENERATIONS: u32 = 64;
 
 const FLAG_BASE32: u16 = 1;
 
@@ -124,9 +126,9 @@ pub struct Header {
     pub vault: VaultId,
     /// One more at every writing; the higher one of two copies counts.
     pub sequence: u64,
-    /// Key generation of new pages.
+    /// Key generation of new files.
     pub generation: u32,
-    /// Lowest key generation accepted, at most `generation`.
+    /// Lowest key generation accepted: at most `generation`, and less than [`GENERATIONS`] below it.
     pub generation_min: u32,
     /// Seconds since 1970.
     pub created: u64,
@@ -173,7 +175,8 @@ impl Header {
         within("key generation", u64::from(generation), 1, u64::from(u32::MAX))?;
         let freshness = header::FRESHNESS.byte(bytes);
         within("freshness file", u64::from(freshness), 0, 1)?;
-        within("lowest key generation", u64::from(generation_min), 1, u64::from(generation))?;
+        let lowest = (u64::from(generation) + 1).saturating_sub(u64::from(GENERATIONS)).max(1);
+        within("lowest key generation", u64::from(generation_min), lowest, u64::from(generation))?;
         Ok(Header {
             suite: Suite::from_number(header::SUITE.byte(bytes))?,
             block_size: block_size(header::SHIFT.byte(bytes))?,

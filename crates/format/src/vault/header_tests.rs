@@ -68,6 +68,7 @@ fn malformed_headers_are_refused() {
         (14, 2, "flags"),
         (40, 0, "generation below the lowest"),
         (44, 0, "lowest generation zero"),
+        (40, 65, "too many generations at once"),
         (64, 2, "freshness file neither there nor not"),
         (65, 1, "zero"),
         (96, 1, "a free session that is not zero"),

@@ -64,16 +64,16 @@ impl Content {
         let plain_len = longest_plain_len(context, stored);
         let blocks = context.geometry.block_size().blocks_in(plain_len);
         let groups = blocks.div_ceil(GROUP_BLOCKS).max(1);
-        let id = match file_id(page) {
-            Some(id) => id,
-            None => Self::id_from_nodes(context, &opened, groups.min(NODES_ASKED))?,
+        let owner = match owner_of(page) {
+            Some(owner) => owner,
+            None => Self::owner_from_nodes(context, &opened, groups.min(NODES_ASKED))?,
         };
         let header = HeaderFields { plain_len, maps: Self::maps_of(groups), ..HeaderFields::default() };
         let mut state = State::new(context.geometry, header);
         let lost = Node::new_header(&HeaderFields { plain_len, ..HeaderFields::default() });
         state.nodes.insert(0, NodeSlot::new(Slot::fresh(lost, true), 0));
         state.home_len = stored;
-        let mut content = Content::with_state(context, opened, id, state);
+        let mut content = Content::with_state(context, opened, owner, state);
         content.lost_header = true;
         Ok(content)
     }
@@ -88,22 +88,23 @@ impl Content {
         })
     }
 
-    fn id_from_nodes(context: &Context, opened: &Opened, groups: u64) -> Result<FileId> {
+    fn owner_from_nodes(context: &Context, opened: &Opened, groups: u64) -> Result<(FileId, u32)> {
         let mut clear = [0; CLEAR_LEN];
         for group in (1..groups).map(GroupIndex) {
             let offset = context.geometry.node_offset(group).0;
             if read_at(&*opened.file, &mut clear, offset)? == CLEAR_LEN
-                && let Some(id) = file_id(&clear)
+                && let Some(owner) = owner_of(&clear)
             {
-                return Ok(id);
+                return Ok(owner);
             }
         }
         Err(Error::Damaged(Damage::Page("no page of the file can be read")))
     }
 }
 
-fn file_id(page: &[u8]) -> Option<FileId> {
-    PageHeader::decode(page.first_chunk::<CLEAR_LEN>()?).ok().map(|header| header.file)
+/// The file to which a page belongs, as it says itself, and its generation.
+fn owner_of(page: &[u8]) -> Option<(FileId, u32)> {
+    PageHeader::decode(page.first_chunk::<CLEAR_LEN>()?).ok().map(|header| (header.file, header.generation))
 }
 
 /// The plain length that is stored so, or else that of the whole blocks.

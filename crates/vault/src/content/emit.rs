@@ -172,7 +172,7 @@ impl Content {
                 kind: page.address.kind,
                 suite: context.suite,
                 block_size: context.geometry.block_size(),
-                generation: context.generation,
+                generation: self.generation(),
                 file: self.id,
                 nonce: nonce.bytes(),
                 tag: [0; 16],
@@ -182,7 +182,7 @@ impl Content {
             headers.push(header);
         }
         let batch = Batch::new(Operation::Seal, buffer.take(), segments);
-        let batch = Sealer::wait(context.sealer.submit(Purpose::Pages, batch)?)?;
+        let batch = Sealer::wait(context.sealer.submit(Purpose::Pages(self.generation()), batch)?)?;
         *buffer = batch.buffer;
         let tags: Vec<[u8; 16]> = batch.segments.iter().map(|segment| *segment.tag()).collect();
         for ((page, header), tag) in pages.iter().zip(headers).zip(&tags) {

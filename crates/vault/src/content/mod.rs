@@ -125,6 +125,11 @@ impl Content {
         self.id
     }
 
+    /// The generation of the keys that seal it, the same for the whole file.
+    fn generation(&self) -> u32 {
+        self.blocks.generation()
+    }
+
     /// The directory of the file's home; zero when it has none. Not held
     /// against anything: a hint for finding a directory's lost id.
     #[must_use]

@@ -32,7 +32,6 @@ pub(crate) struct PageReader<'a> {
     pub(crate) sealer: &'a Sealer,
     pub(crate) suite: Suite,
     pub(crate) geometry: Geometry,
-    pub(crate) generation: u32,
 }
 
 impl PageReader<'_> {
@@ -53,15 +52,12 @@ impl PageReader<'_> {
         if header.kind != address.kind || file.is_some_and(|file| file != header.file) {
             return Err(damaged("a page stands in another's place"));
         }
-        if header.suite != self.suite
-            || header.block_size != self.geometry.block_size()
-            || header.generation != self.generation
-        {
+        if header.suite != self.suite || header.block_size != self.geometry.block_size() {
             return Err(damaged("a page was made for another vault"));
         }
         let associated = header.associated_data(address.number);
         let opened = self.sealer.open_one(
-            Purpose::Pages,
+            Purpose::Pages(header.generation),
             &mut buffer,
             page::CLEAR_LEN..PAGE_LEN,
             header.nonce,
@@ -163,7 +159,11 @@ impl Content {
         if read < PAGE_LEN {
             return Err(Error::Damaged(Damage::Page("a page is cut off")));
         }
-        self.context.pages().open(buffer, address, Some(self.id))
+        let opened = self.context.pages().open(buffer, address, Some(self.id))?;
+        match opened.header.generation == self.generation() {
+            true => Ok(opened),
+            false => Err(Error::Damaged(Damage::Page("a page is of another key generation than its file"))),
+        }
     }
 }
 

@@ -146,7 +146,7 @@ impl Content {
             return Ok(());
         }
         let batch = Batch::new(Operation::Open, buffer.take(), segments);
-        let batch = Sealer::wait(self.context.sealer.submit(Purpose::Blocks, batch)?)?;
+        let batch = Sealer::wait(self.context.sealer.submit(Purpose::Blocks(self.generation()), batch)?)?;
         *buffer = batch.buffer;
         let mut forged = batch.segments.iter().filter(|segment| segment.verdict() != Verdict::Done);
         match forged.next() {

@@ -62,13 +62,13 @@ impl Content {
         };
         let mut state = State::new(context.geometry, header);
         state.nodes.insert(0, NodeSlot::new(Slot::fresh(Node::new_header(&header), false), 0));
-        Content::with_state(context, opened, id, state)
+        Content::with_state(context, opened, (id, context.generation), state)
     }
 
     pub(super) fn with_state(
         context: &Arc<Context>,
         opened: Opened,
-        id: FileId,
+        (id, generation): (FileId, u32),
         mut state: State,
     ) -> Content {
         state.segments = context.journal.as_ref().map(|journal| Arc::clone(journal.segments()));
@@ -79,7 +79,7 @@ impl Content {
             inode: opened.node.id(),
             node: context.follower.as_ref().map(|_| opened.node),
             file: opened.file,
-            blocks: BlockContext::new(context.suite, geometry.block_size(), context.generation, id),
+            blocks: BlockContext::new(context.suite, geometry.block_size(), generation, id),
             path_hint: Mutex::new(Vec::new()),
             handles: AtomicUsize::new(0),
             lost_header: false,
@@ -177,7 +177,7 @@ impl Content {
         state.moved = (header.home_before != [0; 16]).then(|| context.barriers.begun());
         state.home_len = home_len;
         state.committed_len = header.plain_len.0;
-        Ok(Content::with_state(context, opened, page.header.file, state))
+        Ok(Content::with_state(context, opened, (page.header.file, page.header.generation), state))
     }
 
     /// Opens a file of which a crashed session's journal holds the newest

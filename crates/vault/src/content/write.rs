@@ -92,7 +92,7 @@ impl Content {
         let mut nonces = self.context.sealer.draw(len)?;
         let mut load = Load::new(buffer, whole_jobs(pieces(size, PlainOffset(offset), len)));
         let batch = load.batch(&mut nonces, self);
-        let batch = Sealer::wait(self.context.sealer.submit(Purpose::Blocks, batch)?)?;
+        let batch = Sealer::wait(self.context.sealer.submit(Purpose::Blocks(self.generation()), batch)?)?;
         *buffer = batch.buffer;
         Ok(Some(Ahead { session: nonces.session(), sealed: batch.segments }))
     }
@@ -105,7 +105,7 @@ impl Content {
             Segment::open(sealed.start(), sealed.len(), nonce, bound, *sealed.tag())
         };
         let batch = Batch::new(Operation::Open, buffer.take(), ahead.sealed.iter().map(open).collect());
-        let batch = Sealer::wait(self.context.sealer.submit(Purpose::Blocks, batch)?)?;
+        let batch = Sealer::wait(self.context.sealer.submit(Purpose::Blocks(self.generation()), batch)?)?;
         *buffer = batch.buffer;
         match batch.segments.iter().all(|segment| segment.verdict() == Verdict::Done) {
             true => Ok(()),
@@ -281,7 +281,11 @@ impl Content {
         let mut nonces = self.context.sealer.draw(bytes)?;
         let mut tickets = Vec::with_capacity(loads.len());
         for load in loads.iter_mut().filter(|load| !load.jobs.is_empty()) {
-            tickets.push(self.context.sealer.submit(Purpose::Blocks, load.batch(&mut nonces, self))?);
+            tickets.push(
+                self.context
+                    .sealer
+                    .submit(Purpose::Blocks(self.generation()), load.batch(&mut nonces, self))?,
+            );
         }
         // While the engine is at work, the nodes are fetched and given room.
         let prepared = self.prepare_nodes(state, loads, WriteSession(nonces.session().0), room, promise);

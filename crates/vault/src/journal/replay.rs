@@ -2,7 +2,7 @@
 //! in the end. That of a session that has ended is read once, that of one
 //! which goes on further and further.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use strongroom_engine::Buffer;
@@ -280,6 +280,7 @@ impl Reader<'_> {
     fn open_images(&self, segments: &Segments, commit: &Commit) -> Result<Option<CommitImages>> {
         let mut nodes = HashMap::new();
         let mut maps = Vec::new();
+        let mut generations = BTreeSet::new();
         for page in &commit.pages {
             let address = PageAddress { kind: page.kind, number: page.number };
             let mut buffer = Buffer::new(PAGE_LEN);
@@ -288,6 +289,7 @@ impl Reader<'_> {
             if opened.header.tag != page.tag {
                 return Ok(None);
             }
+            generations.insert(opened.header.generation);
             match page.kind {
                 PageKind::Header | PageKind::Node => {
                     let Ok(node) = Node::decode(page.kind, opened.sealed()) else { return Ok(None) };
@@ -302,12 +304,10 @@ impl Reader<'_> {
         // Every commit changes the header page.
         let Some(header) = nodes.get(&0).and_then(Node::header) else { return Ok(None) };
         let plain_len = header.plain_len;
-        let context = BlockContext::new(
-            self.pages.suite,
-            self.pages.geometry.block_size(),
-            self.pages.generation,
-            commit.file,
-        );
+        // A file is of one generation.
+        let (Some(&generation), 1) = (generations.first(), generations.len()) else { return Ok(None) };
+        let context =
+            BlockContext::new(self.pages.suite, self.pages.geometry.block_size(), generation, commit.file);
         let mut entries = Vec::with_capacity(commit.blocks.len());
         for image in &commit.blocks {
             let node = nodes.get(&image.block.group().0);
@@ -346,7 +346,7 @@ impl Reader<'_> {
         }
         let associated = context.at(block);
         self.pages.sealer.open_one(
-            Purpose::Blocks,
+            Purpose::Blocks(context.generation()),
             &mut buffer,
             0..len,
             entry.nonce(),

@@ -163,7 +163,7 @@ pub(super) fn plan(subject: &Subject, facts: Vec<Fact>) -> Result<Vec<Step>> {
 /// What changes the vault's stored tree.
 pub(super) fn repairer(subject: &Subject) -> Repairer {
     let header = &subject.header;
-    let keys = VaultKeys::derive(&subject.root, header.vault, header.generation);
+    let keys = VaultKeys::derive(&subject.root, header.vault);
     Repairer::new(Arc::clone(&subject.store), &keys, header.base32_names)
 }
 
