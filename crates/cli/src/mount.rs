@@ -56,7 +56,8 @@ fn run_with(args: &MountArgs, strictness: options::Strictness, output: Output) -
             ),
         });
     }
-    if let Some(holder) = holder.filter(|holder| !may_take(holder)) {
+    // One that the vault's key tells of is refused when that is there.
+    if let Some(holder) = holder.filter(|holder| !may_take(holder) && !holder.is_sealed()) {
         return Err(plan.in_use(LockError::Held(Some(holder))));
     }
     locked.check_slots(&plan.vault, &plan.source, &plan.history)?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, OFlags, XattrFlags};
 use serde_json::Value;
+use strongroom_keys::{Credential, LockCipher, SecretBytes, unlock_copies};
 use support::{
     PROGRAM, Place, STATE, assert_fails_with, assert_success, engine, is_mounted, noise, program, run, soon,
 };
@@ -140,6 +141,19 @@ fn unmounting_what_a_dead_daemon_left_is_no_success() {
     place.umount();
 }
 
+/// What a mount of the vault on another machine leaves in the lock.
+fn left_from_elsewhere(place: &Place) -> String {
+    let header = fs::read(place.vault().join(".strongroom/header.0")).expect("a header");
+    let password = SecretBytes::take(&mut b"correct horse".to_vec());
+    let (header, root) = unlock_copies(&[&header], &Credential::Password(password)).expect("its password");
+    let holder =
+        br#"{"host":"faraway","machine":"00","boot_id":"another","pid":42,"started":7,"token":"other",
+        "mount_point":"/mnt/p","purpose":"mount","since":"2026-01-01T00:00:00Z"}"#;
+    let sealed = LockCipher::of_vault(&root, header.vault).seal(holder).expect("entropy");
+    let sealed: String = sealed.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!(r#"{{"schema":"strongroom.lock/1","machine":"{}","owner":"{sealed}"}}"#, "00".repeat(32))
+}
+
 #[test]
 fn a_vault_that_another_machine_took_over_is_written_to_no_more() {
     let place = Place::new();
@@ -149,12 +163,13 @@ fn a_vault_that_another_machine_took_over_is_written_to_no_more() {
     file.sync_all().expect("synced");
     // What the other machine leaves, where locks are not shared.
     let record = place.vault().join(".strongroom/lock");
-    let mut left: Value = serde_json::from_slice(&fs::read(&record).expect("a record")).expect("JSON");
-    left["host"] = "faraway".into();
-    left["machine"] = "00".repeat(16).into();
-    left["boot_id"] = "another".into();
-    left["token"] = "other".into();
-    fs::write(&record, left.to_string()).expect("written");
+    let shown = fs::read_to_string(&record).expect("a record");
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    assert!(
+        !shown.contains(&host) && !shown.contains(place.mount_point().to_str().expect("text")),
+        "{shown}"
+    );
+    fs::write(&record, left_from_elsewhere(&place)).expect("written");
     file.write_all(b", and not synced").expect("cached");
     assert_eq!(file.sync_all().expect_err("taken over").raw_os_error(), Some(5));
     drop(file);

@@ -25,9 +25,11 @@ const XATTRS: Derivation = Derivation { label: "strongroom xattrs", len: 64 };
 const RECORDS: Derivation = Derivation { label: "strongroom records", len: 32 };
 const HEADER: Derivation = Derivation { label: "strongroom header", len: 32 };
 const FRESHNESS: Derivation = Derivation { label: "strongroom freshness", len: 32 };
+const LOCK: Derivation = Derivation { label: "strongroom lock", len: 64 };
 
 /// Every key that comes from the root key, in the format document's order.
-pub const DERIVATIONS: [Derivation; 8] = [BLOCKS, PAGES, JOURNAL, NAMES, XATTRS, RECORDS, HEADER, FRESHNESS];
+pub const DERIVATIONS: [Derivation; 9] =
+    [BLOCKS, PAGES, JOURNAL, NAMES, XATTRS, RECORDS, HEADER, FRESHNESS, LOCK];
 
 /// The 32 bytes from which all keys of a vault come.
 pub struct RootKey(Secret<32>);
@@ -72,6 +74,11 @@ impl RootKey {
     #[must_use]
     pub fn header_key(&self, vault: VaultId) -> Secret<32> {
         Secret::build(|key| self.derive(vault, FIRST_GENERATION, HEADER, key))
+    }
+
+    /// AES-SIV of what the lock says of its holder.
+    pub(crate) fn lock_key(&self, vault: VaultId) -> Secret<64> {
+        Secret::build(|key| self.derive(vault, FIRST_GENERATION, LOCK, key))
     }
 
     fn fill(&self, vault: VaultId, generation: u32, keys: &mut [u8], which: &[Derivation]) {

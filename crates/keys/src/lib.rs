@@ -14,6 +14,7 @@
 mod argon;
 pub mod hierarchy;
 pub mod kdf;
+pub mod lock;
 mod low;
 pub mod luks;
 pub mod machine;
@@ -29,6 +30,7 @@ pub mod unlock;
 
 pub use hierarchy::{DataKeys, RootKey, VaultKeys};
 pub use kdf::fit_cost;
+pub use lock::LockCipher;
 pub use machine::machine_mark;
 pub use names::{NameCipher, XattrCipher};
 pub use process::protect_process;

@@ -10,10 +10,15 @@ const MACHINE_ID: &str = "/etc/machine-id";
 /// nothing else of it; `None` where it has no id.
 #[must_use]
 pub fn machine_mark() -> Option<[u8; 16]> {
+    machine_id().map(|id| mark(&id))
+}
+
+/// The machine's own id, not to be told to others; `None` where it has none.
+pub(crate) fn machine_id() -> Option<String> {
     let id = std::fs::read_to_string(MACHINE_ID).ok()?;
     let id = id.trim();
     let is_set = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_set.then(|| mark(id))
+    is_set.then(|| id.to_owned())
 }
 
 fn mark(id: &str) -> [u8; 16] {

@@ -43,12 +43,15 @@ fn accept(args: &FreshnessAcceptArgs, output: Output) -> Result<Exit> {
     LockedVault::open(&args.vault, OpenMode::Writable)?;
     VaultLock::settle(&args.vault, output);
     let lock = VaultLock::acquire(&args.vault, LockMode::Exclusive, "freshness accept", None);
-    let lock = lock.map_err(|error| Failure::from(error).at(&args.vault))?;
+    let mut lock = lock.map_err(|error| Failure::from(error).at(&args.vault))?;
     let trust = Trust::Vault { whole: args.path.is_none() };
     let history = History::of(&args.history);
     let file = trusted(&args.file, &args.vault, trust, true)?;
     let Unlocked { store, header, root, .. } =
         unlock(&args.vault, OpenMode::Writable, &args.secret, &history, output)?;
+    if let Some(lock) = &mut lock {
+        lock.tell(&root, header.vault).map_err(|error| Failure::from(error).at(&args.vault))?;
+    }
     let engine: Arc<dyn Engine> = crate::compose::compose(None)?;
     let options = Options {
         writable: true,

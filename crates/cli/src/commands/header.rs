@@ -98,14 +98,18 @@ fn restore(args: &HeaderRestoreArgs, output: Output) -> Result<Exit> {
     let backup = read_backup(&args.file)?;
     LockedVault::open(&args.vault, OpenMode::Writable)?;
     VaultLock::settle(&args.vault, output);
-    let _lock = VaultLock::acquire(&args.vault, LockMode::Exclusive, "header restore", None)
-        .map_err(|error| Failure::from(error).at(&args.vault))?;
+    let refused = |error| Failure::from(error).at(&args.vault);
+    let mut lock =
+        VaultLock::acquire(&args.vault, LockMode::Exclusive, "header restore", None).map_err(refused)?;
     let locked = LockedVault::open(&args.vault, OpenMode::Writable)?;
     let (source, history) = (args.secret.source(), History::of(&args.history));
     history.admit_work(&args.file, std::slice::from_ref(&backup), source.kind())?;
     let credential = source.read("Password of the backup")?;
     let root =
         strongroom_keys::unlock(&backup, &credential).map_err(|error| explain(error).at(&args.file))?;
+    if let Some(lock) = &mut lock {
+        lock.tell(&root, backup.vault).map_err(refused)?;
+    }
     let current: Vec<Header> =
         locked.headers().into_iter().filter(|header| verify_header(header, &root)).collect();
     let readable = locked.newest().ok();

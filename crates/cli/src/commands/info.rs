@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use strongroom_format::vault::header::{Header, SessionState};
+use strongroom_keys::RootKey;
 use strongroom_store::local::OpenMode;
 
 use super::slots::{self, SlotReport};
@@ -12,7 +13,7 @@ use crate::failure::{Exit, Result};
 use crate::history::History;
 use crate::lock::{Holder, VaultLock};
 use crate::report::{self, Output};
-use crate::unlock::{HeaderCopy, LockedVault};
+use crate::unlock::{HeaderCopy, LockedVault, Unlocked};
 
 #[derive(Serialize)]
 struct Document {
@@ -58,7 +59,12 @@ struct SessionReport {
 /// # Errors
 /// As unlocking.
 pub(crate) fn run(args: &InfoArgs, output: Output) -> Result<Exit> {
-    let (header, copies) = read(args, output)?;
+    let Read { header, copies, root } = read(args, output)?;
+    let holder = VaultLock::holder(&args.vault);
+    let holder = match &root {
+        Some(root) => holder.map(|holder| Box::new(holder.revealed(root, header.vault))),
+        None => holder,
+    };
     let document = Document {
         schema: "strongroom.info/1",
         vault: args.vault.display().to_string(),
@@ -81,7 +87,7 @@ pub(crate) fn run(args: &InfoArgs, output: Output) -> Result<Exit> {
         authenticated: args.secret.is_given(),
         sessions: sessions(&header),
         slots: slots::reports(&header),
-        in_use: VaultLock::holder(&args.vault),
+        in_use: holder,
         header_copies: copies,
     };
     output.print(&document, text)?;
@@ -90,19 +96,29 @@ pub(crate) fn run(args: &InfoArgs, output: Output) -> Result<Exit> {
     Ok(if damaged || older { Exit::Damage } else { Exit::Done })
 }
 
-/// The header, authenticated when a secret is given, and what its copies are
-/// worth.
-pub(super) fn read(args: &InfoArgs, output: Output) -> Result<(Header, [HeaderCopy; 2])> {
+/// What is read of a vault.
+pub(super) struct Read {
+    /// The header, authenticated when a secret is given.
+    pub(super) header: Header,
+    /// What its copies are worth.
+    copies: [HeaderCopy; 2],
+    /// When a secret is given.
+    root: Option<RootKey>,
+}
+
+/// Reads a vault's header.
+pub(super) fn read(args: &InfoArgs, output: Output) -> Result<Read> {
     let locked = LockedVault::open(&args.vault, OpenMode::ReadOnly)?;
     if !args.secret.is_given() {
         let header = locked.newest().map_err(|failure| failure.at(&args.vault))?;
-        return Ok((header, locked.copies()));
+        return Ok(Read { header, copies: locked.copies(), root: None });
     }
     let source = args.secret.source();
     let history = History::of(&args.history);
     locked.check_slots(&args.vault, &source, &history)?;
     let unlocked = locked.unlock_for_use(&args.vault, &source.read("Password")?, &history, output)?;
-    Ok((unlocked.header, unlocked.copies))
+    let Unlocked { header, copies, root, .. } = unlocked;
+    Ok(Read { header, copies, root: Some(root) })
 }
 
 /// A date that the header has, or 0.

@@ -49,7 +49,7 @@ pub(crate) fn run(command: &KeyCommand, output: Output) -> Result<Exit> {
 }
 
 fn list(args: &InfoArgs, output: Output) -> Result<Exit> {
-    let (header, _) = super::info::read(args, output)?;
+    let header = super::info::read(args, output)?.header;
     print(&args.vault, &header, None, args.secret.is_given(), output, "")
 }
 
@@ -93,13 +93,16 @@ impl Changing {
         // A first look before the lock's file is made in what is no vault.
         LockedVault::open(vault, OpenMode::Writable)?;
         VaultLock::settle(vault, output);
-        let lock = VaultLock::acquire(vault, LockMode::Exclusive, purpose, None)
-            .map_err(|error| Failure::from(error).at(vault))?;
+        let refused = |error| Failure::from(error).at(vault);
+        let mut lock = VaultLock::acquire(vault, LockMode::Exclusive, purpose, None).map_err(refused)?;
         let locked = LockedVault::open(vault, OpenMode::Writable)?;
         let (source, history) = (secret.source(), History::of(history));
         locked.check_slots(vault, &source, &history)?;
         let credential = source.read(&format!("Password of {}", vault.display()))?;
         let unlocked = locked.unlock_for_use(vault, &credential, &history, output)?;
+        if let Some(lock) = &mut lock {
+            lock.tell(&unlocked.root, unlocked.header.vault).map_err(refused)?;
+        }
         Ok(Changing { unlocked, credential, history, output, _lock: lock })
     }
 

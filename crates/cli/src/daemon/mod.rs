@@ -258,7 +258,12 @@ fn serve(
     let locked =
         || VaultLock::acquire_from(&plan.vault, mode, "mount", Some(&*plan.directory), plan.takeover);
     // Who follows a writer keeps none out.
-    let lock = if plan.follows() { None } else { locked().map_err(|error| not_locked(plan, error))? };
+    let (root, id) = (&unlocked.root, unlocked.header.vault);
+    let refused = |error: LockError| not_locked(plan, error.revealed(root, id));
+    let mut lock = if plan.follows() { None } else { locked().map_err(refused)? };
+    if let Some(lock) = &mut lock {
+        lock.tell(root, id).map_err(refused)?;
+    }
     // The header may have changed between unlocking and locking.
     let header = header_now(plan, &unlocked)?;
     let algorithm = strongroom_vault::algorithm(header.suite);

@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use strongroom_format::vault::VaultId;
+use strongroom_keys::{LockCipher, RootKey};
+
+use super::stored;
 use crate::control::mounts;
 use crate::report;
 
@@ -54,6 +58,9 @@ pub(crate) struct Holder {
     /// What that says of the file in which it was found.
     #[serde(skip)]
     pub(crate) found: Found,
+    /// The same for whoever has the vault's key, of one that this machine cannot read.
+    #[serde(skip)]
+    pub(super) for_owner: Option<String>,
 }
 
 /// A file of this start of this machine.
@@ -115,11 +122,13 @@ impl Holder {
             pid,
             started: started(pid).unwrap_or(0),
             token: hex(token),
-            mount_point: mount_point.map(Path::to_owned),
+            // JSON has no other paths than those of text.
+            mount_point: mount_point.filter(|path| path.to_str().is_some()).map(Path::to_owned),
             purpose: purpose.to_owned(),
             since: report::rfc3339(report::now()),
             file: None,
             found: Found::InPlace,
+            for_owner: None,
         }
     }
 
@@ -168,7 +177,26 @@ impl Holder {
             since: String::new(),
             file: None,
             found: Found::InPlace,
+            for_owner: None,
         }
+    }
+
+    /// One whose word this machine cannot read: it is another's.
+    pub(super) fn elsewhere() -> Holder {
+        Holder::unknown()
+    }
+
+    /// Whether the vault's key tells more of it.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.for_owner.is_some()
+    }
+
+    /// The same, as the vault's key tells it.
+    pub(crate) fn revealed(self, root: &RootKey, vault: VaultId) -> Holder {
+        let sealed = self.for_owner.as_deref();
+        let told = sealed.and_then(|sealed| stored::opened(&LockCipher::of_vault(root, vault), sealed));
+        // A machine that could not read the record is not the one that it names.
+        told.unwrap_or(self)
     }
 
     /// What becomes of a record by `self`, whose lock was found free. A
@@ -211,6 +239,9 @@ impl Holder {
 
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.purpose.is_empty() {
+            return f.write_str("by another machine; the vault's secret tells which, see `strongroom info`");
+        }
         write!(f, "{} by process {}", self.purpose, self.pid)?;
         if !self.is_here() {
             write!(f, " of {}", report::shown(self.host.as_bytes()))?;
@@ -267,6 +298,17 @@ mod tests {
     }
 
     #[test]
+    fn any_mount_point_can_be_left() {
+        use std::os::unix::ffi::OsStrExt as _;
+        for path in [&b"/mnt/\xff"[..], &[b'\t'; 4095]] {
+            let holder = Holder::this_process("mount", Some(Path::new(std::ffi::OsStr::from_bytes(path))));
+            let text = stored::Stored::of(&holder, None).expect("entropy").text();
+            assert_eq!(stored::Stored::parse(&text).map(stored::Stored::holder), Some(holder));
+            assert!((text.len() as u64) < super::super::LEN_MAX);
+        }
+    }
+
+    #[test]
     fn a_record_in_another_file_was_copied() {
         let mark = |device, inode| Some(FileMark { device, inode });
         let here = Holder { file: mark(1, 7), ..Holder::this_process("mount", None) };
@@ -288,6 +330,14 @@ mod tests {
         assert!(!Holder { mount_point: None, ..here.clone() }.is_passing(), "no mount");
         let ended = Holder { started: here.started + 1, ..here };
         assert!(!ended.is_passing() && ended.wait_while_passing());
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_of_another_machine() {
+        assert_eq!(Holder::elsewhere().standing(), Standing::Elsewhere);
+        assert!(
+            !Holder::elsewhere().is_here() && Holder::elsewhere().to_string().contains("another machine")
+        );
     }
 
     #[test]

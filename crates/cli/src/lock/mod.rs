@@ -9,6 +9,7 @@
 //! that must not meet one share the lock and leave none.
 
 mod holder;
+mod stored;
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -17,10 +18,13 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use strongroom_format::vault::VaultId;
+use strongroom_keys::RootKey;
 use strongroom_vault::Fence;
 
 use self::holder::FileMark;
 pub(crate) use self::holder::{Holder, Standing};
+use self::stored::Stored;
 use crate::control;
 use crate::failure::{Exit, Failure};
 use crate::report::{self, Output};
@@ -28,7 +32,7 @@ use crate::report::{self, Output};
 /// The lock's place in a vault.
 const NAME: &str = ".strongroom/lock";
 /// No holder describes itself at more length.
-const LEN_MAX: u64 = 16 << 10;
+const LEN_MAX: u64 = 256 << 10;
 
 /// Whether others may use the vault too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +65,7 @@ pub(crate) enum LockError {
 #[derive(Debug)]
 pub(crate) struct VaultLock {
     /// Locked, unless that was taken over.
-    _file: File,
+    file: File,
     /// What was left to be found by others; none by readers.
     record: Option<Arc<Record>>,
 }
@@ -71,7 +75,7 @@ pub(crate) struct VaultLock {
 pub(crate) struct Record {
     path: PathBuf,
     holder: Holder,
-    /// The holder as it is written.
+    /// What is written of it.
     text: Vec<u8>,
 }
 
@@ -148,17 +152,32 @@ impl VaultLock {
             (Err(errno), _) => return Err(LockError::System(path, errno)),
         }
         if mode == LockMode::Shared {
-            return Ok(Some(VaultLock { _file: file, record: None }));
+            return Ok(Some(VaultLock { file, record: None }));
         }
         let holder = Holder { file: FileMark::of(&file), ..Holder::this_process(purpose, mount_point) };
-        let text = serde_json::to_vec(&holder).unwrap_or_default();
-        let record = Record { path, holder, text };
+        let record = Record::new(path, holder, None)?;
         record.leave(&mut file).map_err(|errno| LockError::System(record.path.clone(), errno))?;
         // Of two that came at once, the one that wrote last has it.
         if !record.stands() {
             return Err(LockError::Held(read(&mut file).map(Box::new)));
         }
-        Ok(Some(VaultLock { _file: file, record: Some(Arc::new(record)) }))
+        Ok(Some(VaultLock { file, record: Some(Arc::new(record)) }))
+    }
+
+    /// Tells whoever has the vault's key, on other machines too, who has the
+    /// vault. To be called once that is unlocked, before there is a fence.
+    ///
+    /// # Errors
+    /// [`LockError`].
+    pub(crate) fn tell(&mut self, root: &RootKey, vault: VaultId) -> Result<(), LockError> {
+        let Some(record) = &self.record else { return Ok(()) };
+        if !record.stands() {
+            return Err(LockError::Held(read(&mut self.file).map(Box::new)));
+        }
+        let record = Record::new(record.path.clone(), record.holder.clone(), Some((root, vault)))?;
+        record.leave(&mut self.file).map_err(|errno| LockError::System(record.path.clone(), errno))?;
+        self.record = Some(Arc::new(record));
+        Ok(())
     }
 
     /// What tells the vault when the lock has been lost to another machine.
@@ -191,18 +210,27 @@ impl Drop for VaultLock {
         if let Some(record) = &self.record
             && record.stands()
         {
-            let _ = self._file.set_len(0);
+            let _ = self.file.set_len(0);
         }
     }
 }
 
 impl Record {
+    fn new(path: PathBuf, holder: Holder, keys: Option<(&RootKey, VaultId)>) -> Result<Record, LockError> {
+        match Stored::of(&holder, keys) {
+            Some(stored) => Ok(Record { path, holder, text: stored.text() }),
+            // The kernel's random generator failed.
+            None => Err(LockError::System(path, Errno::IO)),
+        }
+    }
+
     /// Writes the record, durably: whoever comes after a crash shall find it.
+    /// One that is there is replaced by one write, so that nobody finds none.
     fn leave(&self, file: &mut File) -> Result<(), Errno> {
         let left = file
-            .set_len(0)
-            .and_then(|()| file.seek(SeekFrom::Start(0)))
+            .seek(SeekFrom::Start(0))
             .and_then(|_| file.write_all(&self.text))
+            .and_then(|()| file.set_len(self.text.len() as u64))
             .and_then(|()| file.sync_data());
         left.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
@@ -225,13 +253,23 @@ impl Record {
         file.take(LEN_MAX)
             .read_to_end(&mut text)
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        Ok(serde_json::from_slice::<Holder>(&text).is_ok_and(|found| found == self.holder))
+        Ok(Stored::parse(&text).is_some_and(|found| found.holder() == self.holder))
     }
 }
 
 impl Fence for Record {
     fn holds(&self) -> Result<bool, strongroom_store::Error> {
         self.found().map_err(|errno| strongroom_store::Error::new(errno.raw_os_error(), "open"))
+    }
+}
+
+impl LockError {
+    /// The same, as the vault's key tells who has it.
+    pub(crate) fn revealed(self, root: &RootKey, vault: VaultId) -> LockError {
+        match self {
+            LockError::Held(Some(holder)) => LockError::Held(Some(Box::new(holder.revealed(root, vault)))),
+            other => other,
+        }
     }
 }
 
@@ -326,8 +364,7 @@ fn read(file: &mut File) -> Option<Holder> {
     file.seek(SeekFrom::Start(0)).ok()?;
     let mark = FileMark::of(file);
     file.take(LEN_MAX).read_to_end(&mut text).ok()?;
-    let holder: Holder = serde_json::from_slice(&text).ok()?;
-    Some(holder.found_in(mark))
+    Some(Stored::parse(&text)?.holder().found_in(mark))
 }
 
 #[cfg(test)]
@@ -382,8 +419,22 @@ mod tests {
             mount_point: Some("/mnt/there".into()),
             ..Holder::this_process("mount", None)
         };
-        std::fs::write(vault.path().join(NAME), serde_json::to_vec(&holder).expect("text")).expect("written");
-        holder
+        leave(vault, &holder, true);
+        read(&mut File::open(vault.path().join(NAME)).expect("there")).expect("a record")
+    }
+
+    /// Leaves a holder's record, as of another machine where that is said.
+    fn leave(vault: &tempfile::TempDir, holder: &Holder, is_elsewhere: bool) {
+        let stored = Stored::of(holder, Some((&root(), VaultId([1; 16])))).expect("entropy");
+        let text = String::from_utf8(stored.text()).expect("JSON");
+        let spoiled = if is_elsewhere { text.replacen("machine\":\"", "machine\":\"00", 1) } else { text };
+        std::fs::write(vault.path().join(NAME), spoiled).expect("written");
+    }
+
+    /// A vault's root key, always the same.
+    fn root() -> RootKey {
+        static ROOT: std::sync::OnceLock<RootKey> = std::sync::OnceLock::new();
+        ROOT.get_or_init(|| RootKey::random().expect("entropy")).duplicate()
     }
 
     fn acquire(vault: &tempfile::TempDir, takeover: Takeover) -> Result<Option<VaultLock>, LockError> {
@@ -400,8 +451,12 @@ mod tests {
             assert_eq!(*found, holder);
         }
         assert_eq!(VaultLock::holder(vault.path()), Some(Box::new(holder.clone())));
-        let said = Failure::from(LockError::Held(Some(Box::new(holder)))).to_string();
+        let said = Failure::from(LockError::Held(Some(Box::new(holder.clone())))).to_string();
+        assert!(said.contains("another machine") && said.contains("--takeover"), "{said}");
+        let told = Box::new(holder.clone().revealed(&root(), VaultId([1; 16])));
+        let said = Failure::from(LockError::Held(Some(told))).to_string();
         assert!(said.contains("of faraway at /mnt/there, since") && said.contains("--takeover"), "{said}");
+        assert_eq!(holder.clone().revealed(&root(), VaultId([2; 16])), holder, "another vault's key");
     }
 
     #[test]
@@ -438,12 +493,12 @@ mod tests {
     fn nothing_is_taken_over_from_a_process_of_this_machine_that_runs() {
         let vault = vault();
         let here = Holder::this_process("mount", None);
-        std::fs::write(vault.path().join(NAME), serde_json::to_vec(&here).expect("text")).expect("written");
+        leave(&vault, &here, false);
         for takeover in [Takeover::Refuse, Takeover::Elsewhere] {
             assert!(matches!(acquire(&vault, takeover), Err(LockError::Held(Some(_)))));
         }
         let ended = Holder { started: here.started + 1, ..here };
-        std::fs::write(vault.path().join(NAME), serde_json::to_vec(&ended).expect("text")).expect("written");
+        leave(&vault, &ended, false);
         assert!(acquire(&vault, Takeover::Refuse).is_ok(), "a dead process's");
     }
 

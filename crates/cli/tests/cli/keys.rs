@@ -188,7 +188,10 @@ fn keys_are_not_changed_while_the_vault_is_in_use() {
         r#"{{"host":"h","boot_id":"{}","pid":42,"mount_point":"/mnt/p","purpose":"mount","since":"2026-01-01T00:00:00Z"}}"#,
         boot_id.trim()
     );
-    std::fs::write(&lock, holder).expect("written");
+    let sealed = strongroom_keys::LockCipher::of_machine().seal(holder.as_bytes()).expect("entropy");
+    let sealed: String = sealed.iter().map(|byte| format!("{byte:02x}")).collect();
+    std::fs::write(&lock, format!(r#"{{"schema":"strongroom.lock/1","machine":"{sealed}"}}"#))
+        .expect("written");
     let file = std::fs::File::options().read(true).write(true).open(&lock).expect("there");
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("locked");
     place.write("new", "new");

@@ -47,9 +47,13 @@ pub(crate) fn run(args: &CheckArgs, output: Output) -> Result<Exit> {
     let clock = Instant::now();
     let mode = if args.repair { OpenMode::Writable } else { OpenMode::ReadOnly };
     LockedVault::open(&args.vault, mode)?;
-    let _lock = lock(args, output)?;
+    let mut lock = lock(args, output)?;
     let history = History::of(&args.history);
     let mut subject = Subject::from(unlock(&args.vault, mode, &args.secret, &history, output)?);
+    if let Some(lock) = &mut lock {
+        let told = lock.tell(&subject.root, subject.header.vault);
+        told.map_err(|error| Failure::from(error).at(&args.vault))?;
+    }
     let interrupt = Interrupt::listen();
     let mut recovery = None;
     if args.repair {
