@@ -23,11 +23,13 @@ const JOURNAL: Derivation = Derivation { label: "strongroom journal", len: 32 };
 const NAMES: Derivation = Derivation { label: "strongroom names", len: 64 };
 const XATTRS: Derivation = Derivation { label: "strongroom xattrs", len: 64 };
 const RECORDS: Derivation = Derivation { label: "strongroom records", len: 32 };
+const SPECIALS: Derivation = Derivation { label: "strongroom special records", len: 64 };
 const HEADER: Derivation = Derivation { label: "strongroom header", len: 32 };
 const FRESHNESS: Derivation = Derivation { label: "strongroom freshness", len: 32 };
 
 /// Every key that comes from the root key, in the format document's order.
-pub const DERIVATIONS: [Derivation; 8] = [BLOCKS, PAGES, JOURNAL, NAMES, XATTRS, RECORDS, HEADER, FRESHNESS];
+pub const DERIVATIONS: [Derivation; 9] =
+    [BLOCKS, PAGES, JOURNAL, NAMES, XATTRS, RECORDS, SPECIALS, HEADER, FRESHNESS];
 
 /// The 32 bytes from which all keys of a vault come.
 pub struct RootKey(Secret<32>);
@@ -78,7 +80,7 @@ impl RootKey {
 pub struct VaultKeys {
     generation: u32,
     short: Secret<{ 5 * 32 }>,
-    long: Secret<{ 2 * 64 }>,
+    long: Secret<{ 3 * 64 }>,
 }
 
 impl VaultKeys {
@@ -93,7 +95,7 @@ impl VaultKeys {
         VaultKeys {
             generation,
             short: Secret::build(|keys| all(keys, &[BLOCKS, PAGES, JOURNAL, RECORDS, FRESHNESS])),
-            long: Secret::build(|keys| all(keys, &[NAMES, XATTRS])),
+            long: Secret::build(|keys| all(keys, &[NAMES, XATTRS, SPECIALS])),
         }
     }
 
@@ -133,7 +135,7 @@ impl VaultKeys {
         self.short(4)
     }
 
-    /// AES-SIV of names and symlink targets.
+    /// AES-SIV of names.
     #[must_use]
     pub fn names(&self) -> &[u8; 64] {
         self.long(0)
@@ -143,6 +145,12 @@ impl VaultKeys {
     #[must_use]
     pub fn xattrs(&self) -> &[u8; 64] {
         self.long(1)
+    }
+
+    /// AES-SIV of special records and symlink targets.
+    #[must_use]
+    pub fn specials(&self) -> &[u8; 64] {
+        self.long(2)
     }
 
     fn short(&self, index: usize) -> &[u8; 32] {
@@ -200,7 +208,7 @@ mod tests {
             let keys = VaultKeys::derive(&root(), VaultId([vault; 16]), generation);
             all.extend([keys.blocks(), keys.pages(), keys.journal(), keys.records()].map(|key| hex(key)));
             all.push(hex(keys.freshness()));
-            all.extend([keys.names(), keys.xattrs()].map(|key| hex(&key[..32])));
+            all.extend([keys.names(), keys.xattrs(), keys.specials()].map(|key| hex(&key[..32])));
             all.push(hex(root().header_key(VaultId([vault; 16]), generation).expose()));
         }
         let count = all.len();

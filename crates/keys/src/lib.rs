@@ -8,7 +8,7 @@
 //!
 //! A credential opens a slot of the vault header ([`slots`], [`mod@unlock`]) and
 //! gives the root key; [`hierarchy`] derives the vault's keys from it, of which
-//! [`names`] and [`record`] use theirs, and the vault hands the others to an
+//! [`names`], [`specials`] and [`record`] use theirs, and the vault hands the others to an
 //! engine.
 
 mod argon;
@@ -25,6 +25,7 @@ pub mod recovery;
 pub mod secret;
 mod siv;
 pub mod slots;
+pub mod specials;
 pub mod unlock;
 
 pub use hierarchy::{RootKey, VaultKeys};
@@ -36,4 +37,5 @@ pub use record::RecordMac;
 pub use recovery::RecoveryKey;
 pub use secret::{Secret, SecretBytes};
 pub use slots::{Credential, KeyFile};
+pub use specials::SpecialCipher;
 pub use unlock::{UnlockError, unlock, unlock_copies};

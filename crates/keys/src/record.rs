@@ -3,7 +3,7 @@
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use strongroom_format::vault::DirectoryId;
+use strongroom_format::vault::{DirectoryId, FileId};
 use strongroom_format::vault::names::{DirectoryRecord, RECORD_MAC_LEN};
 use strongroom_memory::{Locked, in_wiped_frames, in_wiped_stack};
 use subtle::ConstantTimeEq;
@@ -48,11 +48,11 @@ impl RecordMac {
         self.first_16(&[b"home", &directory.0, name])
     }
 
-    /// What stands for a symlink in a freshness file: `stored` is its stored
-    /// target.
+    /// What stands for a special record in a freshness file: its file id and,
+    /// of a symlink, the tag of its sealed target.
     #[must_use]
-    pub fn symlink(&self, stored: &[u8]) -> [u8; 16] {
-        self.first_16(&[b"symlink", stored])
+    pub fn special(&self, file: FileId, body_tag: [u8; 16]) -> [u8; 16] {
+        self.first_16(&[b"symlink", &file.0, &body_tag])
     }
 
     fn directory_mac(&self, id: DirectoryId) -> [u8; RECORD_MAC_LEN] {

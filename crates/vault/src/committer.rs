@@ -80,7 +80,10 @@ pub(crate) fn round(context: &Context) -> Result<()> {
 /// Commits everything that is pending.
 pub(crate) fn commit_pending(context: &Context) -> Result<()> {
     let unsynced = context.table.unsynced();
-    if !unsynced.is_empty() && context.rules.keeps(Rule::NewFileBeforeReply) {
+    let files = !unsynced.is_empty() && context.rules.keeps(Rule::NewFileBeforeReply);
+    let specials = context.rules.keeps(Rule::SpecialBeforeReply)
+        && context.table.has_specials(&context.barriers);
+    if files || specials {
         context.sync_store()?;
     }
     context.table.synced(&unsynced);

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use data_encoding::{BASE64URL_NOPAD, Encoding, HEXLOWER, Specification};
 
-use super::{DirectoryId, WriteSession};
+use super::{DirectoryId, FileId, WriteSession};
 use crate::error::FormatError;
 
 /// The longest name that a store takes, in bytes.
@@ -19,8 +19,6 @@ pub const SIV_LEN: usize = 16;
 pub const RECORD_MAC_LEN: usize = 16;
 /// Random bytes before a symlink target or an attribute's value, when sealed.
 pub const SALT_LEN: usize = 16;
-/// Bytes of the id of a symlink target that stands in a side file.
-pub const LINK_ID_LEN: usize = 16;
 
 /// The vault's own directory, in its root.
 pub const VAULT_DIRECTORY: &str = ".strongroom";
@@ -32,7 +30,6 @@ pub const XATTR_PREFIX: &str = "user.strongroom.";
 const LONG: char = '~';
 const SIDE_PREFIX: &str = ".n";
 const INLINE: u8 = b'1';
-const SIDE: u8 = b'2';
 const JOURNAL_PREFIX: &str = "journal.";
 
 static BASE32HEX_LOWER_NOPAD: LazyLock<Encoding> = LazyLock::new(|| {
@@ -192,59 +189,21 @@ impl DirectoryRecord {
     }
 }
 
-/// A stored symlink's target.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoredTarget {
-    /// The sealed target.
-    Inline(Vec<u8>),
-    /// The sealed id of the file in `.strongroom/links/` that holds the sealed
-    /// target.
-    Side(Vec<u8>),
-}
-
-impl StoredTarget {
-    /// The stored target.
-    #[must_use]
-    pub fn to_target(&self) -> String {
-        match self {
-            StoredTarget::Inline(sealed) => tagged(INLINE, sealed),
-            StoredTarget::Side(sealed) => tagged(SIDE, sealed),
-        }
-    }
-
-    /// Reads a stored target.
-    ///
-    /// # Errors
-    /// [`FormatError::Text`].
-    pub fn parse(target: &[u8]) -> Result<StoredTarget, FormatError> {
-        match untagged(target) {
-            Some((INLINE, sealed)) if sealed.len() > SIV_LEN + SALT_LEN => Ok(StoredTarget::Inline(sealed)),
-            Some((SIDE, sealed)) if sealed.len() == SIV_LEN + LINK_ID_LEN => Ok(StoredTarget::Side(sealed)),
-            _ => Err(FormatError::text("stored symlink target", target)),
-        }
-    }
-}
-
-/// Bytes of the stored target of a symlink whose plain target has `plain_len`
-/// bytes, when it stands in the symlink.
+/// The name of the file in `.strongroom/links/` that holds the target of the
+/// symlink with this file id: lower case, so that it may be told apart where
+/// the store folds case.
 #[must_use]
-pub fn inline_target_len(plain_len: usize) -> usize {
-    1 + BASE64URL_NOPAD.encode_len(SIV_LEN + SALT_LEN + plain_len)
+pub fn link_name(file: FileId) -> String {
+    HEXLOWER.encode(&file.0)
 }
 
-/// The name of the file in `.strongroom/links/` with this id.
-#[must_use]
-pub fn link_name(id: &[u8; LINK_ID_LEN]) -> String {
-    BASE64URL_NOPAD.encode(id)
-}
-
-/// The id in the name of a file in `.strongroom/links/`.
+/// The file id in the name of a file in `.strongroom/links/`.
 ///
 /// # Errors
 /// [`FormatError::Text`].
-pub fn parse_link_name(name: &[u8]) -> Result<[u8; LINK_ID_LEN], FormatError> {
-    let id = BASE64URL_NOPAD.decode(name).ok().and_then(|id| id.try_into().ok());
-    id.ok_or_else(|| FormatError::text("name of a link", name))
+pub fn parse_link_name(name: &[u8]) -> Result<FileId, FormatError> {
+    let id = HEXLOWER.decode(name).ok().and_then(|id| id.try_into().ok());
+    id.map(FileId).ok_or_else(|| FormatError::text("name of a link", name))
 }
 
 /// The longest attribute name that can be stored, in bytes.

@@ -24,6 +24,7 @@ mod rescue;
 mod reserve;
 mod resize;
 mod settle;
+mod specials;
 mod spare;
 mod state;
 pub(crate) mod table;

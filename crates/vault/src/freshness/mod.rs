@@ -75,7 +75,6 @@ impl Trust {
 /// A vault's freshness file in use.
 pub(crate) struct Freshness {
     sealer: Sealer,
-    marks: RecordMac,
     log: Mutex<Log>,
     table: Mutex<Table>,
     /// What differs is an error.
@@ -139,7 +138,6 @@ impl Freshness {
         }
         Ok(Freshness {
             sealer,
-            marks: RecordMac::new(keys),
             was_bypassed: !is_new && header.sequence > table.header(),
             log: Mutex::new(log),
             table: Mutex::new(table),
@@ -240,11 +238,6 @@ impl Freshness {
             Some(entry) if !self.may_be_gone(directory, name, entry) => Err(stale(Staleness::Missing)),
             _ => Ok(()),
         }
-    }
-
-    /// What stands for a symlink with this stored target.
-    pub(crate) fn symlink(&self, stored: &[u8]) -> Object {
-        Object::Symlink(self.marks.symlink(stored))
     }
 
     /// Entries of `directory` are about to change. The caller holds its gate

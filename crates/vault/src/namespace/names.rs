@@ -1,4 +1,4 @@
-//! Names, directory ids, symlink targets and attributes between their plain
+//! Names, directory ids and attributes between their plain
 //! and their stored form (`docs/format/vault.md`, section 5).
 //!
 //! This module joins the ciphers with the spelling; it does no input or
@@ -6,12 +6,11 @@
 
 use strongroom_format::vault::DirectoryId;
 use strongroom_format::vault::names::{
-    self as spelling, DIRECTORY_RECORD, DirectoryRecord, LINK_ID_LEN, NameEncoding, SALT_LEN, SIV_LEN,
-    StoredName as Spelled, StoredTarget as SpelledTarget,
+    self as spelling, DIRECTORY_RECORD, DirectoryRecord, NameEncoding, StoredName as Spelled,
 };
 use strongroom_keys::names::{NotAuthentic, spell};
 use strongroom_keys::random::{EntropyError, array as random};
-use strongroom_keys::{NameCipher, RecordMac, VaultKeys, XattrCipher};
+use strongroom_keys::{NameCipher, RecordMac, SpecialCipher, VaultKeys, XattrCipher};
 use strongroom_store::Node;
 
 use super::NAME_MAX;
@@ -50,14 +49,6 @@ pub(super) enum Found {
     Long { side: Vec<u8> },
 }
 
-/// What a stored symlink target turned out to be.
-pub(super) enum StoredTarget {
-    /// The sealed target.
-    Inline(Vec<u8>),
-    /// The name of the file under `.strongroom/links` that holds it.
-    Long(Vec<u8>),
-}
-
 /// True for what the vault itself keeps in a directory beside its entries.
 pub(super) fn is_hidden(stored: &[u8]) -> bool {
     stored == RECORD || stored.starts_with(b".n~")
@@ -67,8 +58,10 @@ pub(super) fn is_hidden(stored: &[u8]) -> bool {
 pub(super) struct Names {
     cipher: NameCipher,
     xattrs: XattrCipher,
-    records: RecordMac,
+    pub(super) records: RecordMac,
     encoding: NameEncoding,
+    pub(super) specials: SpecialCipher,
+    pub(super) generation: u32,
 }
 
 impl Names {
@@ -78,6 +71,8 @@ impl Names {
             xattrs: XattrCipher::new(keys),
             records: RecordMac::new(keys),
             encoding: NameEncoding::from_flag(folding),
+            specials: SpecialCipher::new(keys),
+            generation: keys.generation(),
         }
     }
 
@@ -194,46 +189,6 @@ impl Names {
         Ok(data_encoding::HEXLOWER.encode(&random::<PASSING_LEN>().map_err(entropy)?).into_bytes())
     }
 
-    /// Seals a symlink's target.
-    pub(super) fn seal_target(&self, target: &[u8]) -> Result<Vec<u8>> {
-        self.cipher.seal_target(target).map_err(entropy)
-    }
-
-    pub(super) fn open_target(&self, sealed: &[u8]) -> Result<Vec<u8>> {
-        self.cipher.open_target(sealed).map_err(unopened("a symlink's target does not open"))
-    }
-
-    /// The stored target that holds the sealed one.
-    pub(super) fn inline_target(&self, sealed: &[u8]) -> Vec<u8> {
-        SpelledTarget::Inline(sealed.to_vec()).to_target().into_bytes()
-    }
-
-    /// Length of the plain target that a stored one of `stored` bytes holds;
-    /// `None` when it stands elsewhere.
-    pub(super) fn inline_target_len(&self, stored: u64) -> Option<u64> {
-        let sealed = stored.checked_sub(1)? * 3 / 4;
-        sealed.checked_sub((SIV_LEN + SALT_LEN) as u64).filter(|plain| *plain > 0)
-    }
-
-    /// Names a new file under `.strongroom/links`: the name, and the stored
-    /// target that refers to it.
-    pub(super) fn new_long_target(&self) -> Result<(Vec<u8>, Vec<u8>)> {
-        let id: [u8; LINK_ID_LEN] = random().map_err(entropy)?;
-        let stored = SpelledTarget::Side(self.cipher.seal_link_id(&id)).to_target();
-        Ok((spelling::link_name(&id).into_bytes(), stored.into_bytes()))
-    }
-
-    pub(super) fn parse_target(&self, stored: &[u8]) -> Result<StoredTarget> {
-        match SpelledTarget::parse(stored).map_err(|_| damaged("a symlink's target is malformed"))? {
-            SpelledTarget::Inline(sealed) => Ok(StoredTarget::Inline(sealed)),
-            SpelledTarget::Side(sealed) => {
-                let id = self.cipher.open_link_id(&sealed);
-                let id = id.map_err(unopened("a symlink's target does not open"))?;
-                Ok(StoredTarget::Long(spelling::link_name(&id).into_bytes()))
-            }
-        }
-    }
-
     /// Seals the name of an attribute; `None` when it is too long.
     pub(super) fn seal_xattr_name(&self, name: &[u8]) -> Option<Vec<u8>> {
         spelling::xattr_name(&self.xattrs.seal_name(name)).map(String::into_bytes)
@@ -259,14 +214,14 @@ impl Names {
 /// A directory without its record.
 const LOST: Error = Error::Damaged(Damage::Name("a directory has lost its record"));
 
-fn damaged(what: &'static str) -> Error {
+pub(super) fn damaged(what: &'static str) -> Error {
     Error::Damaged(Damage::Name(what))
 }
 
-fn unopened(what: &'static str) -> impl Fn(NotAuthentic) -> Error {
+pub(super) fn unopened(what: &'static str) -> impl Fn(NotAuthentic) -> Error {
     move |_| damaged(what)
 }
 
-fn entropy(_: EntropyError) -> Error {
+pub(super) fn entropy(_: EntropyError) -> Error {
     Error::Entropy
 }

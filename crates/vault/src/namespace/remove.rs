@@ -136,8 +136,9 @@ impl Namespace {
             return;
         }
         if let Some(target) = target {
-            self.remove_long_target(&target);
+            self.remove_side_target(&target);
         }
+        self.contents.note_special_durable(node.id());
         if node.kind() == Kind::File {
             let live = match &inode {
                 Some(inode) => inode.live(&self.contents),

@@ -15,6 +15,7 @@ use strongroom_keys::VaultKeys;
 use strongroom_store::{Kind, NodeRef, RenameMode, Store};
 
 use super::inode::lock;
+use super::shape::Shape;
 use super::names::{Names, RECORD, StoredName};
 use super::{Namespace, PRIVATE, TEMPORARY, sidefile};
 use crate::error::{Error, Result, errno};
@@ -260,12 +261,14 @@ impl Namespace {
         self.writable()?;
         let inode = self.table.inode(number)?;
         let place = lock(&inode.place).clone();
-        if inode.kind != Kind::File {
-            return Ok(());
-        }
         let place = place.ok_or(Error::Refused(errno::ENOENT))?;
-        let content = self.using_unbound(&inode)?;
         let home = self.names.home(place.directory, &place.name);
+        match &inode.shape {
+            Shape::File => {}
+            Shape::Broken(_) => return self.rebind_special(&inode, home),
+            Shape::Special(_) | Shape::Directory => return Ok(()),
+        }
+        let content = self.using_unbound(&inode)?;
         if content.belongs(home) {
             return Ok(());
         }

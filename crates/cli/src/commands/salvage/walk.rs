@@ -6,8 +6,10 @@ use std::sync::Arc;
 use strongroom_format::vault::DirectoryId;
 use strongroom_format::vault::names::{VAULT_DIRECTORY, parse_journal_name};
 use strongroom_store::{Attributes, InodeId, Kind, NodeRef};
-use strongroom_vault::Error;
-use strongroom_vault::namespace::survey::{Folder, Item, Listed, Named, Survey, joined, placeholder};
+use strongroom_vault::{Damage, Error};
+use strongroom_vault::namespace::survey::{
+    FOREIGN_KIND, Folder, Item, Listed, Named, Sort, SpecialItem, Survey, joined, placeholder,
+};
 
 use super::copy::{Copier, Place};
 use super::target::Directory;
@@ -153,19 +155,20 @@ impl<'c, 'a> Walk<'c, 'a> {
 
     /// A placeholder that nothing else in the directory is called.
     fn unnamed(&self, folder: &Folder, item: &Item, taken: &HashSet<Vec<u8>>) -> Vec<u8> {
-        let known = match item.node.kind() {
-            Kind::File => self.survey.open(folder, item).ok().map(|opened| {
+        let known = match &item.sort {
+            Sort::File => self.survey.open(folder, item).ok().map(|opened| {
                 let name = format!("#{}", opened.content.id()).into_bytes();
                 opened.close();
                 name
             }),
-            Kind::Directory => self
+            Sort::Directory => self
                 .survey
                 .enter(folder, item)
                 .ok()
                 .and_then(|below| below.id)
                 .map(|id| format!("#{id}").into_bytes()),
-            _ => None,
+            Sort::Special(special) => Some(format!("#{}", special.id()).into_bytes()),
+            Sort::Broken(_) | Sort::Foreign => None,
         };
         let name = known.unwrap_or_else(|| placeholder(&item.node));
         let mut candidate = name.clone();
@@ -186,10 +189,12 @@ impl<'c, 'a> Walk<'c, 'a> {
                 return None;
             }
         };
-        match attributes.kind {
-            Kind::File => self.file(folder, item, &attributes, place, pool),
-            Kind::Directory => return self.directory(folder, &item, attributes, place),
-            _ => self.other(&item, &attributes, &place),
+        match item.sort.clone() {
+            Sort::File => self.file(folder, item, &attributes, place, pool),
+            Sort::Directory => return self.directory(folder, &item, attributes, place),
+            Sort::Special(special) => self.special(&item, &special, &special.plain(&attributes), &place),
+            Sort::Broken(damage) => self.unreadable(&place.path, &Error::Damaged(damage)),
+            Sort::Foreign => self.unreadable(&place.path, &Error::Damaged(Damage::Name(FOREIGN_KIND))),
         }
         None
     }
@@ -253,9 +258,12 @@ impl<'c, 'a> Walk<'c, 'a> {
         }
     }
 
-    fn other(&mut self, item: &Item, attributes: &Attributes, place: &Place) {
+    fn special(&mut self, item: &Item, special: &SpecialItem, attributes: &Attributes, place: &Place) {
+        if special.is_misplaced {
+            self.unreadable(&place.path, &Error::Damaged(Damage::Home));
+        }
         let made = if attributes.kind == Kind::Symlink {
-            match self.survey.target(item) {
+            match self.survey.target(special) {
                 Ok(target) => {
                     self.counts.symlinks += 1;
                     place.directory.symlink(&place.name, &target, attributes)
@@ -269,7 +277,7 @@ impl<'c, 'a> Walk<'c, 'a> {
         match made {
             Ok(()) => {
                 let mut faults = Vec::new();
-                let xattrs = self.copier.xattrs(&item.node, [0; 16], &place.path, &mut faults);
+                let xattrs = self.copier.xattrs(&item.node, special.id().0, &place.path, &mut faults);
                 faults.into_iter().for_each(|fault| self.copier.losses.add(fault));
                 place.directory.give_xattrs(&place.name, &place.path, &xattrs);
             }
@@ -291,7 +299,11 @@ impl<'c, 'a> Walk<'c, 'a> {
         let mut directory = None;
         for entry in entries.iter().filter(|entry| parse_journal_name(&entry.name).is_none()) {
             let Ok(node) = node.lookup(&entry.name) else { continue };
-            let item = Item { stored: entry.name.clone(), node, name: Named::Lost("it was kept aside") };
+            let name = Named::Lost("it was kept aside");
+            let Ok(item) = self.survey.item(&folder, entry.name.clone(), node, name) else { continue };
+            if !matches!(item.sort, Sort::File) {
+                continue;
+            }
             // Of most copies nothing opens, which is no loss of this vault's.
             let Ok(opened) = self.survey.open(&folder, &item) else { continue };
             opened.close();

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use strongroom_format::vault::DirectoryId;
 use strongroom_store::NodeRef;
 
-use super::{Folder, Survey};
+use super::{Folder, Sort, Survey};
 use crate::error::{Damage, Error, Result};
 use crate::namespace::names::{Found, is_hidden};
 use crate::namespace::{PRIVATE, sidefile};
@@ -30,6 +30,8 @@ pub struct Item {
     pub node: NodeRef,
     /// Plain name.
     pub name: Named,
+    /// What it is.
+    pub sort: Sort,
 }
 
 /// An entry that is listed and not looked at yet: a directory may have more of
@@ -94,7 +96,7 @@ impl Survey<'_> {
     /// What the store reports.
     pub fn look(&self, folder: &Folder, listed: Listed) -> Result<Option<Item>> {
         match folder.node.lookup(&listed.stored) {
-            Ok(node) => Ok(Some(Item { stored: listed.stored, node, name: listed.name })),
+            Ok(node) => self.item(folder, listed.stored, node, listed.name).map(Some),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -109,7 +111,16 @@ impl Survey<'_> {
         let stored = self.namespace.names.seal(id, name).main;
         let node = folder.node.lookup(&stored)?;
         let name = self.named(folder, &stored)?;
-        Ok(Item { stored, node, name })
+        self.item(folder, stored, node, name)
+    }
+
+    /// An entry of which all but its sort is known.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn item(&self, folder: &Folder, stored: Vec<u8>, node: NodeRef, name: Named) -> Result<Item> {
+        let sort = self.sort(folder, &name, &node)?;
+        Ok(Item { stored, node, name, sort })
     }
 
     fn named(&self, folder: &Folder, stored: &[u8]) -> Result<Named> {

@@ -12,6 +12,7 @@
 mod attributes;
 mod evidence;
 mod listing;
+mod special;
 
 use std::sync::Arc;
 
@@ -20,8 +21,9 @@ use strongroom_store::{Kind, NodeRef};
 
 pub use self::attributes::SurveyedAttribute;
 pub use self::listing::{Item, Listed, Listing, Named};
-use super::names::StoredTarget;
-use super::{LINKS, Namespace, PRIVATE, sidefile};
+pub use self::special::{Sort, SpecialItem};
+use super::Namespace;
+pub use super::shape::FOREIGN_KIND;
 use crate::content::{Content, Home};
 use crate::error::{Damage, Error, Result};
 
@@ -149,6 +151,9 @@ impl Survey<'_> {
     /// # Errors
     /// Damage when nothing can be read of it, or what the store reports.
     pub fn open(&self, folder: &Folder, item: &Item) -> Result<Opened> {
+        if let Sort::Broken(damage) = &item.sort {
+            return Err(Error::Damaged(damage.clone()));
+        }
         let home = match (&item.name, folder.id) {
             (Named::Plain(name), Some(id)) => Some(self.home(id, name)),
             _ => None,
@@ -177,36 +182,6 @@ impl Survey<'_> {
             Err(error) => Err(error),
         }
     }
-
-    /// The plain target of a symlink.
-    ///
-    /// # Errors
-    /// Damage, also when the file is gone that holds a long target; or what
-    /// the store reports.
-    pub fn target(&self, item: &Item) -> Result<Vec<u8>> {
-        let names = &self.namespace.names;
-        let sealed = match names.parse_target(&item.node.read_link()?)? {
-            StoredTarget::Inline(sealed) => sealed,
-            StoredTarget::Long(file) => {
-                let links = self.namespace.store.root().lookup(PRIVATE)?.lookup(LINKS);
-                let read = links.map_err(Error::from).and_then(|links| sidefile::read(&*links, &file));
-                match read {
-                    Err(error) if error.is_not_found() => {
-                        return Err(Error::Damaged(Damage::Name("a long symlink has lost its target")));
-                    }
-                    other => other?,
-                }
-            }
-        };
-        names.open_target(&sealed)
-    }
-
-    /// The file in `.strongroom/links` that holds the target of a symlink, if
-    /// one does.
-    #[must_use]
-    pub fn long_target(&self, item: &Item) -> Option<Vec<u8>> {
-        self.namespace.long_target(&item.node)
-    }
 }
 
 /// The placeholder of an inode that has no id.
@@ -215,8 +190,7 @@ pub fn placeholder(node: &NodeRef) -> Vec<u8> {
     let kind = match node.kind() {
         Kind::File => "file",
         Kind::Directory => "directory",
-        Kind::Symlink => "symlink",
-        Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => "special",
+        Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => "special",
     };
     format!("#{kind}-{:x}", node.id().inode).into_bytes()
 }
