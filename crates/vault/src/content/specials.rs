@@ -9,7 +9,7 @@ use strongroom_store::InodeId;
 
 use super::Contents;
 use super::table::Table;
-use crate::context::Barriers;
+use crate::context::{Barriers, Recovered};
 use crate::error::Result;
 use crate::rules::Rule;
 
@@ -74,6 +74,11 @@ impl Contents {
             return self.context.sync_store();
         }
         Ok(())
+    }
+
+    /// A special record was never durable, and a crash has left it as it is.
+    pub(crate) fn note_unfinished(&self, inode: InodeId) {
+        self.context.note_recovered(inode, Recovered::Removed);
     }
 
     /// The session that new special records are born in.

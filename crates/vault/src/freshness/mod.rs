@@ -25,7 +25,7 @@ use std::sync::PoisonError;
 use strongroom_format::freshness::{FileHeader, Object, Operation};
 use strongroom_format::vault::header::Header;
 use strongroom_format::vault::{DirectoryId, FileId};
-use strongroom_keys::{RecordMac, VaultKeys};
+
 use strongroom_store::NodeRef;
 
 use self::log::{Found, Log};
@@ -117,7 +117,6 @@ impl Freshness {
     pub(crate) fn open(
         trusted: &Trusted,
         sealer: Sealer,
-        keys: &VaultKeys,
         header: &Header,
         writable: bool,
     ) -> Result<Freshness> {

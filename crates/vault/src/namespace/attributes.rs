@@ -87,7 +87,8 @@ impl Namespace {
                 }
             }
             Shape::Directory if inode.number == ROOT => self.hide_private(&mut attributes),
-            Shape::Directory | Shape::Broken(_) => {}
+            Shape::Broken(damage) => self.observer.damaged(inode.number, &Error::Damaged(damage.clone())),
+            Shape::Directory => {}
         }
         Ok(attributes)
     }

@@ -103,26 +103,32 @@ impl Namespace {
         }
         match self.names.open_special(&stored) {
             Ok(record) if home.is_some_and(|home| !record.belongs(home)) => Ok(Shape::Broken(Damage::Home)),
-            Ok(record) => self.completed(record),
+            Ok(record) => self.completed(node, record),
             Err(NoRecord { damage, birth }) => {
                 let explained = birth.is_some() || is_unwritten(&stored);
                 let unfinished = explained && self.contents.may_be_unfinished(birth);
-                Ok(Shape::Broken(if unfinished { Damage::Unfinished } else { damage }))
+                if unfinished {
+                    self.contents.note_unfinished(node.id());
+                    return Ok(Shape::Broken(Damage::Unfinished));
+                }
+                Ok(Shape::Broken(damage))
             }
         }
     }
 
     /// After a crash a record may be there whose target, in a file of its own,
     /// is not.
-    fn completed(&self, record: Record) -> Result<Shape> {
+    fn completed(&self, node: &NodeRef, record: Record) -> Result<Shape> {
         let may_lack = record.side().is_some() && self.contents.may_be_unfinished(Some(record.birth()));
         if !may_lack {
             return Ok(Shape::Special(record));
         }
         match self.side_target(&record) {
-            Err(Error::Damaged(_)) => Ok(Shape::Broken(Damage::Unfinished)),
-            Err(error) if !error.is_not_found() => Err(error),
-            Err(_) => Ok(Shape::Broken(Damage::Unfinished)),
+            Err(Error::Damaged(_)) => {
+                self.contents.note_unfinished(node.id());
+                Ok(Shape::Broken(Damage::Unfinished))
+            }
+            Err(error) => Err(error),
             Ok(_) => Ok(Shape::Special(record)),
         }
     }
