@@ -6,6 +6,7 @@ use crate::sync::thread::{self, JoinHandle};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::content::stale_homes::remove_covered;
 use crate::content::{Content, Extent, checkpoint_all, commit_all};
 use crate::context::Context;
 use crate::error::Result;
@@ -83,9 +84,10 @@ pub(crate) fn commit_pending(context: &Context) -> Result<()> {
     let files = !unsynced.is_empty() && context.rules.keeps(Rule::NewFileBeforeReply);
     let specials = context.rules.keeps(Rule::SpecialBeforeReply)
         && context.table.has_specials(&context.barriers);
-    if files || specials {
+    if files || specials || context.table.has_stale_homes() {
         context.sync_store()?;
     }
+    remove_covered(context);
     context.table.synced(&unsynced);
     let pending = context.table.pending();
     let outcome = commit_contents(context, &pending);

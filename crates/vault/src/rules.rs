@@ -36,6 +36,10 @@ pub enum Rule {
     /// Rule 9: special records are durable before the reply to `fsync` of
     /// their directory.
     SpecialBeforeReply,
+    /// Rule 6: a directory's new home is durable before it moves there.
+    RecordBeforeMove,
+    /// Rule 6: a directory's move is durable before its home before is removed.
+    MoveBeforeRecordGone,
     /// Rule 7: the session is listed durably before its first write.
     SessionBeforeWrite,
     /// Rule 7: everything is durable at home before the session is delisted.
@@ -62,7 +66,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 23] = [
+    pub const ALL: [Rule; 25] = [
         Rule::JournalOverwrites,
         Rule::JournalPages,
         Rule::DataBeforeRecord,
@@ -77,6 +81,8 @@ impl Rule {
         Rule::SlotBeforeName,
         Rule::MoveBeforeSlot,
         Rule::SpecialBeforeReply,
+        Rule::RecordBeforeMove,
+        Rule::MoveBeforeRecordGone,
         Rule::SessionBeforeWrite,
         Rule::HomeBeforeDelisting,
         Rule::ReplayBeforeDelisting,

@@ -1,4 +1,4 @@
-//! How sealed names, symlink targets and attribute names are spelled in the
+//! How sealed names, directory records and attribute names are spelled in the
 //! store, and how stored names are told apart (section 5).
 //!
 //! Spelling alone: what is sealed, and under which key, is another crate's.
@@ -29,7 +29,6 @@ pub const XATTR_PREFIX: &str = "user.strongroom.";
 
 const LONG: char = '~';
 const SIDE_PREFIX: &str = ".n";
-const INLINE: u8 = b'1';
 const JOURNAL_PREFIX: &str = "journal.";
 
 static BASE32HEX_LOWER_NOPAD: LazyLock<Encoding> = LazyLock::new(|| {
@@ -155,37 +154,38 @@ pub fn side_name(long_name: &str) -> String {
     format!("{SIDE_PREFIX}{long_name}")
 }
 
-/// A directory record: the target of the symlink [`DIRECTORY_RECORD`].
+/// A directory record: the name of an empty file in the directory
+/// [`DIRECTORY_RECORD`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryRecord {
     /// The directory's id.
     pub id: DirectoryId,
-    /// Binds it to the vault.
+    /// Binds it to its parent and plain name.
+    pub home: [u8; 16],
+    /// Binds both to the vault.
     pub mac: [u8; RECORD_MAC_LEN],
 }
 
 impl DirectoryRecord {
-    /// The symlink's target.
+    /// Bytes before they are spelled.
+    const LEN: usize = DirectoryId::LEN + 16 + RECORD_MAC_LEN;
+
+    /// The file's name.
     #[must_use]
-    pub fn to_target(&self) -> String {
-        tagged(INLINE, &[self.id.0, self.mac].concat())
+    pub fn to_name(&self, encoding: NameEncoding) -> String {
+        encoding.encoding().encode(&[self.id.0, self.home, self.mac].concat())
     }
 
-    /// Reads a symlink's target.
+    /// Reads a file's name.
     ///
     /// # Errors
     /// [`FormatError::Text`].
-    pub fn parse(target: &[u8]) -> Result<DirectoryRecord, FormatError> {
-        let malformed = || FormatError::text("directory record", target);
-        let (tag, bytes) = untagged(target).ok_or_else(malformed)?;
-        if tag != INLINE || bytes.len() != DirectoryId::LEN + RECORD_MAC_LEN {
-            return Err(malformed());
-        }
-        let (id, mac) = bytes.split_at(DirectoryId::LEN);
-        Ok(DirectoryRecord {
-            id: DirectoryId(id.try_into().expect("split at its length")),
-            mac: mac.try_into().expect("the rest has its length"),
-        })
+    pub fn parse(name: &[u8], encoding: NameEncoding) -> Result<DirectoryRecord, FormatError> {
+        let malformed = || FormatError::text("directory record", name);
+        let bytes = encoding.encoding().decode(name).map_err(|_| malformed())?;
+        let bytes: [u8; DirectoryRecord::LEN] = bytes.try_into().map_err(|_| malformed())?;
+        let (parts, _) = bytes.as_chunks::<16>();
+        Ok(DirectoryRecord { id: DirectoryId(parts[0]), home: parts[1], mac: parts[2] })
     }
 }
 
@@ -248,17 +248,6 @@ pub fn parse_journal_name(name: &[u8]) -> Option<(WriteSession, u8)> {
     };
     let id = HEXLOWER.decode(session).ok()?.try_into().ok()?;
     Some((WriteSession(id), segment))
-}
-
-fn tagged(tag: u8, bytes: &[u8]) -> String {
-    let mut text = String::from(char::from(tag));
-    BASE64URL_NOPAD.encode_append(bytes, &mut text);
-    text
-}
-
-fn untagged(text: &[u8]) -> Option<(u8, Vec<u8>)> {
-    let (&tag, rest) = text.split_first()?;
-    Some((tag, BASE64URL_NOPAD.decode(rest).ok()?))
 }
 
 #[cfg(test)]

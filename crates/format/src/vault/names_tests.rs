@@ -60,6 +60,20 @@ fn every_name_has_one_spelling() {
 }
 
 #[test]
+fn directory_records_come_back() {
+    let record = DirectoryRecord { id: DirectoryId([1; 16]), home: [2; 16], mac: [3; 16] };
+    for (encoding, len) in [(NameEncoding::Base64Url, 64), (NameEncoding::Base32Hex, 77)] {
+        let name = record.to_name(encoding);
+        assert_eq!(name.len(), len);
+        assert_eq!(DirectoryRecord::parse(name.as_bytes(), encoding), Ok(record));
+        assert!(DirectoryRecord::parse(&name.as_bytes()[1..], encoding).is_err());
+        let copy = format!("{name} (conflicted copy)");
+        assert!(DirectoryRecord::parse(copy.as_bytes(), encoding).is_err());
+        assert!(DirectoryRecord::parse(b"", encoding).is_err());
+    }
+}
+
+#[test]
 fn attribute_names_come_back_and_others_are_not_ours() {
     let longest = vec![1; XATTR_NAME_MAX + SIV_LEN];
     let stored = xattr_name(&longest).expect("fits");
@@ -109,6 +123,7 @@ proptest! {
     fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..300)) {
         for encoding in ENCODINGS {
             let _ = encoding.parse(&bytes);
+            let _ = DirectoryRecord::parse(&bytes, encoding);
         }
         let _ = parse_link_name(&bytes);
         let _ = parse_xattr_name(&bytes);

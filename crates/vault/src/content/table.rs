@@ -12,6 +12,7 @@ use strongroom_units::StoredLen;
 
 use super::attributed::{Attribute, Attributed};
 use super::specials::Specials;
+use super::stale_homes::StaleHomes;
 use super::{Content, Extent, Home, Opened, commit_all};
 use crate::context::Context;
 use crate::error::{Damage, Error, Result};
@@ -32,6 +33,7 @@ pub(crate) struct Table {
     removed: AtomicBool,
     attributed: Mutex<Attributed>,
     specials: Mutex<Specials>,
+    stale_homes: Mutex<StaleHomes>,
 }
 
 /// Files by the number of their last release: a barrier covers those releases
@@ -83,7 +85,7 @@ impl Table {
 
     /// How many files may have something to commit, released ones included.
     pub(crate) fn pending_count(&self) -> usize {
-        lock(&self.pending).len() + lock(&self.unsynced).files.len() + self.specials_count()
+        lock(&self.pending).len() + lock(&self.unsynced).files.len() + self.specials_count() + self.stale_homes_count()
     }
 
     /// Every live content, in locking order.
@@ -101,6 +103,11 @@ impl Table {
     /// Special records that wait for a barrier.
     pub(super) fn specials(&self) -> MutexGuard<'_, Specials> {
         lock(&self.specials)
+    }
+
+    /// Homes that directories have left.
+    pub(super) fn stale_homes(&self) -> MutexGuard<'_, StaleHomes> {
+        lock(&self.stale_homes)
     }
 
     /// A file whose records are still needed has been removed.

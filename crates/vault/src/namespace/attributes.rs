@@ -6,7 +6,7 @@ use strongroom_store::{Attributes, Kind, Node, NodeRef, SetTime};
 
 use super::inode::{Inode, lock};
 use super::shape::Shape;
-use super::{Changes, Namespace, PRIVATE, ROOT};
+use super::{Changes, Namespace, PRIVATE, RECORD, ROOT};
 use crate::content::Attribute;
 use crate::error::{Damage, Error, Result, errno};
 
@@ -86,9 +86,8 @@ impl Namespace {
                     attributes.mode = SYMLINK_MODE;
                 }
             }
-            Shape::Directory if inode.number == ROOT => self.hide_private(&mut attributes),
+            Shape::Directory => self.hide_private(inode, &mut attributes),
             Shape::Broken(damage) => self.observer.damaged(inode.number, &Error::Damaged(damage.clone())),
-            Shape::Directory => {}
         }
         Ok(attributes)
     }
@@ -145,8 +144,9 @@ impl Namespace {
 
     /// Where the store counts a directory's subdirectories as its names, the
     /// vault's own one is not among those that can be seen.
-    fn hide_private(&self, attributes: &mut Attributes) {
-        if attributes.links > 2 && self.store.root().lookup(PRIVATE).is_ok() {
+    fn hide_private(&self, inode: &Inode, attributes: &mut Attributes) {
+        let own = if inode.number == ROOT { PRIVATE } else { RECORD };
+        if attributes.links > 2 && inode.node.entry_attributes(own).is_ok() {
             attributes.links -= 1;
         }
     }

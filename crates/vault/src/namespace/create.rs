@@ -11,7 +11,6 @@ use strongroom_store::{Attributes, FileRef, Kind, NodeRef, RenameMode};
 use super::access::{DIRECTORY_BITS, FILE_BITS};
 use super::acl::Acl;
 use super::inode::{Inode, write};
-use super::names::RECORD;
 use super::remove::discard;
 use super::shape::Shape;
 use super::special::NewSpecial;
@@ -170,11 +169,12 @@ impl Namespace {
             bare.set(inheritance.lists.is_empty());
             let temporary = self.temporary()?;
             let passing = self.names.random_name()?;
-            let (id, record) = self.names.new_directory()?;
+            let id = self.names.new_directory()?;
+            let home = self.names.directory_home(place.directory, &place.name);
             let node = temporary.make_directory(&passing, 0o700)?;
             let record_first = self.contents.keeps(Rule::RecordBeforeEntry);
-            let put_record = || node.make_symlink(RECORD, &record).map_err(Error::from);
-            let completed = (if record_first { put_record().map(drop) } else { Ok(()) })
+            let put_record = || self.names.put_record(&*node, id, home);
+            let completed = (if record_first { put_record() } else { Ok(()) })
                 .and_then(|()| self.give(&node, &inheritance))
                 .and_then(|_| {
                     let lists = &inheritance.lists;

@@ -9,13 +9,14 @@
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Bound, Deref};
 use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 
 use strongroom_format::vault::DirectoryId;
 use strongroom_store::{InodeId, Kind, NodeRef};
 
+use super::belonging::Leaving;
 use super::crowd::Crowd;
 use super::directory::DecodedNames;
 use super::shape::Shape;
@@ -88,6 +89,10 @@ pub(super) struct Inode {
     pub(super) metadata: Mutex<()>,
     pub(super) place: Mutex<Option<Place>>,
     pub(super) directory_id: OnceLock<DirectoryId>,
+    /// Of a directory whose id is known: under which it may stand.
+    pub(super) homes: Mutex<BTreeSet<[u8; 16]>>,
+    /// Of a directory that is being renamed: the home that it leaves.
+    pub(super) leaving: Mutex<Option<Leaving>>,
     pub(super) target: OnceLock<Box<[u8]>>,
     pub(super) decoded: Mutex<Option<Arc<DecodedNames>>>,
     file_id: OnceLock<[u8; 16]>,
@@ -111,6 +116,8 @@ impl Inode {
             metadata: Mutex::default(),
             place: Mutex::default(),
             directory_id: OnceLock::new(),
+            homes: Mutex::default(),
+            leaving: Mutex::default(),
             target: OnceLock::new(),
             decoded: Mutex::default(),
             file_id: OnceLock::new(),

@@ -24,6 +24,7 @@
 mod access;
 pub mod acl;
 mod attributes;
+mod belonging;
 mod create;
 mod crowd;
 pub mod directory;
@@ -32,6 +33,7 @@ mod inode;
 mod link;
 mod names;
 mod opening;
+mod record;
 mod recorded;
 mod rebind;
 mod remove;
@@ -58,6 +60,7 @@ pub use self::crowd::Candidate;
 pub use self::inode::{GENERATION, ROOT};
 use self::inode::{Inode, Pin, Place, Table, lock, read};
 use self::names::{Names, StoredName};
+pub(crate) use self::record::RECORD;
 use crate::content::{Content, Contents, Home};
 use crate::error::{Error, Result, errno};
 
@@ -346,6 +349,7 @@ impl Namespace {
 
     /// As [`Namespace::entered`], of an inode that is known.
     fn settle(&self, pin: Pin<'_>, seen: Seen, place: Place) -> Result<Entry> {
+        self.check_belongs(&pin, &place)?;
         self.check_entry(&pin, &place)?;
         pin.placed(place);
         let attributes = self.plain(&pin, seen)?;
@@ -367,7 +371,7 @@ impl Namespace {
     }
 
     fn directory_id(&self, directory: &Inode) -> Result<DirectoryId> {
-        match self.granted(directory, DIRECTORY_BITS, || self.names.directory_id(directory)) {
+        match self.granted(directory, DIRECTORY_BITS, || self.directory_id_alone(directory)) {
             Err(Error::Damaged(_)) if self.has_left(directory) => Err(Error::Refused(errno::ESTALE)),
             other => other,
         }

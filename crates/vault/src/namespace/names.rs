@@ -2,24 +2,20 @@
 //! and their stored form (`docs/format/vault.md`, section 5).
 //!
 //! This module joins the ciphers with the spelling; it does no input or
-//! output but for reading a directory's record.
+//! output.
 
 use strongroom_format::vault::DirectoryId;
 use strongroom_format::vault::names::{
-    self as spelling, DIRECTORY_RECORD, DirectoryRecord, NameEncoding, StoredName as Spelled,
+    self as spelling, NameEncoding, StoredName as Spelled,
 };
 use strongroom_keys::names::{NotAuthentic, spell};
 use strongroom_keys::random::{EntropyError, array as random};
 use strongroom_keys::{NameCipher, RecordMac, SpecialCipher, VaultKeys, XattrCipher};
-use strongroom_store::Node;
 
 use super::NAME_MAX;
-use super::inode::{Inode, ROOT};
+use super::record::RECORD;
 use crate::content::Home;
-use crate::error::{Damage, Error, Result, errno};
-
-/// The entry of every directory but the top one that holds its record.
-pub(super) const RECORD: &[u8] = DIRECTORY_RECORD.as_bytes();
+use crate::error::{Damage, Error, Result};
 
 /// Random bytes of a name in `.strongroom/temporary`.
 const PASSING_LEN: usize = 16;
@@ -59,7 +55,7 @@ pub(super) struct Names {
     cipher: NameCipher,
     xattrs: XattrCipher,
     pub(super) records: RecordMac,
-    encoding: NameEncoding,
+    pub(super) encoding: NameEncoding,
     pub(super) specials: SpecialCipher,
     pub(super) generation: u32,
 }
@@ -116,48 +112,6 @@ impl Names {
         Ok(name)
     }
 
-    /// The id of a directory, read from its record once.
-    ///
-    /// # Errors
-    /// `ENOENT` when the directory has been removed, damage of the record, or
-    /// what the store reports.
-    pub(super) fn directory_id(&self, inode: &Inode) -> Result<DirectoryId> {
-        if let Some(id) = inode.directory_id.get() {
-            return Ok(*id);
-        }
-        let id = if inode.number == ROOT { self.records.root_directory() } else { self.read_record(inode)? };
-        Ok(*inode.directory_id.get_or_init(|| id))
-    }
-
-    fn read_record(&self, inode: &Inode) -> Result<DirectoryId> {
-        match self.record_of(&*inode.node) {
-            Err(error) if error == LOST && inode.is_removed() => Err(Error::Refused(errno::ENOENT)),
-            other => other,
-        }
-    }
-
-    /// The id in the record of a stored directory, which is not the top one.
-    ///
-    /// # Errors
-    /// Damage when it is lost or does not verify, or what the store reports.
-    pub(super) fn record_of(&self, directory: &dyn Node) -> Result<DirectoryId> {
-        let target = match directory.lookup(RECORD).and_then(|record| record.read_link()) {
-            Err(error) if error.is_not_found() => return Err(LOST),
-            // Something else stands in its place.
-            Err(error) if error.errno() == errno::EINVAL => {
-                return Err(damaged("a directory's record is malformed"));
-            }
-            other => other?,
-        };
-        let record =
-            DirectoryRecord::parse(&target).map_err(|_| damaged("a directory's record is malformed"))?;
-        if self.records.verifies(&record) {
-            Ok(record.id)
-        } else {
-            Err(damaged("a directory's record is forged"))
-        }
-    }
-
     /// The id of the top directory.
     pub(super) fn root_directory(&self) -> DirectoryId {
         self.records.root_directory()
@@ -166,17 +120,6 @@ impl Names {
     /// Whether a stored name is spelled as this vault spells names of entries.
     pub(super) fn is_spelled(&self, stored: &[u8]) -> bool {
         matches!(self.encoding.parse(stored), Ok(Spelled::Short(_) | Spelled::Long))
-    }
-
-    /// A new directory's id and the target of its record.
-    pub(super) fn new_directory(&self) -> Result<(DirectoryId, Vec<u8>)> {
-        let id = DirectoryId(random().map_err(entropy)?);
-        Ok((id, self.records.directory(id).to_target().into_bytes()))
-    }
-
-    /// The target of the record of a directory with this id.
-    pub(super) fn record(&self, id: DirectoryId) -> Vec<u8> {
-        self.records.directory(id).to_target().into_bytes()
     }
 
     /// The home that a name in a directory stands for.
@@ -210,9 +153,6 @@ impl Names {
         opened.map_err(unopened("an attribute's value does not open"))
     }
 }
-
-/// A directory without its record.
-const LOST: Error = Error::Damaged(Damage::Name("a directory has lost its record"));
 
 pub(super) fn damaged(what: &'static str) -> Error {
     Error::Damaged(Damage::Name(what))

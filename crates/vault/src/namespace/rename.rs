@@ -20,11 +20,11 @@ use crate::error::{Error, Result, errno};
 use crate::rules::Rule;
 
 /// One end of a rename.
-struct End<'a> {
+pub(super) struct End<'a> {
     parent: Arc<Inode>,
-    name: &'a [u8],
+    pub(super) name: &'a [u8],
     stored: StoredName,
-    place: Place,
+    pub(super) place: Place,
 }
 
 /// What was found and made durable before any gate was closed.
@@ -229,8 +229,9 @@ impl Namespace {
                 _ => self.bind_end(source, from, to).and_then(|()| self.replace(from, to, source, &target)),
             },
         };
-        if renamed.is_ok() {
-            prepared.bound.iter().for_each(Bound::moved);
+        match &renamed {
+            Ok(()) => prepared.bound.iter().for_each(Bound::moved),
+            Err(_) => self.stayed(source, prepared.target),
         }
         if !is_same {
             let places = ((from.place.directory, from.name), (to.place.directory, to.name));
@@ -251,7 +252,17 @@ impl Namespace {
         let home = |end: &End<'_>| self.names.home(end.place.directory, end.name);
         match &inode.shape {
             Shape::Special(record) => self.bind_special(inode, record, home(from), home(to)),
-            Shape::File | Shape::Directory | Shape::Broken(_) => Ok(()),
+            Shape::Directory => self.bind_directory(inode, from, to),
+            Shape::File | Shape::Broken(_) => Ok(()),
+        }
+    }
+
+    /// Nothing was renamed: directories that were to be do not belong under
+    /// their new names.
+    fn stayed(&self, source: &Inode, target: Option<InodeId>) {
+        self.directory_stayed(source);
+        if let Some(target) = target.and_then(|id| self.table.known(id)) {
+            self.directory_stayed(&target);
         }
     }
 
@@ -288,6 +299,10 @@ impl Namespace {
         }
         let mut gate = inode.as_ref().map(|inode| write(&inode.gate));
         self.ensure_side(to)?;
+        // In between, the empty one stands in the source's place.
+        let emptied = self.pin_unbound(Arc::clone(target))?;
+        self.bind_end(&emptied, to, from)?;
+        self.bind_end(source, from, to)?;
         let exchanged = self.granted_alone(target, DIRECTORY_BITS, || {
             if !is_empty(&**target)? {
                 return Err(Error::Refused(errno::ENOTEMPTY));
@@ -350,8 +365,10 @@ impl Namespace {
     /// The inode stands in another place.
     fn replaced(&self, inode: &Inode, place: &Place) {
         inode.placed(place.clone());
-        if matches!(inode.shape, Shape::Special(_)) {
-            self.contents.note_special_moved(inode.node.id());
+        match inode.shape {
+            Shape::Special(_) => self.contents.note_special_moved(inode.node.id()),
+            Shape::Directory => self.directory_moved(inode),
+            Shape::File | Shape::Broken(_) => {}
         }
         if inode.kind == Kind::File
             && let Some(content) = inode.live(&self.contents)

@@ -237,7 +237,7 @@ impl Namespace {
     /// `metadata`, except for directories.
     fn inode_id(&self, inode: &Inode) -> Result<[u8; 16]> {
         match &inode.shape {
-            Shape::Directory => Ok(self.names.directory_id(inode)?.0),
+            Shape::Directory => Ok(self.directory_id_alone(inode)?.0),
             Shape::File => match inode.file_id() {
                 Some(id) => Ok(id),
                 None => Ok(self.using_alone(inode)?.id().0),

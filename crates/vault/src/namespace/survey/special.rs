@@ -6,7 +6,7 @@ use strongroom_format::vault::special::is_special_len;
 use strongroom_format::vault::{DirectoryId, FileId};
 use strongroom_store::{Attributes, Kind, NodeRef};
 
-use super::{Folder, Named, Survey};
+use super::{Named, Survey};
 use crate::error::{Damage, Error, Result};
 use crate::namespace::shape::Shape;
 use crate::namespace::special::Record;
@@ -86,17 +86,17 @@ impl SpecialItem {
 }
 
 impl Survey<'_> {
-    /// What a stored inode is that stands in `folder` under `name`.
+    /// What a stored inode is that stands under `name` in a directory.
     ///
     /// # Errors
     /// What the store reports.
-    pub fn sort(&self, folder: &Folder, name: &Named, node: &NodeRef) -> Result<Sort> {
+    pub fn sort(&self, directory: Option<DirectoryId>, name: &Named, node: &NodeRef) -> Result<Sort> {
         match node.kind() {
             Kind::Directory => Ok(Sort::Directory),
             Kind::File if is_special_len(node.attributes()?.len) => {
                 Ok(match self.namespace.special_shape(node, None)? {
                     Shape::Special(record) => {
-                        let home = match (name, folder.id) {
+                        let home = match (name, directory) {
                             (Named::Plain(name), Some(id)) => Some(self.home(id, name)),
                             _ => None,
                         };
