@@ -62,30 +62,112 @@ fn writing() -> strongroom_vault::namespace::Opening {
     strongroom_vault::namespace::Opening { write: true, ..Default::default() }
 }
 
-fn relink(directory: &NodeRef, name: &[u8], target: &[u8]) {
-    directory.remove(name).unwrap();
-    directory.make_symlink(name, target).unwrap();
+/// The directory that holds a directory's record, and the names in it.
+fn record(directory: &NodeRef) -> (NodeRef, Vec<Vec<u8>>) {
+    let record = directory.lookup(b".id").unwrap();
+    let names = record.entries().unwrap().into_iter().map(|entry| entry.name).collect();
+    (record, names)
 }
 
 #[test]
 fn a_changed_directory_record_is_an_error() {
     let (resting, [one, two]) = two_directories();
-    let record = one.lookup(b".id").unwrap().read_link().unwrap();
-    for other in variants(&record, 0) {
-        relink(&one, b".id", &other);
+    let (held, names) = record(&one);
+    let [name] = &names[..] else { panic!("one home") };
+    for other in variants(name, 0) {
+        held.rename(name, &*held, &other, RenameMode::Replace).unwrap();
         let mounted = resting.mount();
         let number = mounted.find("one").unwrap().number;
         assert!(is_name_damage(&mounted.names(number)), "{}", String::from_utf8_lossy(&other));
         assert!(is_name_damage(&mounted.find("one/f")));
+        held.rename(&other, &*held, name, RenameMode::Replace).unwrap();
     }
-    // Another directory's record is genuine, and nothing here was sealed for it.
-    relink(&one, b".id", &two.lookup(b".id").unwrap().read_link().unwrap());
+    // Names that are nobody's, as synchronisation programs leave them, change
+    // nothing.
+    let copy = [&name[..], b" (conflicted copy 2026-01-01)"].concat();
+    held.create(&copy, 0o600).unwrap();
+    assert!(resting.mount().find("one/f").is_ok());
+    held.remove(&copy).unwrap();
+    // Another directory's record is genuine, and says that it belongs elsewhere.
+    held.remove(name).unwrap();
+    held.create(&record(&two).1[0], 0o600).unwrap();
     let mounted = resting.mount();
-    assert!(mounted.find("one/f").unwrap_err().is_not_found());
-    assert_eq!(mounted.names(mounted.find("one").unwrap().number).unwrap(), Vec::<String>::new());
-    assert_eq!(mounted.reports().len(), 1);
-    one.remove(b".id").unwrap();
-    assert!(is_name_damage(&resting.mount().find("one/f")));
+    assert_eq!(mounted.find("one/f").unwrap_err(), Error::Damaged(Damage::Home));
+    held.remove(&record(&two).1[0]).unwrap();
+    assert!(is_name_damage(&resting.mount().find("one/f")), "empty");
+    one.remove_directory(b".id").unwrap();
+    assert!(is_name_damage(&resting.mount().find("one/f")), "gone");
+    one.make_symlink(b".id", b"1whatever").unwrap();
+    assert!(is_name_damage(&resting.mount().find("one/f")), "a symlink");
+}
+
+#[test]
+fn directories_exchanged_or_moved_do_not_open() {
+    let (resting, [_, two]) = two_directories();
+    let root = resting.store.root();
+    let [first, second] = ["one", "two"].map(|name| resting.stored_name(name));
+    root.rename(&first, &*root, &second, RenameMode::Exchange).unwrap();
+    let mounted = resting.mount();
+    for name in ["one", "two"] {
+        let number = mounted.find(name).unwrap().number;
+        assert_eq!(mounted.names(number).unwrap_err(), Error::Damaged(Damage::Home), "{name}");
+        assert_eq!(mounted.find(&format!("{name}/f")).unwrap_err(), Error::Damaged(Damage::Home));
+    }
+    root.rename(&first, &*root, &second, RenameMode::Exchange).unwrap();
+    assert!(resting.mount().find("one/f").is_ok());
+    // Under a name that it had, and has no more.
+    resting.change(|vault| {
+        vault.namespace().rename(ROOT, b"two", ROOT, b"three", RenameMode::Replace).unwrap();
+    });
+    assert_eq!(record(&two).1.len(), 1, "the home before is forgotten");
+    assert!(resting.mount().find("three/f").is_ok());
+    root.rename(&resting.stored_name("three"), &*root, &second, RenameMode::Replace).unwrap();
+    assert_eq!(resting.mount().find("two/f").unwrap_err(), Error::Damaged(Damage::Home));
+}
+
+#[test]
+fn two_homes_of_one_id_are_both_right() {
+    let (resting, [one, _]) = two_directories();
+    let (held, _) = record(&one);
+    let before = record(&one).1[0].clone();
+    resting.change(|vault| {
+        vault.namespace().rename(ROOT, b"one", ROOT, b"three", RenameMode::Replace).unwrap();
+    });
+    held.create(&before, 0o600).unwrap();
+    assert!(resting.mount().find("three/f").is_ok());
+    resting.change(|vault| {
+        let number = vault.namespace().lookup(ROOT, b"three").unwrap().number;
+        vault.namespace().lookup(number, b"f").unwrap();
+        vault.sync().unwrap();
+    });
+    assert_eq!(record(&one).1.len(), 1, "a mount for writing removes what a crash has left");
+}
+
+/// Two machines have made the same directory, and a synchronisation program
+/// has put both into one.
+#[test]
+fn of_two_ids_one_is_taken_by_all() {
+    let (resting, [one, _]) = two_directories();
+    let (held, names) = record(&one);
+    assert_eq!(names.len(), 1);
+    // Made as `one` by another machine: its record under this name.
+    let other = resting.copy();
+    other.change(|vault| {
+        let names = vault.namespace();
+        let number = names.lookup(ROOT, b"one").unwrap().number;
+        names.remove(number, b"f").unwrap();
+        names.remove_directory(ROOT, b"one").unwrap();
+        names.make_directory(ROOT, b"one", &CREATION).unwrap();
+    });
+    let made = other.store.root().lookup(&other.stored_name("one")).unwrap();
+    let theirs = record(&made).1[0].clone();
+    held.create(&theirs, 0o600).unwrap();
+    let mounted = resting.mount();
+    let number = mounted.find("one").unwrap().number;
+    let listed = mounted.names(number).unwrap();
+    let ours = names[0] < theirs;
+    assert_eq!(listed.len(), usize::from(ours), "the lower id is taken: names of the other do not open");
+    assert_eq!(mounted.reports().len(), usize::from(!ours));
 }
 
 #[test]

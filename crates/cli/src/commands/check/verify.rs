@@ -110,7 +110,7 @@ impl<'a> Verifier<'a> {
             self.files.fetch_add(1, Ordering::Relaxed);
             self.progress.done_file();
         }
-        let opened = match self.survey.open(folder, item) {
+        let opened = match self.survey.open(item) {
             Ok(opened) => opened,
             Err(error) if error.is_unfinished() => {
                 lock(&self.paths).insert(attributes.id, path);

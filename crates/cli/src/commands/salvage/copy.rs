@@ -91,7 +91,6 @@ impl<'a> Copier<'a> {
     /// Opens a file and creates its copy; none when there is nothing to copy.
     pub(super) fn begin<'c>(
         &'c self,
-        folder: &Folder,
         item: &Item,
         place: Place,
     ) -> Option<Box<dyn Parts + 'c>> {
@@ -99,7 +98,7 @@ impl<'a> Copier<'a> {
             Ok(attributes) => attributes,
             Err(error) => return self.unreadable(&place, &error.into()),
         };
-        let opened = match self.survey.open(folder, item) {
+        let opened = match self.survey.open(item) {
             Ok(opened) => opened,
             // Nothing of it was ever promised, and nothing of it can be read.
             Err(error) if error.is_unfinished() => return None,

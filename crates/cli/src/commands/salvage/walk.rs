@@ -156,7 +156,7 @@ impl<'c, 'a> Walk<'c, 'a> {
     /// A placeholder that nothing else in the directory is called.
     fn unnamed(&self, folder: &Folder, item: &Item, taken: &HashSet<Vec<u8>>) -> Vec<u8> {
         let known = match &item.sort {
-            Sort::File => self.survey.open(folder, item).ok().map(|opened| {
+            Sort::File => self.survey.open(item).ok().map(|opened| {
                 let name = format!("#{}", opened.content.id()).into_bytes();
                 opened.close();
                 name
@@ -190,7 +190,7 @@ impl<'c, 'a> Walk<'c, 'a> {
             }
         };
         match item.sort.clone() {
-            Sort::File => self.file(folder, item, &attributes, place, pool),
+            Sort::File => self.file(item, &attributes, place, pool),
             Sort::Directory => return self.directory(folder, &item, attributes, place),
             Sort::Special(special) => self.special(&item, &special, &special.plain(&attributes), &place),
             Sort::Broken(damage) => self.unreadable(&place.path, &Error::Damaged(damage)),
@@ -201,10 +201,10 @@ impl<'c, 'a> Walk<'c, 'a> {
 
     /// A file with several names is created here, so that it is there when
     /// the next name of it comes.
-    fn file(&mut self, folder: &Folder, item: Item, attributes: &Attributes, place: Place, pool: &Pool<'c>) {
-        let (copier, folder) = (self.copier, folder.clone());
+    fn file(&mut self, item: Item, attributes: &Attributes, place: Place, pool: &Pool<'c>) {
+        let copier = self.copier;
         if attributes.links <= 1 {
-            return pool.submit(Box::new(move || copier.begin(&folder, &item, place)));
+            return pool.submit(Box::new(move || copier.begin(&item, place)));
         }
         if let Some(first) = self.linked.get(&attributes.id) {
             let top = self.top.as_ref().expect("there is one while the tree is walked");
@@ -214,7 +214,7 @@ impl<'c, 'a> Walk<'c, 'a> {
             return;
         }
         self.linked.insert(attributes.id, place.path.clone());
-        if let Some(parts) = copier.begin(&folder, &item, place) {
+        if let Some(parts) = copier.begin(&item, place) {
             pool.submit(Box::new(move || Some(parts)));
         }
     }
@@ -292,20 +292,27 @@ impl<'c, 'a> Walk<'c, 'a> {
         let folder = Folder {
             node: Arc::clone(node),
             id: None,
+            home: None,
             fault: None,
+            others: Vec::new(),
+            foreign: Vec::new(),
             stored: b".strongroom/aside".to_vec(),
             plain: ASIDE.to_vec(),
         };
         let mut directory = None;
         for entry in entries.iter().filter(|entry| parse_journal_name(&entry.name).is_none()) {
             let Ok(node) = node.lookup(&entry.name) else { continue };
-            let name = Named::Lost("it was kept aside");
-            let Ok(item) = self.survey.item(&folder, entry.name.clone(), node, name) else { continue };
+            let listed = Listed {
+                stored: entry.name.clone(),
+                name: Named::Lost("it was kept aside"),
+                directory: None,
+            };
+            let Ok(item) = self.survey.item(node, listed) else { continue };
             if !matches!(item.sort, Sort::File) {
                 continue;
             }
             // Of most copies nothing opens, which is no loss of this vault's.
-            let Ok(opened) = self.survey.open(&folder, &item) else { continue };
+            let Ok(opened) = self.survey.open(&item) else { continue };
             opened.close();
             if directory.is_none() {
                 match top.make(ASIDE, ASIDE.to_vec(), attributes, Vec::new()) {
@@ -315,8 +322,8 @@ impl<'c, 'a> Walk<'c, 'a> {
             }
             let directory = directory.clone().expect("it was made just now");
             let place = Place { directory, name: entry.name.clone(), path: joined(ASIDE, &entry.name) };
-            let (copier, folder) = (self.copier, folder.clone());
-            pool.submit(Box::new(move || copier.begin(&folder, &item, place)));
+            let copier = self.copier;
+            pool.submit(Box::new(move || copier.begin(&item, place)));
         }
     }
 }
