@@ -1,8 +1,9 @@
-//! The vault format, version 2 (`docs/format/vault.md`).
+//! The vault format, version 3 (`docs/format/vault.md`).
 //!
 //! [`geometry`] says where things stand in a stored file; [`page`], [`node`],
-//! [`map`] and [`block`] what they hold; [`journal`], [`header`] and [`names`]
-//! are the rest of the vault.
+//! [`map`] and [`block`] what they hold; [`special`] is what stands for symlinks
+//! and device nodes; [`journal`], [`header`] and [`names`] are the rest of the
+//! vault.
 
 pub mod block;
 pub mod extension;
@@ -16,6 +17,7 @@ pub mod node;
 pub mod page;
 pub mod record;
 pub mod slot;
+pub mod special;
 pub mod suite;
 
 pub use geometry::Geometry;
@@ -24,7 +26,7 @@ pub use page::PageKind;
 pub use suite::Suite;
 
 /// The version of the format that this program reads and writes.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// Bytes of a nonce on the wire.
 pub const NONCE_LEN: usize = 24;

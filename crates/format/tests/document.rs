@@ -3,7 +3,7 @@
 
 use strongroom_format::freshness;
 use strongroom_format::layout::Field;
-use strongroom_format::vault::{Suite, block, header, journal, map, node, page, record, slot};
+use strongroom_format::vault::{Suite, block, header, journal, map, node, page, record, slot, special};
 
 const DOCUMENT: &str = include_str!("../../../docs/format/vault.md");
 const FRESHNESS: &str = include_str!("../../../docs/format/freshness.md");
@@ -30,6 +30,8 @@ fn structures() -> Vec<Structure> {
         fixed("header fields", node::fields::FIELDS, None),
         fixed("sealed part of a map", map::sealed::FIELDS, None),
         fixed("associated data of a block", block::context::FIELDS, Some(&block::MAGIC)),
+        fixed("head of a special record", special::head::FIELDS, Some(&special::MAGIC)),
+        fixed("slot of a special record", special::slot::FIELDS, None),
         fixed("segment header", journal::segment::FIELDS, Some(&journal::SEGMENT_MAGIC)),
         fixed("sealed part of a segment header", journal::start::FIELDS, None),
         Structure {
@@ -160,6 +162,16 @@ fn numbers_in_the_text_are_those_of_the_code() {
         assert!(DOCUMENT.contains(&sentence), "{sentence}");
     }
     for (number, name) in slots {
+        assert!(DOCUMENT.contains(&format!("{number} {name}")), "{number} {name}");
+    }
+    let [first, second] = special::SLOT_OFFSETS;
+    for sentence in [
+        format!("The slots begin at {first} and {second}, the body at {}", special::BODY_OFFSET),
+        format!("targets of up to {} bytes stand in the record", special::INLINE_TARGET_MAX),
+    ] {
+        assert!(DOCUMENT.contains(&sentence), "{sentence}");
+    }
+    for (number, name) in special::Special::NUMBERS {
         assert!(DOCUMENT.contains(&format!("{number} {name}")), "{number} {name}");
     }
     assert_eq!(strongroom_units::MAX_PLAIN_LEN, 1 << 46);

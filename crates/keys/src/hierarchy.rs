@@ -23,13 +23,14 @@ const JOURNAL: Derivation = Derivation { label: "strongroom journal", len: 32 };
 const NAMES: Derivation = Derivation { label: "strongroom names", len: 64 };
 const XATTRS: Derivation = Derivation { label: "strongroom xattrs", len: 64 };
 const RECORDS: Derivation = Derivation { label: "strongroom records", len: 32 };
+const SPECIALS: Derivation = Derivation { label: "strongroom special records", len: 64 };
 const HEADER: Derivation = Derivation { label: "strongroom header", len: 32 };
 const FRESHNESS: Derivation = Derivation { label: "strongroom freshness", len: 32 };
 const LOCK: Derivation = Derivation { label: "strongroom lock", len: 64 };
 
 /// Every key that comes from the root key, in the format document's order.
-pub const DERIVATIONS: [Derivation; 9] =
-    [BLOCKS, PAGES, JOURNAL, NAMES, XATTRS, RECORDS, HEADER, FRESHNESS, LOCK];
+pub const DERIVATIONS: [Derivation; 10] =
+    [BLOCKS, PAGES, JOURNAL, NAMES, XATTRS, RECORDS, SPECIALS, HEADER, FRESHNESS, LOCK];
 
 /// The 32 bytes from which all keys of a vault come.
 pub struct RootKey(Secret<32>);
@@ -117,7 +118,7 @@ impl DataKeys {
 /// The keys of a vault that are the same in all its generations.
 pub struct VaultKeys {
     short: Secret<{ 3 * 32 }>,
-    long: Secret<{ 2 * 64 }>,
+    long: Secret<{ 3 * 64 }>,
 }
 
 impl VaultKeys {
@@ -127,7 +128,7 @@ impl VaultKeys {
         let all = |keys: &mut [u8], which: &[Derivation]| root.fill(vault, FIRST_GENERATION, keys, which);
         VaultKeys {
             short: Secret::build(|keys| all(keys, &[JOURNAL, RECORDS, FRESHNESS])),
-            long: Secret::build(|keys| all(keys, &[NAMES, XATTRS])),
+            long: Secret::build(|keys| all(keys, &[NAMES, XATTRS, SPECIALS])),
         }
     }
 
@@ -149,7 +150,7 @@ impl VaultKeys {
         self.short(2)
     }
 
-    /// AES-SIV of names and symlink targets.
+    /// AES-SIV of names.
     #[must_use]
     pub fn names(&self) -> &[u8; 64] {
         self.long(0)
@@ -159,6 +160,12 @@ impl VaultKeys {
     #[must_use]
     pub fn xattrs(&self) -> &[u8; 64] {
         self.long(1)
+    }
+
+    /// AES-SIV of special records and symlink targets.
+    #[must_use]
+    pub fn specials(&self) -> &[u8; 64] {
+        self.long(2)
     }
 
     fn short(&self, index: usize) -> &[u8; 32] {
@@ -217,7 +224,7 @@ mod tests {
             let vault = VaultId([vault; 16]);
             let keys = VaultKeys::derive(&root(), vault);
             all.extend([keys.journal(), keys.records(), keys.freshness()].map(|key| hex(key)));
-            all.extend([keys.names(), keys.xattrs()].map(|key| hex(&key[..32])));
+            all.extend([keys.names(), keys.xattrs(), keys.specials()].map(|key| hex(&key[..32])));
             all.push(hex(root().header_key(vault).expose()));
             for generation in [1, 2] {
                 let keys = DataKeys::derive(&root(), vault, generation);

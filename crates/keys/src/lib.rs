@@ -8,7 +8,7 @@
 //!
 //! A credential opens a slot of the vault header ([`slots`], [`mod@unlock`]) and
 //! gives the root key; [`hierarchy`] derives the vault's keys from it, of which
-//! [`names`] and [`record`] use theirs, and the vault hands the others to an
+//! [`names`], [`specials`] and [`record`] use theirs, and the vault hands the others to an
 //! engine.
 
 mod argon;
@@ -26,6 +26,7 @@ pub mod recovery;
 pub mod secret;
 mod siv;
 pub mod slots;
+pub mod specials;
 pub mod unlock;
 
 pub use hierarchy::{DataKeys, RootKey, VaultKeys};
@@ -38,4 +39,5 @@ pub use record::RecordMac;
 pub use recovery::RecoveryKey;
 pub use secret::{Secret, SecretBytes};
 pub use slots::{Credential, KeyFile, PasswordAndKeyFile};
+pub use specials::SpecialCipher;
 pub use unlock::{UnlockError, trial_work, unlock, unlock_copies};

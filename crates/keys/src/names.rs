@@ -1,14 +1,14 @@
-//! Sealing of names, symlink targets and extended attributes by AES-SIV
+//! Sealing of names and extended attributes by AES-SIV
 //! (section 5 of the format). How the sealed bytes are spelled in the store is
 //! `strongroom_format::vault::names`.
 //!
 //! Names are sealed deterministically, since a name must be found again by
-//! sealing it; equal names in one directory are the same name. Targets and
-//! attribute values carry 16 random bytes, so that equal ones do not show.
+//! sealing it; equal names in one directory are the same name. Values of
+//! attributes carry 16 random bytes, so that equal ones do not show.
 
 use sha2::{Digest, Sha256};
 use strongroom_format::vault::DirectoryId;
-use strongroom_format::vault::names::{LINK_ID_LEN, NameEncoding, SALT_LEN};
+use strongroom_format::vault::names::{NameEncoding, SALT_LEN};
 
 use crate::hierarchy::VaultKeys;
 use crate::random::{self, EntropyError};
@@ -16,8 +16,6 @@ use crate::secret::Secret;
 use crate::siv;
 pub use crate::siv::NotAuthentic;
 
-const TARGET: &[u8] = b"symlink";
-const LINK_ID: &[u8] = b"long symlink";
 const XATTR_NAME: &[u8] = b"xattr name";
 const XATTR_VALUE: &[u8] = b"xattr value";
 
@@ -39,7 +37,7 @@ pub fn spell(encoding: NameEncoding, sealed: &[u8]) -> Spelling {
     }
 }
 
-/// Seals and opens names and symlink targets.
+/// Seals and opens names.
 pub struct NameCipher {
     key: Secret<{ siv::KEY_LEN }>,
 }
@@ -63,36 +61,6 @@ impl NameCipher {
     /// [`NotAuthentic`] for names of other directories or vaults too.
     pub fn open_name(&self, directory: DirectoryId, sealed: &[u8]) -> Result<Vec<u8>, NotAuthentic> {
         siv::open(self.key.expose(), &directory.0, sealed)
-    }
-
-    /// Seals a symlink's target, differently every time.
-    ///
-    /// # Errors
-    /// [`EntropyError`].
-    pub fn seal_target(&self, target: &[u8]) -> Result<Vec<u8>, EntropyError> {
-        seal_salted(self.key.expose(), TARGET, target)
-    }
-
-    /// Opens a sealed target.
-    ///
-    /// # Errors
-    /// [`NotAuthentic`].
-    pub fn open_target(&self, sealed: &[u8]) -> Result<Vec<u8>, NotAuthentic> {
-        open_salted(self.key.expose(), TARGET, sealed)
-    }
-
-    /// Seals the id of the file in which a long target stands.
-    #[must_use]
-    pub fn seal_link_id(&self, id: &[u8; LINK_ID_LEN]) -> Vec<u8> {
-        siv::seal(self.key.expose(), LINK_ID, id)
-    }
-
-    /// Opens the id of the file in which a long target stands.
-    ///
-    /// # Errors
-    /// [`NotAuthentic`].
-    pub fn open_link_id(&self, sealed: &[u8]) -> Result<[u8; LINK_ID_LEN], NotAuthentic> {
-        siv::open(self.key.expose(), LINK_ID, sealed)?.try_into().map_err(|_| NotAuthentic)
     }
 }
 
@@ -202,18 +170,6 @@ mod tests {
             assert_eq!(encoding.parse(spelling.name.as_bytes()), Ok(StoredName::Long));
             assert_ne!(spelling, spell(encoding, &cipher.seal_name(THERE, &[b'x'; 255])));
         }
-    }
-
-    #[test]
-    fn equal_targets_do_not_show() {
-        let cipher = NameCipher::new(&keys());
-        let sealed = cipher.seal_target(b"/etc/passwd").expect("entropy");
-        assert_ne!(sealed, cipher.seal_target(b"/etc/passwd").expect("entropy"));
-        assert_eq!(cipher.open_target(&sealed), Ok(b"/etc/passwd".to_vec()));
-        let id = cipher.seal_link_id(&[7; 16]);
-        assert_eq!(cipher.open_link_id(&id), Ok([7; 16]));
-        assert_eq!(cipher.open_link_id(&sealed), Err(NotAuthentic));
-        assert_eq!(cipher.open_target(&id), Err(NotAuthentic));
     }
 
     #[test]

@@ -186,8 +186,8 @@ fn what_is_wrong_with_all_copies_is_said() {
     let open = |copies: &[&[u8]]| unlock_copies(copies, &password("first")).err();
     assert_eq!(open(&[]), Some(UnlockError::Damaged(Damage::Missing)));
     let mut newer = good.clone();
-    newer[8] = 3;
-    let unsupported = FormatError::Unsupported { field: "vault format version", value: 3 };
+    newer[8] = 4;
+    let unsupported = FormatError::Unsupported { field: "vault format version", value: 4 };
     assert_eq!(open(&[&newer[..]]), Some(UnlockError::Unsupported(unsupported)));
     assert!(matches!(open(&[&good[1..], b""]), Some(UnlockError::Damaged(Damage::Malformed(_)))));
     let mut costly = good.clone();

@@ -155,6 +155,15 @@ pub trait Node: Send + Sync {
         Ok(self.lookup(name)?.id())
     }
 
+    /// The attributes of the entry `name` of this directory, for callers who
+    /// need no node of it.
+    ///
+    /// # Errors
+    /// As [`Node::lookup`].
+    fn entry_attributes(&self, name: &[u8]) -> Result<Attributes> {
+        Ok(self.lookup_with_attributes(name)?.1)
+    }
+
     /// All entries but `.` and `..`, in the store's order, in one go.
     ///
     /// # Errors

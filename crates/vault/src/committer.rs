@@ -6,6 +6,7 @@ use crate::sync::thread::{self, JoinHandle};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::content::stale_homes::remove_covered;
 use crate::content::{Content, Extent, checkpoint_all, commit_all};
 use crate::context::Context;
 use crate::error::Result;
@@ -80,9 +81,13 @@ pub(crate) fn round(context: &Context) -> Result<()> {
 /// Commits everything that is pending.
 pub(crate) fn commit_pending(context: &Context) -> Result<()> {
     let unsynced = context.table.unsynced();
-    if !unsynced.is_empty() && context.rules.keeps(Rule::NewFileBeforeReply) {
+    let files = !unsynced.is_empty() && context.rules.keeps(Rule::NewFileBeforeReply);
+    let specials =
+        context.rules.keeps(Rule::SpecialBeforeReply) && context.table.has_specials(&context.barriers);
+    if files || specials || context.table.has_stale_homes() {
         context.sync_store()?;
     }
+    remove_covered(context);
     context.table.synced(&unsynced);
     let pending = context.table.pending();
     let outcome = commit_contents(context, &pending);

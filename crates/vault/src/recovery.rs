@@ -14,6 +14,7 @@ use crate::content::{Content, Opened, Replayed, checkpoint_all};
 use crate::context::{Context, Recovered};
 use crate::error::{Damage, Error, Result};
 use crate::header_file::PRIVATE;
+use crate::namespace::RECORD;
 use crate::namespace::survey::{DEPTH_MAX, TOO_DEEP};
 use crate::rules::Rule;
 
@@ -121,6 +122,9 @@ pub(crate) fn walk(
             levels.pop();
             continue;
         };
+        if name == RECORD {
+            continue;
+        }
         let node = match directory.lookup(&name) {
             Ok(node) => node,
             Err(error) if error.is_not_found() => continue,

@@ -27,6 +27,19 @@ pub enum Rule {
     SourceBeforeReplace,
     /// Rule 6: what binds a file to a name is durable before it has the name.
     HomeBeforeName,
+    /// Rule 6: what binds a special record to a name is durable before it has
+    /// the name.
+    SlotBeforeName,
+    /// Rule 6: a special record's rename is durable before its slot forgets
+    /// the name before.
+    MoveBeforeSlot,
+    /// Rule 9: special records are durable before the reply to `fsync` of
+    /// their directory.
+    SpecialBeforeReply,
+    /// Rule 6: a directory's new home is durable before it moves there.
+    RecordBeforeMove,
+    /// Rule 6: a directory's move is durable before its home before is removed.
+    MoveBeforeRecordGone,
     /// Rule 7: the session is listed durably before its first write.
     SessionBeforeWrite,
     /// Rule 7: everything is durable at home before the session is delisted.
@@ -53,7 +66,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 20] = [
+    pub const ALL: [Rule; 25] = [
         Rule::JournalOverwrites,
         Rule::JournalPages,
         Rule::DataBeforeRecord,
@@ -65,6 +78,11 @@ impl Rule {
         Rule::RecordBeforeCut,
         Rule::SourceBeforeReplace,
         Rule::HomeBeforeName,
+        Rule::SlotBeforeName,
+        Rule::MoveBeforeSlot,
+        Rule::SpecialBeforeReply,
+        Rule::RecordBeforeMove,
+        Rule::MoveBeforeRecordGone,
         Rule::SessionBeforeWrite,
         Rule::HomeBeforeDelisting,
         Rule::ReplayBeforeDelisting,
@@ -95,6 +113,7 @@ impl Rules {
         .without(Rule::HomeBeforeReuse)
         .without(Rule::RemovalBeforeReuse)
         .without(Rule::HeaderBeforeReuse)
+        .without(Rule::SpecialBeforeReply)
         .without(Rule::AttributesBeforeReply);
 
     /// These rules but one.

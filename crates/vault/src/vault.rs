@@ -574,7 +574,7 @@ impl Unopened<'_> {
         if self.options.writable && self.options.rules != Rules::STRICT {
             return Err(Error::Refused(errno::EINVAL));
         }
-        Freshness::open(trusted, self.sealer()?, &self.keys, &self.header, self.options.writable)
+        Freshness::open(trusted, self.sealer()?, &self.header, self.options.writable)
     }
 
     fn private(&self) -> Result<NodeRef> {

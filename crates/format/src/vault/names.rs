@@ -1,4 +1,4 @@
-//! How sealed names, symlink targets and attribute names are spelled in the
+//! How sealed names, directory records and attribute names are spelled in the
 //! store, and how stored names are told apart (section 5).
 //!
 //! Spelling alone: what is sealed, and under which key, is another crate's.
@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use data_encoding::{BASE64URL_NOPAD, Encoding, HEXLOWER, Specification};
 
-use super::{DirectoryId, WriteSession};
+use super::{DirectoryId, FileId, WriteSession};
 use crate::error::FormatError;
 
 /// The longest name that a store takes, in bytes.
@@ -19,8 +19,6 @@ pub const SIV_LEN: usize = 16;
 pub const RECORD_MAC_LEN: usize = 16;
 /// Random bytes before a symlink target or an attribute's value, when sealed.
 pub const SALT_LEN: usize = 16;
-/// Bytes of the id of a symlink target that stands in a side file.
-pub const LINK_ID_LEN: usize = 16;
 
 /// The vault's own directory, in its root.
 pub const VAULT_DIRECTORY: &str = ".strongroom";
@@ -31,8 +29,6 @@ pub const XATTR_PREFIX: &str = "user.strongroom.";
 
 const LONG: char = '~';
 const SIDE_PREFIX: &str = ".n";
-const INLINE: u8 = b'1';
-const SIDE: u8 = b'2';
 const JOURNAL_PREFIX: &str = "journal.";
 
 static BASE32HEX_LOWER_NOPAD: LazyLock<Encoding> = LazyLock::new(|| {
@@ -158,93 +154,56 @@ pub fn side_name(long_name: &str) -> String {
     format!("{SIDE_PREFIX}{long_name}")
 }
 
-/// A directory record: the target of the symlink [`DIRECTORY_RECORD`].
+/// A directory record: the name of an empty file in the directory
+/// [`DIRECTORY_RECORD`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryRecord {
     /// The directory's id.
     pub id: DirectoryId,
-    /// Binds it to the vault.
+    /// Binds it to its parent and plain name.
+    pub home: [u8; 16],
+    /// Binds both to the vault.
     pub mac: [u8; RECORD_MAC_LEN],
 }
 
 impl DirectoryRecord {
-    /// The symlink's target.
+    /// Bytes before they are spelled.
+    const LEN: usize = DirectoryId::LEN + 16 + RECORD_MAC_LEN;
+
+    /// The file's name.
     #[must_use]
-    pub fn to_target(&self) -> String {
-        tagged(INLINE, &[self.id.0, self.mac].concat())
+    pub fn to_name(&self, encoding: NameEncoding) -> String {
+        encoding.encoding().encode(&[self.id.0, self.home, self.mac].concat())
     }
 
-    /// Reads a symlink's target.
+    /// Reads a file's name.
     ///
     /// # Errors
     /// [`FormatError::Text`].
-    pub fn parse(target: &[u8]) -> Result<DirectoryRecord, FormatError> {
-        let malformed = || FormatError::text("directory record", target);
-        let (tag, bytes) = untagged(target).ok_or_else(malformed)?;
-        if tag != INLINE || bytes.len() != DirectoryId::LEN + RECORD_MAC_LEN {
-            return Err(malformed());
-        }
-        let (id, mac) = bytes.split_at(DirectoryId::LEN);
-        Ok(DirectoryRecord {
-            id: DirectoryId(id.try_into().expect("split at its length")),
-            mac: mac.try_into().expect("the rest has its length"),
-        })
+    pub fn parse(name: &[u8], encoding: NameEncoding) -> Result<DirectoryRecord, FormatError> {
+        let malformed = || FormatError::text("directory record", name);
+        let bytes = encoding.encoding().decode(name).map_err(|_| malformed())?;
+        let bytes: [u8; DirectoryRecord::LEN] = bytes.try_into().map_err(|_| malformed())?;
+        let (parts, _) = bytes.as_chunks::<16>();
+        Ok(DirectoryRecord { id: DirectoryId(parts[0]), home: parts[1], mac: parts[2] })
     }
 }
 
-/// A stored symlink's target.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoredTarget {
-    /// The sealed target.
-    Inline(Vec<u8>),
-    /// The sealed id of the file in `.strongroom/links/` that holds the sealed
-    /// target.
-    Side(Vec<u8>),
-}
-
-impl StoredTarget {
-    /// The stored target.
-    #[must_use]
-    pub fn to_target(&self) -> String {
-        match self {
-            StoredTarget::Inline(sealed) => tagged(INLINE, sealed),
-            StoredTarget::Side(sealed) => tagged(SIDE, sealed),
-        }
-    }
-
-    /// Reads a stored target.
-    ///
-    /// # Errors
-    /// [`FormatError::Text`].
-    pub fn parse(target: &[u8]) -> Result<StoredTarget, FormatError> {
-        match untagged(target) {
-            Some((INLINE, sealed)) if sealed.len() > SIV_LEN + SALT_LEN => Ok(StoredTarget::Inline(sealed)),
-            Some((SIDE, sealed)) if sealed.len() == SIV_LEN + LINK_ID_LEN => Ok(StoredTarget::Side(sealed)),
-            _ => Err(FormatError::text("stored symlink target", target)),
-        }
-    }
-}
-
-/// Bytes of the stored target of a symlink whose plain target has `plain_len`
-/// bytes, when it stands in the symlink.
+/// The name of the file in `.strongroom/links/` that holds the target of the
+/// symlink with this file id: lower case, so that it may be told apart where
+/// the store folds case.
 #[must_use]
-pub fn inline_target_len(plain_len: usize) -> usize {
-    1 + BASE64URL_NOPAD.encode_len(SIV_LEN + SALT_LEN + plain_len)
+pub fn link_name(file: FileId) -> String {
+    HEXLOWER.encode(&file.0)
 }
 
-/// The name of the file in `.strongroom/links/` with this id.
-#[must_use]
-pub fn link_name(id: &[u8; LINK_ID_LEN]) -> String {
-    BASE64URL_NOPAD.encode(id)
-}
-
-/// The id in the name of a file in `.strongroom/links/`.
+/// The file id in the name of a file in `.strongroom/links/`.
 ///
 /// # Errors
 /// [`FormatError::Text`].
-pub fn parse_link_name(name: &[u8]) -> Result<[u8; LINK_ID_LEN], FormatError> {
-    let id = BASE64URL_NOPAD.decode(name).ok().and_then(|id| id.try_into().ok());
-    id.ok_or_else(|| FormatError::text("name of a link", name))
+pub fn parse_link_name(name: &[u8]) -> Result<FileId, FormatError> {
+    let id = HEXLOWER.decode(name).ok().and_then(|id| id.try_into().ok());
+    id.map(FileId).ok_or_else(|| FormatError::text("name of a link", name))
 }
 
 /// The longest attribute name that can be stored, in bytes.
@@ -289,17 +248,6 @@ pub fn parse_journal_name(name: &[u8]) -> Option<(WriteSession, u8)> {
     };
     let id = HEXLOWER.decode(session).ok()?.try_into().ok()?;
     Some((WriteSession(id), segment))
-}
-
-fn tagged(tag: u8, bytes: &[u8]) -> String {
-    let mut text = String::from(char::from(tag));
-    BASE64URL_NOPAD.encode_append(bytes, &mut text);
-    text
-}
-
-fn untagged(text: &[u8]) -> Option<(u8, Vec<u8>)> {
-    let (&tag, rest) = text.split_first()?;
-    Some((tag, BASE64URL_NOPAD.decode(rest).ok()?))
 }
 
 #[cfg(test)]

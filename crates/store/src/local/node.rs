@@ -246,6 +246,14 @@ impl Node for LocalNode {
         Ok(InodeId { device: found.st_dev, inode: found.st_ino })
     }
 
+    fn entry_attributes(&self, name: &[u8]) -> Result<Attributes> {
+        let _timing = self.store.times.names.begin();
+        let name = checked_name(name, "fstatat")?;
+        let found =
+            rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(error("fstatat"))?;
+        attributes(&found)
+    }
+
     fn entries(&self) -> Result<Vec<DirectoryEntry>> {
         let _timing = self.store.times.names.begin();
         let fd = self.open_directory()?;
@@ -413,7 +421,10 @@ fn read_growing(
 
 /// The attributes of the inode behind a descriptor of any kind.
 pub(super) fn attributes_of(fd: impl AsFd) -> Result<Attributes> {
-    let found: Stat = rustix::fs::fstat(fd).map_err(error("fstat"))?;
+    attributes(&rustix::fs::fstat(fd).map_err(error("fstat"))?)
+}
+
+fn attributes(found: &Stat) -> Result<Attributes> {
     let invalid = || error("fstat")(Errno::IO);
     // Of another type where rustix goes through libc.
     let time = |seconds: i64, nanoseconds: Option<u32>| {

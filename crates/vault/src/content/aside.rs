@@ -7,8 +7,9 @@
 //! and by the stored inode.
 
 use strongroom_engine::Buffer;
-use strongroom_format::vault::WriteSession;
 use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
+use strongroom_format::vault::special::{Head, head};
+use strongroom_format::vault::{FileId, WriteSession};
 use strongroom_store::{Access, File, Node, NodeRef, RenameMode};
 
 use crate::context::Context;
@@ -29,6 +30,12 @@ pub(super) fn sealed_in(page: &[u8]) -> Option<WriteSession> {
     Some(WriteSession(*nonce.first_chunk().expect("a nonce begins with its session")))
 }
 
+/// The file id that the beginning of a stored file gives in clear.
+fn file_id(first: &[u8]) -> Option<FileId> {
+    let special = || Head::decode(first.first_chunk::<{ head::LEN }>()?).ok();
+    clear(first).map(|header| header.file).or_else(|| Some(special()?.file))
+}
+
 fn clear(page: &[u8]) -> Option<PageHeader> {
     PageHeader::decode(page.first_chunk::<CLEAR_LEN>()?).ok()
 }
@@ -45,7 +52,7 @@ pub(crate) fn put(context: &Context, parent: &dyn Node, stored: &[u8], node: &No
     if is_zero(&*file)? {
         return Ok(parent.remove(stored)?);
     }
-    let id = clear(&first[..read]).map_or_else(|| "unknown".to_owned(), |header| header.file.to_string());
+    let id = file_id(&first[..read]).map_or_else(|| "unknown".to_owned(), |id| id.to_string());
     let name = format!("{id}.{}", node.id().inode).into_bytes();
     let directory = directory(context)?;
     // A crash may have left both names of an earlier move: then to rename one

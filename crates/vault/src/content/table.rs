@@ -11,6 +11,8 @@ use strongroom_store::{Access, FileRef, InodeId, Node, NodeRef};
 use strongroom_units::StoredLen;
 
 use super::attributed::{Attribute, Attributed};
+use super::specials::Specials;
+use super::stale_homes::StaleHomes;
 use super::{Content, Extent, Home, Opened, commit_all};
 use crate::context::Context;
 use crate::error::{Damage, Error, Result};
@@ -30,6 +32,8 @@ pub(crate) struct Table {
     /// has covered the removal: a crash may bring it back.
     removed: AtomicBool,
     attributed: Mutex<Attributed>,
+    specials: Mutex<Specials>,
+    stale_homes: Mutex<StaleHomes>,
 }
 
 /// Files by the number of their last release: a barrier covers those releases
@@ -81,7 +85,10 @@ impl Table {
 
     /// How many files may have something to commit, released ones included.
     pub(crate) fn pending_count(&self) -> usize {
-        lock(&self.pending).len() + lock(&self.unsynced).files.len()
+        lock(&self.pending).len()
+            + lock(&self.unsynced).files.len()
+            + self.specials_count()
+            + self.stale_homes_count()
     }
 
     /// Every live content, in locking order.
@@ -94,6 +101,16 @@ impl Table {
     /// Files whose attributes have changed.
     pub(crate) fn attributed(&self) -> MutexGuard<'_, Attributed> {
         lock(&self.attributed)
+    }
+
+    /// Special records that wait for a barrier.
+    pub(super) fn specials(&self) -> MutexGuard<'_, Specials> {
+        lock(&self.specials)
+    }
+
+    /// Homes that directories have left.
+    pub(super) fn stale_homes(&self) -> MutexGuard<'_, StaleHomes> {
+        lock(&self.stale_homes)
     }
 
     /// A file whose records are still needed has been removed.
@@ -274,11 +291,13 @@ impl Contents {
         super::aside::put(&self.context, parent, stored, node)
     }
 
-    /// Makes durable every file of a directory that never was.
+    /// Makes durable every file and special record of a directory that never
+    /// was.
     ///
     /// # Errors
     /// What the store reported.
     pub(crate) fn finish_files_of(&self, directory: DirectoryId) -> Result<()> {
+        self.finish_specials_of(directory)?;
         let table = &self.context.table;
         if !table.unsynced().is_empty() {
             return crate::committer::commit_pending(&self.context);

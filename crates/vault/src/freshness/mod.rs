@@ -25,7 +25,7 @@ use std::sync::PoisonError;
 use strongroom_format::freshness::{FileHeader, Object, Operation};
 use strongroom_format::vault::header::Header;
 use strongroom_format::vault::{DirectoryId, FileId};
-use strongroom_keys::{RecordMac, VaultKeys};
+
 use strongroom_store::NodeRef;
 
 use self::log::{Found, Log};
@@ -75,7 +75,6 @@ impl Trust {
 /// A vault's freshness file in use.
 pub(crate) struct Freshness {
     sealer: Sealer,
-    marks: RecordMac,
     log: Mutex<Log>,
     table: Mutex<Table>,
     /// What differs is an error.
@@ -118,7 +117,6 @@ impl Freshness {
     pub(crate) fn open(
         trusted: &Trusted,
         sealer: Sealer,
-        keys: &VaultKeys,
         header: &Header,
         writable: bool,
     ) -> Result<Freshness> {
@@ -139,7 +137,6 @@ impl Freshness {
         }
         Ok(Freshness {
             sealer,
-            marks: RecordMac::new(keys),
             was_bypassed: !is_new && header.sequence > table.header(),
             log: Mutex::new(log),
             table: Mutex::new(table),
@@ -240,11 +237,6 @@ impl Freshness {
             Some(entry) if !self.may_be_gone(directory, name, entry) => Err(stale(Staleness::Missing)),
             _ => Ok(()),
         }
-    }
-
-    /// What stands for a symlink with this stored target.
-    pub(crate) fn symlink(&self, stored: &[u8]) -> Object {
-        Object::Symlink(self.marks.symlink(stored))
     }
 
     /// Entries of `directory` are about to change. The caller holds its gate

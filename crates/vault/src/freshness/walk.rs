@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use strongroom_format::freshness::{Object, Special};
+use strongroom_format::freshness::Object;
 use strongroom_format::vault::{DirectoryId, FileId};
 use strongroom_store::Kind;
 
@@ -275,11 +275,9 @@ impl<'a> Walk<'a> {
         Ok(match entry.attributes.kind {
             Kind::File => Object::File(self.file(entry.number, takes)?),
             Kind::Directory => Object::Directory(self.namespace.directory_record(entry.number)?),
-            Kind::Symlink => self.freshness.symlink(&self.namespace.stored_target(entry.number)?),
-            Kind::Fifo => Object::Special(Special::Fifo),
-            Kind::Socket => Object::Special(Special::Socket),
-            Kind::BlockDevice => Object::Special(Special::BlockDevice),
-            Kind::CharacterDevice => Object::Special(Special::CharacterDevice),
+            Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => {
+                self.namespace.special_object(entry.number)?
+            }
         })
     }
 

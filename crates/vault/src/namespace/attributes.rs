@@ -5,9 +5,13 @@
 use strongroom_store::{Attributes, Kind, Node, NodeRef, SetTime};
 
 use super::inode::{Inode, lock};
-use super::{Changes, Namespace, PRIVATE, ROOT};
+use super::shape::Shape;
+use super::{Changes, Namespace, PRIVATE, RECORD, ROOT};
 use crate::content::Attribute;
-use crate::error::{Error, Result, errno};
+use crate::error::{Damage, Error, Result, errno};
+
+/// What every symlink's mode is said to be.
+const SYMLINK_MODE: u32 = 0o777;
 
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
@@ -28,6 +32,13 @@ pub(super) struct Seen {
 pub(super) fn unprivileged(mode: u32) -> u32 {
     let group = if mode & GROUP_EXECUTE != 0 { SET_GROUP_ID } else { 0 };
     mode & !(SET_USER_ID | group)
+}
+
+impl Seen {
+    /// The stored length.
+    pub(super) fn stored_len(&self) -> u64 {
+        self.attributes.len
+    }
 }
 
 impl Namespace {
@@ -61,19 +72,22 @@ impl Namespace {
 
     /// Attributes with the plain length, of what the store told of an inode.
     pub(super) fn plain(&self, inode: &Inode, seen: Seen) -> Result<Attributes> {
-        if inode.kind == Kind::File {
-            return self.file_attributes(inode, seen);
-        }
         let mut attributes = seen.attributes;
-        match inode.kind {
-            Kind::Symlink => attributes.len = self.target_len(inode, attributes.len),
-            Kind::Directory if inode.number == ROOT => self.hide_private(&mut attributes),
-            Kind::File
-            | Kind::Directory
-            | Kind::Fifo
-            | Kind::Socket
-            | Kind::BlockDevice
-            | Kind::CharacterDevice => (),
+        match &inode.shape {
+            Shape::File => return self.file_attributes(inode, seen),
+            Shape::Broken(Damage::Unfinished) if self.contents.follows() => {
+                return Err(Error::Refused(errno::ENOENT));
+            }
+            Shape::Special(record) => {
+                attributes.kind = record.kind();
+                attributes.len = record.target_len();
+                attributes.device = record.device();
+                if attributes.kind == Kind::Symlink {
+                    attributes.mode = SYMLINK_MODE;
+                }
+            }
+            Shape::Directory => self.hide_private(inode, &mut attributes),
+            Shape::Broken(damage) => self.observer.damaged(inode.number, &Error::Damaged(damage.clone())),
         }
         Ok(attributes)
     }
@@ -130,8 +144,9 @@ impl Namespace {
 
     /// Where the store counts a directory's subdirectories as its names, the
     /// vault's own one is not among those that can be seen.
-    fn hide_private(&self, attributes: &mut Attributes) {
-        if attributes.links > 2 && self.store.root().lookup(PRIVATE).is_ok() {
+    fn hide_private(&self, inode: &Inode, attributes: &mut Attributes) {
+        let own = if inode.number == ROOT { PRIVATE } else { RECORD };
+        if attributes.links > 2 && inode.node.entry_attributes(own).is_ok() {
             attributes.links -= 1;
         }
     }

@@ -5,13 +5,15 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use strongroom_format::freshness::Object;
+use strongroom_format::vault::special::Special;
 use strongroom_store::{Attributes, FileRef, Kind, NodeRef, RenameMode};
 
-use super::access::DIRECTORY_BITS;
+use super::access::{DIRECTORY_BITS, FILE_BITS};
 use super::acl::Acl;
 use super::inode::{Inode, write};
-use super::names::RECORD;
 use super::remove::discard;
+use super::shape::Shape;
+use super::special::NewSpecial;
 use super::xattr::{ACCESS_LIST, DEFAULT_LIST};
 use super::{Creation, Entry, GENERATION, Namespace, Opening, Place};
 use crate::content::{Attribute, Content, Home};
@@ -121,7 +123,7 @@ impl Namespace {
         place: Option<Place>,
         undo: &dyn Fn(Option<&Content>) -> bool,
     ) -> Result<(Entry, Arc<Content>)> {
-        let inode = self.table.pin(Arc::clone(&node));
+        let inode = self.table.pin(Arc::clone(&node), Shape::File);
         let content = self.contents.adopt(Arc::clone(&node), file, home).inspect_err(|_| {
             undo(None);
         })?;
@@ -161,16 +163,18 @@ impl Namespace {
     /// reports.
     pub fn make_directory(&self, parent: u64, name: &[u8], creation: &Creation) -> Result<Entry> {
         let bare = Cell::new(false);
-        self.make(parent, name, &bare, |parent, stored| {
+        self.make(parent, name, &bare, |parent, place| {
+            let stored = &*place.stored;
             let inheritance = self.inheritance(parent, creation, Kind::Directory)?;
             bare.set(inheritance.lists.is_empty());
             let temporary = self.temporary()?;
             let passing = self.names.random_name()?;
-            let (id, record) = self.names.new_directory()?;
+            let id = self.names.new_directory()?;
+            let home = self.names.directory_home(place.directory, &place.name);
             let node = temporary.make_directory(&passing, 0o700)?;
             let record_first = self.contents.keeps(Rule::RecordBeforeEntry);
-            let put_record = || node.make_symlink(RECORD, &record).map_err(Error::from);
-            let completed = (if record_first { put_record().map(drop) } else { Ok(()) })
+            let put_record = || self.names.put_record(&*node, id, home);
+            let completed = (if record_first { put_record() } else { Ok(()) })
                 .and_then(|()| self.give(&node, &inheritance))
                 .and_then(|_| {
                     let lists = &inheritance.lists;
@@ -193,7 +197,7 @@ impl Namespace {
             if inheritance.mode & DIRECTORY_BITS != DIRECTORY_BITS {
                 node.set_mode(inheritance.mode)?;
             }
-            Ok(node)
+            Ok((node, Shape::Directory))
         })
     }
 
@@ -209,19 +213,19 @@ impl Namespace {
         target: &[u8],
         creation: &Creation,
     ) -> Result<Entry> {
-        self.make(parent, name, &Cell::new(false), |parent, stored| {
+        Self::check_target(target)?;
+        self.make(parent, name, &Cell::new(false), |parent, place| {
             let inheritance = self.inheritance(parent, creation, Kind::Symlink)?;
-            let node = self.store_symlink(parent, stored, target)?;
-            self.keep_if(parent, stored, self.give(&node, &inheritance))?;
-            Ok(node)
+            let inheritance = Inheritance { mode: FILE_BITS, ..inheritance };
+            self.made_special(parent, place, &NewSpecial::Symlink(target), &inheritance)
         })
     }
 
     /// Makes a FIFO, socket or device node.
     ///
     /// # Errors
-    /// As [`Namespace::make_directory`]; `EPERM` where the process may not
-    /// make device nodes, `EINVAL` for other kinds.
+    /// As [`Namespace::make_directory`]; `EINVAL` for other kinds. Who may make
+    /// device nodes the kernel decides.
     pub fn make_special(
         &self,
         parent: u64,
@@ -230,16 +234,40 @@ impl Namespace {
         device: u64,
         creation: &Creation,
     ) -> Result<Entry> {
-        self.make(parent, name, &Cell::new(false), |parent, stored| {
+        let special = match kind {
+            Kind::Fifo => Special::Fifo,
+            Kind::Socket => Special::Socket,
+            Kind::CharacterDevice => Special::CharacterDevice(device),
+            Kind::BlockDevice => Special::BlockDevice(device),
+            Kind::File | Kind::Directory | Kind::Symlink => return Err(Error::Refused(errno::EINVAL)),
+        };
+        self.make(parent, name, &Cell::new(false), |parent, place| {
             let inheritance = self.inheritance(parent, creation, kind)?;
-            let node = parent.node.make_special(stored, kind, inheritance.mode, device)?;
-            let given = self.give(&node, &inheritance);
-            let listed = given.and_then(|_| {
-                inheritance.lists.iter().try_for_each(|(name, acl)| self.put_special_list(&node, name, acl))
-            });
-            self.keep_if(parent, stored, listed)?;
-            Ok(node)
+            self.made_special(parent, place, &NewSpecial::Other(special), &inheritance)
         })
+    }
+
+    /// Makes a special record, and gives it what it inherits.
+    fn made_special(
+        &self,
+        parent: &Inode,
+        place: &Place,
+        new: &NewSpecial<'_>,
+        inheritance: &Inheritance,
+    ) -> Result<(NodeRef, Shape)> {
+        let (node, record) = self.store_special(parent, place, new, inheritance.mode)?;
+        let id = record.id().0;
+        let completed = self.give(&node, inheritance).and_then(|_| {
+            inheritance.lists.iter().try_for_each(|(name, acl)| self.put_list(&node, id, name, acl))
+        });
+        if let Err(error) = completed {
+            // The caller is told; the entry that stays is a whole one.
+            if parent.node.remove(&place.stored).is_ok() {
+                self.remove_long_target(&record);
+            }
+            return Err(error);
+        }
+        Ok((node, Shape::Special(record)))
     }
 
     /// Runs `store` for a name that does not exist in `parent`, whose gate is
@@ -250,7 +278,7 @@ impl Namespace {
         parent: u64,
         name: &[u8],
         bare: &Cell<bool>,
-        store: impl FnOnce(&Inode, &[u8]) -> Result<NodeRef>,
+        store: impl FnOnce(&Inode, &Place) -> Result<(NodeRef, Shape)>,
     ) -> Result<Entry> {
         self.writable()?;
         self.make_way();
@@ -267,23 +295,14 @@ impl Namespace {
             Err(error) => return Err(error.into()),
         }
         let _change = self.change(place.directory)?;
-        let node = self.with_side(&parent, &stored, || store(&parent, &stored.main))?;
+        let (node, shape) = self.with_side(&parent, &stored, || store(&parent, &place))?;
+        let pin = self.table.pin(Arc::clone(&node), shape);
         self.record(place.directory, name, || self.object_of(&node));
-        let seen = self.look(&*node)?;
-        let entry = self.entered(node, seen, place)?;
+        let entry = self.settle(pin, self.look(&*node)?, place)?;
         if bare.get() {
             self.table.inode(entry.number)?.set_bare();
         }
         Ok(entry)
-    }
-
-    /// Removes the new entry again when what completes it has failed.
-    fn keep_if<T>(&self, parent: &Inode, stored: &[u8], completed: Result<T>) -> Result<T> {
-        if completed.is_err() {
-            // The caller is told; the entry that stays is a whole one.
-            let _ = parent.node.remove(stored);
-        }
-        completed
     }
 
     /// What an inode created in `parent` is to be given.
@@ -329,7 +348,7 @@ impl Namespace {
                 Err(error) => return Err(error.into()),
             }
         }
-        if node.kind() != Kind::Symlink && found.mode != inheritance.mode {
+        if found.mode != inheritance.mode {
             self.contents.note_attribute(node.id(), Attribute::Other);
             node.set_mode(inheritance.mode)?;
             found = node.attributes()?;

@@ -10,11 +10,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use strongroom_format::vault::DirectoryId;
-use strongroom_store::Kind;
+use strongroom_format::vault::special::is_special_len;
+use strongroom_store::{InodeId, Kind};
 
 use super::access::DIRECTORY_BITS;
 use super::inode::{Inode, Place, lock, read};
-use super::names::Found;
+use super::names::{Found, is_hidden};
+use super::shape::FOREIGN_KIND;
 use super::{Entry, Namespace};
 use crate::error::{Damage, Error, Result};
 
@@ -98,7 +100,11 @@ impl Namespace {
     ) -> Result<()> {
         let snapshot = self.snapshot(directory, offset)?;
         for index in usize::try_from(offset).unwrap_or(usize::MAX)..DOTS + snapshot.len() {
-            if !sink(self.item(directory, &snapshot, index)) {
+            let mut item = self.item(directory, &snapshot, index);
+            if let Some(listed) = index.checked_sub(DOTS) {
+                item.kind = self.kind_of(&directory.inode, &snapshot[listed]);
+            }
+            if !sink(item) {
                 break;
             }
         }
@@ -120,7 +126,7 @@ impl Namespace {
     ) -> Result<()> {
         let snapshot = self.snapshot(directory, offset)?;
         for index in usize::try_from(offset).unwrap_or(usize::MAX)..DOTS + snapshot.len() {
-            let item = self.item(directory, &snapshot, index);
+            let mut item = self.item(directory, &snapshot, index);
             let entry = match index.checked_sub(DOTS) {
                 Some(_) if self.is_crowded() => None,
                 Some(listed) => match self.listed(&directory.inode, &snapshot[listed]) {
@@ -129,6 +135,10 @@ impl Namespace {
                 },
                 None => None,
             };
+            if let Some(listed) = index.checked_sub(DOTS) {
+                let known = entry.as_ref().map(|entry| entry.attributes.kind);
+                item.kind = known.or_else(|| self.kind_of(&directory.inode, &snapshot[listed]));
+            }
             if !sink(item, entry.as_ref()) {
                 if let Some(entry) = entry {
                     self.forget(entry.number, 1);
@@ -155,6 +165,25 @@ impl Namespace {
                 Item { name: &listed.name, inode: listed.inode, kind: listed.kind, next }
             }
         }
+    }
+
+    /// The kind of an entry. The store tells it of directories alone: a stored
+    /// file may be a special record, which its length tells.
+    fn kind_of(&self, parent: &Inode, listed: &Listed) -> Option<Kind> {
+        if listed.kind != Some(Kind::File) {
+            return listed.kind;
+        }
+        let id = InodeId { device: parent.node.id().device, inode: listed.inode };
+        if let Some(known) = self.table.known(id) {
+            return Some(known.kind);
+        }
+        let attributes = parent.node.entry_attributes(&listed.stored).ok()?;
+        if !is_special_len(attributes.len) {
+            return Some(attributes.kind);
+        }
+        let entry = self.listed(parent, listed).ok()?;
+        self.forget(entry.number, 1);
+        Some(entry.attributes.kind)
     }
 
     /// Looks up an entry by its stored name.
@@ -209,6 +238,12 @@ impl Namespace {
         let known = |stored: &[u8]| before.as_ref().and_then(|names| names.names.get_key_value(stored));
         let mut listing = Vec::with_capacity(entries.len());
         for entry in entries {
+            let is_foreign = entry.kind.is_some_and(|kind| !matches!(kind, Kind::File | Kind::Directory));
+            if is_foreign && !is_hidden(&entry.name) {
+                let damage = Damage::Name(FOREIGN_KIND);
+                self.observer.damaged(inode.number, &Error::Damaged(damage));
+                continue;
+            }
             let (stored, name) = match known(&entry.name) {
                 Some((stored, name)) => (Arc::clone(stored), Arc::clone(name)),
                 None => match self.decode_now(inode, id, &entry.name) {

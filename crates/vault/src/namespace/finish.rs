@@ -2,11 +2,14 @@
 //! out of the tree when somebody comes by, and by the sweep. Everything else is
 //! as it was.
 
-use strongroom_store::Kind;
+use strongroom_format::vault::special::is_special_len;
+use strongroom_store::{Kind, NodeRef};
 
 use super::inode::{Inode, lock, write};
+use super::shape::Shape;
 use super::{Entry, Namespace, Opening};
-use crate::error::{Error, Result, errno};
+use crate::content::Home;
+use crate::error::{Damage, Error, Result, errno};
 
 impl Namespace {
     /// An entry that was found in `parent` as `stored`, with its file finished
@@ -54,13 +57,8 @@ impl Namespace {
             return Ok(());
         };
         let home = Some(self.names.home(place.directory, &place.name));
-        match self.contents.open(&node, home) {
-            Ok(content) => {
-                content.released();
-                return Ok(());
-            }
-            Err(error) if error.is_unfinished() => {}
-            Err(error) => return Err(error),
+        if !self.is_unfinished(&node, home)? {
+            return Ok(());
         }
         // What is recorded was durable: no crash takes it.
         if let Some(freshness) = self.contents.freshness() {
@@ -71,5 +69,23 @@ impl Namespace {
         self.unrecord(place.directory, &place.name);
         inode.displaced(parent.number, &place.name);
         Ok(())
+    }
+
+    /// Whether a crash has left a stored file, which stands under `home`, and
+    /// it was never durable.
+    fn is_unfinished(&self, node: &NodeRef, home: Option<Home>) -> Result<bool> {
+        if is_special_len(node.attributes()?.len)
+            && let Shape::Broken(damage) = self.special_shape(node, home)?
+        {
+            return Ok(damage == Damage::Unfinished);
+        }
+        match self.contents.open(node, home) {
+            Ok(content) => {
+                content.released();
+                Ok(false)
+            }
+            Err(error) if error.is_unfinished() => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 }

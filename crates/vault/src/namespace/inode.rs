@@ -1,22 +1,25 @@
 //! The inodes that the kernel knows: numbers, lookup counts, and what is kept
 //! per inode while it is known.
 //!
-//! Invariants: a store inode is in the table at most once; numbers are never
+//! Invariants: a store inode is in the table at most once, but for one that was
+//! something else before, which stays known by its number; numbers are never
 //! used again while the table lives, so their generation is always the same;
 //! an entry holds its store node, so that the store cannot give its identity
 //! to another inode meanwhile.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Bound, Deref};
 use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 
 use strongroom_format::vault::DirectoryId;
 use strongroom_store::{InodeId, Kind, NodeRef};
 
+use super::belonging::Leaving;
 use super::crowd::Crowd;
 use super::directory::DecodedNames;
+use super::shape::Shape;
 use crate::content::{Content, Contents, Home};
 use crate::error::{Error, Result, errno};
 
@@ -72,6 +75,7 @@ pub(super) struct Inode {
     pub(super) number: u64,
     pub(super) node: NodeRef,
     pub(super) kind: Kind,
+    pub(super) shape: Shape,
     lookups: AtomicU64,
     /// Asked for since the clock hand last passed.
     used: AtomicBool,
@@ -85,6 +89,10 @@ pub(super) struct Inode {
     pub(super) metadata: Mutex<()>,
     pub(super) place: Mutex<Option<Place>>,
     pub(super) directory_id: OnceLock<DirectoryId>,
+    /// Of a directory whose id is known: under which it may stand.
+    pub(super) homes: Mutex<BTreeSet<[u8; 16]>>,
+    /// Of a directory that is being renamed: the home that it leaves.
+    pub(super) leaving: Mutex<Option<Leaving>>,
     pub(super) target: OnceLock<Box<[u8]>>,
     pub(super) decoded: Mutex<Option<Arc<DecodedNames>>>,
     file_id: OnceLock<[u8; 16]>,
@@ -95,10 +103,11 @@ pub(super) struct Inode {
 }
 
 impl Inode {
-    fn new(number: u64, node: NodeRef, lookups: u64) -> Inode {
+    fn new(number: u64, node: NodeRef, shape: Shape, lookups: u64) -> Inode {
         Inode {
             number,
-            kind: node.kind(),
+            kind: shape.kind(),
+            shape,
             node,
             lookups: AtomicU64::new(lookups),
             used: AtomicBool::new(true),
@@ -107,6 +116,8 @@ impl Inode {
             metadata: Mutex::default(),
             place: Mutex::default(),
             directory_id: OnceLock::new(),
+            homes: Mutex::default(),
+            leaving: Mutex::default(),
             target: OnceLock::new(),
             decoded: Mutex::default(),
             file_id: OnceLock::new(),
@@ -244,7 +255,7 @@ impl Table {
     pub(super) fn new(root: NodeRef) -> Table {
         let mut maps = Maps::default();
         let id = root.id();
-        let inode = Arc::new(Inode::new(ROOT, root, 1));
+        let inode = Arc::new(Inode::new(ROOT, root, Shape::Directory, 1));
         maps.by_number.insert(ROOT, Arc::clone(&inode));
         maps.by_id.insert(id, inode);
         Table { maps: RwLock::new(maps), next: AtomicU64::new(ROOT + 1), crowd: Crowd::default() }
@@ -263,22 +274,27 @@ impl Table {
         read(&self.maps).by_id.get(&id).cloned()
     }
 
-    /// Counts a lookup of a store inode, which becomes known by it.
-    pub(super) fn looked_up(&self, node: NodeRef) -> Arc<Inode> {
+    /// Counts a lookup of a store inode that is known.
+    fn looked_up_known(&self, id: InodeId) -> Option<Arc<Inode>> {
+        let maps = read(&self.maps);
+        let inode = maps.by_id.get(&id)?;
+        inode.lookups.fetch_add(1, Ordering::Relaxed);
+        inode.touch();
+        Some(Arc::clone(inode))
+    }
+
+    /// Counts a lookup of a store inode, which becomes known by it. One that
+    /// was something else when it became known gets another number.
+    fn looked_up(&self, node: NodeRef, shape: Shape) -> Arc<Inode> {
         let id = node.id();
-        if let Some(inode) = read(&self.maps).by_id.get(&id) {
-            inode.lookups.fetch_add(1, Ordering::Relaxed);
-            inode.touch();
-            return Arc::clone(inode);
-        }
         let mut maps = write(&self.maps);
-        if let Some(inode) = maps.by_id.get(&id) {
+        if let Some(inode) = maps.by_id.get(&id).filter(|inode| inode.shape.is_as(&shape)) {
             inode.lookups.fetch_add(1, Ordering::Relaxed);
             inode.touch();
             return Arc::clone(inode);
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let inode = Arc::new(Inode::new(number, node, 1));
+        let inode = Arc::new(Inode::new(number, node, shape, 1));
         maps.by_number.insert(number, Arc::clone(&inode));
         maps.by_id.insert(id, Arc::clone(&inode));
         let known = maps.by_number.len();
@@ -304,7 +320,9 @@ impl Table {
         let mut maps = write(&self.maps);
         let unknown = maps.by_number.get(&number).filter(|inode| inode.lookups.load(Ordering::Relaxed) == 0);
         if let Some(id) = unknown.map(|inode| inode.node.id()) {
-            let dropped = (maps.by_number.remove(&number), maps.by_id.remove(&id));
+            let is_it = maps.by_id.get(&id).is_some_and(|inode| inode.number == number);
+            let by_id = if is_it { maps.by_id.remove(&id) } else { None };
+            let dropped = (maps.by_number.remove(&number), by_id);
             drop(maps);
             // Closing a descriptor is not for others to wait for.
             drop(dropped);
@@ -323,8 +341,13 @@ impl Table {
     }
 
     /// An inode that stays known for as long as the pin lives.
-    pub(super) fn pin(&self, node: NodeRef) -> Pin<'_> {
-        Pin { table: self, inode: self.looked_up(node), kept: false }
+    pub(super) fn pin(&self, node: NodeRef, shape: Shape) -> Pin<'_> {
+        Pin { table: self, inode: self.looked_up(node, shape), kept: false }
+    }
+
+    /// The same of one that is known.
+    pub(super) fn pin_known(&self, id: InodeId) -> Option<Pin<'_>> {
+        self.looked_up_known(id).map(|inode| Pin { table: self, inode, kept: false })
     }
 }
 

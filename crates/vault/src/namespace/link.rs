@@ -3,6 +3,7 @@
 use strongroom_store::Kind;
 
 use super::inode::{Inode, lock, write};
+use super::shape::Shape;
 use super::{Entry, Namespace};
 use crate::content::Home;
 use crate::error::{Error, Result, errno};
@@ -36,8 +37,11 @@ impl Namespace {
         }
         // So that of two first names given at a time one is the second.
         let _linking = lock(&inode.linking);
-        if inode.kind == Kind::File {
-            self.bind_link(&inode, self.names.home(place.directory, name))?;
+        match &inode.shape {
+            Shape::File => self.bind_link(&inode, self.names.home(place.directory, name))?,
+            Shape::Special(record) => self.unbind_special(&inode, record)?,
+            Shape::Directory => return Err(Error::Refused(errno::EPERM)),
+            Shape::Broken(damage) => return Err(Error::Damaged(damage.clone())),
         }
         let _change = self.change(place.directory)?;
         self.with_side(&parent, &stored, || Ok(parent.node.link(&*inode.node, &stored.main)?))?;

@@ -1,4 +1,4 @@
-//! The namespace of a vault: names, directories, attributes, symlinks,
+//! The namespace of a vault: names, directories, attributes, special records,
 //! extended attributes and access control lists, by node number, with the
 //! semantics of the low-level FUSE interface (lookup counts and `forget`).
 //!
@@ -24,6 +24,7 @@
 mod access;
 pub mod acl;
 mod attributes;
+mod belonging;
 mod create;
 mod crowd;
 pub mod directory;
@@ -32,11 +33,15 @@ mod inode;
 mod link;
 mod names;
 mod opening;
+mod rebind;
+mod record;
 mod recorded;
 mod remove;
 mod rename;
 pub mod repair;
+mod shape;
 mod sidefile;
+mod special;
 pub mod survey;
 mod symlink;
 mod xattr;
@@ -53,8 +58,9 @@ use self::access::DIRECTORY_BITS;
 use self::attributes::Seen;
 pub use self::crowd::Candidate;
 pub use self::inode::{GENERATION, ROOT};
-use self::inode::{Inode, Place, Table, lock, read};
+use self::inode::{Inode, Pin, Place, Table, lock, read};
 use self::names::{Names, StoredName};
+pub(crate) use self::record::RECORD;
 use crate::content::{Content, Contents, Home};
 use crate::error::{Error, Result, errno};
 
@@ -336,8 +342,15 @@ impl Namespace {
     /// Counts a lookup of `node`, found at `place` and seen there. On an error
     /// none is counted.
     fn entered(&self, node: NodeRef, seen: Seen, place: Place) -> Result<Entry> {
-        let pin = self.table.pin(node);
-        self.check_directory(&pin, &place)?;
+        let home = self.names.home(place.directory, &place.name);
+        let pin = self.pin(node, seen.stored_len(), Some(home))?;
+        self.settle(pin, seen, place)
+    }
+
+    /// As [`Namespace::entered`], of an inode that is known.
+    fn settle(&self, pin: Pin<'_>, seen: Seen, place: Place) -> Result<Entry> {
+        self.check_belongs(&pin, &place)?;
+        self.check_entry(&pin, &place)?;
         pin.placed(place);
         let attributes = self.plain(&pin, seen)?;
         Ok(Entry { number: pin.keep(), generation: GENERATION, attributes })
@@ -358,7 +371,7 @@ impl Namespace {
     }
 
     fn directory_id(&self, directory: &Inode) -> Result<DirectoryId> {
-        match self.granted(directory, DIRECTORY_BITS, || self.names.directory_id(directory)) {
+        match self.granted(directory, DIRECTORY_BITS, || self.directory_id_alone(directory)) {
             Err(Error::Damaged(_)) if self.has_left(directory) => Err(Error::Refused(errno::ESTALE)),
             other => other,
         }

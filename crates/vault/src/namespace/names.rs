@@ -1,26 +1,19 @@
-//! Names, directory ids, symlink targets and attributes between their plain
+//! Names, directory ids and attributes between their plain
 //! and their stored form (`docs/format/vault.md`, section 5).
 //!
 //! This module joins the ciphers with the spelling; it does no input or
-//! output but for reading a directory's record.
+//! output.
 
 use strongroom_format::vault::DirectoryId;
-use strongroom_format::vault::names::{
-    self as spelling, DIRECTORY_RECORD, DirectoryRecord, LINK_ID_LEN, NameEncoding, SALT_LEN, SIV_LEN,
-    StoredName as Spelled, StoredTarget as SpelledTarget,
-};
+use strongroom_format::vault::names::{self as spelling, NameEncoding, StoredName as Spelled};
 use strongroom_keys::names::{NotAuthentic, spell};
 use strongroom_keys::random::{EntropyError, array as random};
-use strongroom_keys::{NameCipher, RecordMac, VaultKeys, XattrCipher};
-use strongroom_store::Node;
+use strongroom_keys::{NameCipher, RecordMac, SpecialCipher, VaultKeys, XattrCipher};
 
 use super::NAME_MAX;
-use super::inode::{Inode, ROOT};
+use super::record::RECORD;
 use crate::content::Home;
-use crate::error::{Damage, Error, Result, errno};
-
-/// The entry of every directory but the top one that holds its record.
-pub(super) const RECORD: &[u8] = DIRECTORY_RECORD.as_bytes();
+use crate::error::{Damage, Error, Result};
 
 /// Random bytes of a name in `.strongroom/temporary`.
 const PASSING_LEN: usize = 16;
@@ -50,14 +43,6 @@ pub(super) enum Found {
     Long { side: Vec<u8> },
 }
 
-/// What a stored symlink target turned out to be.
-pub(super) enum StoredTarget {
-    /// The sealed target.
-    Inline(Vec<u8>),
-    /// The name of the file under `.strongroom/links` that holds it.
-    Long(Vec<u8>),
-}
-
 /// True for what the vault itself keeps in a directory beside its entries.
 pub(super) fn is_hidden(stored: &[u8]) -> bool {
     stored == RECORD || stored.starts_with(b".n~")
@@ -67,8 +52,9 @@ pub(super) fn is_hidden(stored: &[u8]) -> bool {
 pub(super) struct Names {
     cipher: NameCipher,
     xattrs: XattrCipher,
-    records: RecordMac,
-    encoding: NameEncoding,
+    pub(super) records: RecordMac,
+    pub(super) encoding: NameEncoding,
+    pub(super) specials: SpecialCipher,
 }
 
 impl Names {
@@ -78,6 +64,7 @@ impl Names {
             xattrs: XattrCipher::new(keys),
             records: RecordMac::new(keys),
             encoding: NameEncoding::from_flag(folding),
+            specials: SpecialCipher::new(keys),
         }
     }
 
@@ -121,48 +108,6 @@ impl Names {
         Ok(name)
     }
 
-    /// The id of a directory, read from its record once.
-    ///
-    /// # Errors
-    /// `ENOENT` when the directory has been removed, damage of the record, or
-    /// what the store reports.
-    pub(super) fn directory_id(&self, inode: &Inode) -> Result<DirectoryId> {
-        if let Some(id) = inode.directory_id.get() {
-            return Ok(*id);
-        }
-        let id = if inode.number == ROOT { self.records.root_directory() } else { self.read_record(inode)? };
-        Ok(*inode.directory_id.get_or_init(|| id))
-    }
-
-    fn read_record(&self, inode: &Inode) -> Result<DirectoryId> {
-        match self.record_of(&*inode.node) {
-            Err(error) if error == LOST && inode.is_removed() => Err(Error::Refused(errno::ENOENT)),
-            other => other,
-        }
-    }
-
-    /// The id in the record of a stored directory, which is not the top one.
-    ///
-    /// # Errors
-    /// Damage when it is lost or does not verify, or what the store reports.
-    pub(super) fn record_of(&self, directory: &dyn Node) -> Result<DirectoryId> {
-        let target = match directory.lookup(RECORD).and_then(|record| record.read_link()) {
-            Err(error) if error.is_not_found() => return Err(LOST),
-            // Something else stands in its place.
-            Err(error) if error.errno() == errno::EINVAL => {
-                return Err(damaged("a directory's record is malformed"));
-            }
-            other => other?,
-        };
-        let record =
-            DirectoryRecord::parse(&target).map_err(|_| damaged("a directory's record is malformed"))?;
-        if self.records.verifies(&record) {
-            Ok(record.id)
-        } else {
-            Err(damaged("a directory's record is forged"))
-        }
-    }
-
     /// The id of the top directory.
     pub(super) fn root_directory(&self) -> DirectoryId {
         self.records.root_directory()
@@ -173,17 +118,6 @@ impl Names {
         matches!(self.encoding.parse(stored), Ok(Spelled::Short(_) | Spelled::Long))
     }
 
-    /// A new directory's id and the target of its record.
-    pub(super) fn new_directory(&self) -> Result<(DirectoryId, Vec<u8>)> {
-        let id = DirectoryId(random().map_err(entropy)?);
-        Ok((id, self.records.directory(id).to_target().into_bytes()))
-    }
-
-    /// The target of the record of a directory with this id.
-    pub(super) fn record(&self, id: DirectoryId) -> Vec<u8> {
-        self.records.directory(id).to_target().into_bytes()
-    }
-
     /// The home that a name in a directory stands for.
     pub(super) fn home(&self, directory: DirectoryId, name: &[u8]) -> Home {
         Home { mac: self.records.home(directory, name), directory }
@@ -192,46 +126,6 @@ impl Names {
     /// A name for `.strongroom/temporary`.
     pub(super) fn random_name(&self) -> Result<Vec<u8>> {
         Ok(data_encoding::HEXLOWER.encode(&random::<PASSING_LEN>().map_err(entropy)?).into_bytes())
-    }
-
-    /// Seals a symlink's target.
-    pub(super) fn seal_target(&self, target: &[u8]) -> Result<Vec<u8>> {
-        self.cipher.seal_target(target).map_err(entropy)
-    }
-
-    pub(super) fn open_target(&self, sealed: &[u8]) -> Result<Vec<u8>> {
-        self.cipher.open_target(sealed).map_err(unopened("a symlink's target does not open"))
-    }
-
-    /// The stored target that holds the sealed one.
-    pub(super) fn inline_target(&self, sealed: &[u8]) -> Vec<u8> {
-        SpelledTarget::Inline(sealed.to_vec()).to_target().into_bytes()
-    }
-
-    /// Length of the plain target that a stored one of `stored` bytes holds;
-    /// `None` when it stands elsewhere.
-    pub(super) fn inline_target_len(&self, stored: u64) -> Option<u64> {
-        let sealed = stored.checked_sub(1)? * 3 / 4;
-        sealed.checked_sub((SIV_LEN + SALT_LEN) as u64).filter(|plain| *plain > 0)
-    }
-
-    /// Names a new file under `.strongroom/links`: the name, and the stored
-    /// target that refers to it.
-    pub(super) fn new_long_target(&self) -> Result<(Vec<u8>, Vec<u8>)> {
-        let id: [u8; LINK_ID_LEN] = random().map_err(entropy)?;
-        let stored = SpelledTarget::Side(self.cipher.seal_link_id(&id)).to_target();
-        Ok((spelling::link_name(&id).into_bytes(), stored.into_bytes()))
-    }
-
-    pub(super) fn parse_target(&self, stored: &[u8]) -> Result<StoredTarget> {
-        match SpelledTarget::parse(stored).map_err(|_| damaged("a symlink's target is malformed"))? {
-            SpelledTarget::Inline(sealed) => Ok(StoredTarget::Inline(sealed)),
-            SpelledTarget::Side(sealed) => {
-                let id = self.cipher.open_link_id(&sealed);
-                let id = id.map_err(unopened("a symlink's target does not open"))?;
-                Ok(StoredTarget::Long(spelling::link_name(&id).into_bytes()))
-            }
-        }
     }
 
     /// Seals the name of an attribute; `None` when it is too long.
@@ -256,17 +150,14 @@ impl Names {
     }
 }
 
-/// A directory without its record.
-const LOST: Error = Error::Damaged(Damage::Name("a directory has lost its record"));
-
-fn damaged(what: &'static str) -> Error {
+pub(super) fn damaged(what: &'static str) -> Error {
     Error::Damaged(Damage::Name(what))
 }
 
-fn unopened(what: &'static str) -> impl Fn(NotAuthentic) -> Error {
+pub(super) fn unopened(what: &'static str) -> impl Fn(NotAuthentic) -> Error {
     move |_| damaged(what)
 }
 
-fn entropy(_: EntropyError) -> Error {
+pub(super) fn entropy(_: EntropyError) -> Error {
     Error::Entropy
 }

@@ -7,6 +7,7 @@ use strongroom_store::{Kind, SetTime};
 
 use super::access::FILE_BITS;
 use super::inode::{Inode, Using, lock, read};
+use super::shape::Shape;
 use super::{Namespace, Opening};
 use crate::content::Content;
 use crate::error::{Damage, Error, Result, errno};
@@ -23,6 +24,9 @@ impl Namespace {
             self.writable()?;
         }
         let inode = self.table.inode(number)?;
+        if let Shape::Broken(damage) = &inode.shape {
+            return Err(Error::Damaged(damage.clone()));
+        }
         match inode.kind {
             Kind::File => self.open_inode(&inode, opening),
             Kind::Directory => Err(Error::Refused(errno::EISDIR)),

@@ -6,11 +6,14 @@
 
 use strongroom_format::freshness::{Object, Special};
 use strongroom_format::vault::DirectoryId;
-use strongroom_store::{Kind, NodeRef, RenameMode};
+use strongroom_format::vault::special::Special as format;
+use strongroom_store::{NodeRef, RenameMode};
 
 use super::Namespace;
 use super::inode::{Inode, Place, lock, read};
-use crate::error::{Error, Result};
+use super::shape::Shape;
+use super::special::Record;
+use crate::error::{Error, Result, errno};
 use crate::freshness::Change;
 
 impl Namespace {
@@ -59,21 +62,32 @@ impl Namespace {
 
     /// What an inode is to a freshness file.
     pub(super) fn object_of(&self, node: &NodeRef) -> Result<Object> {
-        Ok(match node.kind() {
-            Kind::File => {
-                let inode = self.table.pin(NodeRef::clone(node));
-                Object::File(self.using_unbound(&inode)?.id())
-            }
-            Kind::Directory => Object::Directory(self.directory_id(&self.table.pin(NodeRef::clone(node)))?),
-            Kind::Symlink => {
-                let stored = node.read_link()?;
-                self.contents.freshness().map_or(Object::Unknown, |freshness| freshness.symlink(&stored))
-            }
-            Kind::Fifo => Object::Special(Special::Fifo),
-            Kind::Socket => Object::Special(Special::Socket),
-            Kind::BlockDevice => Object::Special(Special::BlockDevice),
-            Kind::CharacterDevice => Object::Special(Special::CharacterDevice),
+        let inode = self.pin_unbound(NodeRef::clone(node))?;
+        Ok(match &inode.shape {
+            Shape::File => Object::File(self.using_unbound(&inode)?.id()),
+            Shape::Directory => Object::Directory(self.directory_id(&inode)?),
+            Shape::Special(record) => self.object_of_record(record),
+            Shape::Broken(damage) => return Err(Error::Damaged(damage.clone())),
         })
+    }
+
+    /// What a special record is to a freshness file.
+    pub(super) fn object_of_record(&self, record: &Record) -> Object {
+        match record.special() {
+            format::Symlink { .. } => Object::Symlink(self.names.mark(record)),
+            format::Fifo => Object::Special(Special::Fifo),
+            format::Socket => Object::Special(Special::Socket),
+            format::BlockDevice(_) => Object::Special(Special::BlockDevice),
+            format::CharacterDevice(_) => Object::Special(Special::CharacterDevice),
+        }
+    }
+
+    /// What the special record `number` is to a freshness file.
+    pub(crate) fn special_object(&self, number: u64) -> Result<Object> {
+        match &self.table.inode(number)?.shape {
+            Shape::Special(record) => Ok(self.object_of_record(record)),
+            _ => Err(Error::Refused(errno::EINVAL)),
+        }
     }
 
     /// The id of a directory.
@@ -95,21 +109,25 @@ impl Namespace {
         }
     }
 
-    /// Compares a directory that was found at `place` with the record. The
-    /// caller holds the gate of the directory that it is in. One whose id
-    /// cannot be read is damaged, which whoever enters it is told.
+    /// Compares what was found at `place` with the record, but for files, which
+    /// are compared when they are opened. The caller holds the gate of the
+    /// directory that it is in. A directory whose id cannot be read is damaged,
+    /// which whoever enters it is told.
     ///
     /// # Errors
     /// Damage when another one is recorded, or none.
-    pub(super) fn check_directory(&self, inode: &Inode, place: &Place) -> Result<()> {
-        let Some(freshness) = self.contents.freshness().filter(|_| inode.kind == Kind::Directory) else {
-            return Ok(());
+    pub(super) fn check_entry(&self, inode: &Inode, place: &Place) -> Result<()> {
+        let Some(freshness) = self.contents.freshness() else { return Ok(()) };
+        let found = match &inode.shape {
+            Shape::File | Shape::Broken(_) => return Ok(()),
+            Shape::Special(record) => self.object_of_record(record),
+            Shape::Directory => match self.directory_id(inode) {
+                Ok(id) => Object::Directory(id),
+                Err(Error::Damaged(_)) => return Ok(()),
+                Err(error) => return Err(error),
+            },
         };
-        match self.directory_id(inode) {
-            Ok(id) => freshness.check_entry(place.directory, &place.name, Object::Directory(id)),
-            Err(Error::Damaged(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
+        freshness.check_entry(place.directory, &place.name, found)
     }
 
     /// Compares what an inode was found to be with what is recorded under the

@@ -8,6 +8,7 @@ use super::Namespace;
 use super::access::DIRECTORY_BITS;
 use super::inode::{lock, write};
 use super::names::{Found, is_hidden};
+use super::record::{self, RECORD, Record};
 use crate::error::{Damage, Error, Result, errno};
 use crate::rules::Rule;
 
@@ -20,7 +21,9 @@ pub(super) fn is_empty(node: &dyn Node) -> Result<bool> {
 /// Removes an empty directory `node` that stands in `.strongroom/temporary`.
 pub(super) fn discard(node: &NodeRef, temporary: &NodeRef, name: &[u8]) -> Result<()> {
     for entry in node.entries()? {
-        if is_hidden(&entry.name) {
+        if entry.name == RECORD {
+            record::remove(&**node)?;
+        } else if is_hidden(&entry.name) {
             node.remove(&entry.name)?;
         }
     }
@@ -101,7 +104,7 @@ impl Namespace {
 
     /// Whether nothing of a directory would be listed.
     fn looks_empty(&self, node: &NodeRef) -> bool {
-        let Ok(id) = self.names.record_of(&**node) else { return false };
+        let Ok(Record { id, .. }) = self.names.record_of(&**node) else { return false };
         let listed =
             |stored: &[u8]| self.names.find(id, stored).is_ok_and(|found| !matches!(found, Found::Hidden));
         node.entries().is_ok_and(|entries| !entries.iter().any(|entry| listed(&entry.name)))
@@ -136,8 +139,9 @@ impl Namespace {
             return;
         }
         if let Some(target) = target {
-            self.remove_long_target(&target);
+            self.remove_side_target(&target);
         }
+        self.contents.note_special_durable(node.id());
         if node.kind() == Kind::File {
             let live = match &inode {
                 Some(inode) => inode.live(&self.contents),

@@ -13,17 +13,18 @@ use super::access::DIRECTORY_BITS;
 use super::inode::{Inode, Pin, Place, lock, read, write};
 use super::names::StoredName;
 use super::remove::is_empty;
+use super::shape::Shape;
 use super::{Namespace, sidefile};
 use crate::content::{Content, Home};
 use crate::error::{Error, Result, errno};
 use crate::rules::Rule;
 
 /// One end of a rename.
-struct End<'a> {
+pub(super) struct End<'a> {
     parent: Arc<Inode>,
-    name: &'a [u8],
+    pub(super) name: &'a [u8],
     stored: StoredName,
-    place: Place,
+    pub(super) place: Place,
 }
 
 /// What was found and made durable before any gate was closed.
@@ -95,6 +96,12 @@ impl Namespace {
         }
     }
 
+    /// The inode that an end leads to. It stays known, and is not held against
+    /// its name: what is damaged is moved as it is.
+    fn found(&self, end: &End<'_>) -> Result<Option<Pin<'_>>> {
+        find(end)?.map(|node| self.pin_unbound(node)).transpose()
+    }
+
     fn end<'a>(&self, parent: u64, name: &'a [u8]) -> Result<End<'a>> {
         let parent = self.directory(parent)?;
         let stored = self.stored_name(&parent, name)?;
@@ -105,7 +112,7 @@ impl Namespace {
     /// Finds both entries, binds them to their new names, and makes durable
     /// what is going to replace one. No gate is held: that may take its time.
     fn prepare(&self, from: &End<'_>, to: &End<'_>, mode: RenameMode) -> Result<Prepared<'_>> {
-        let source = self.table.pin(find(from)?.ok_or(Error::Refused(errno::ENOENT))?);
+        let source = self.found(from)?.ok_or(Error::Refused(errno::ENOENT))?;
         let target = find(to)?;
         let mut bound = Vec::new();
         let is_same = target.as_ref().is_some_and(|target| target.id() == source.node.id());
@@ -118,7 +125,7 @@ impl Namespace {
         if will_move {
             bound.extend(self.prepare_end(&source, from, to, target.is_some())?);
             if let Some(target) = target.as_ref().filter(|_| mode == RenameMode::Exchange) {
-                let target = self.table.pin(Arc::clone(target));
+                let target = self.pin_unbound(Arc::clone(target))?;
                 bound.extend(self.prepare_end(&target, to, from, true)?);
             }
         }
@@ -132,7 +139,7 @@ impl Namespace {
         to: &End<'_>,
         replaces: bool,
     ) -> Result<Option<Bound>> {
-        if inode.kind != Kind::File {
+        if !matches!(inode.shape, Shape::File) {
             return Ok(None);
         }
         let bound = match self.using_unbound(inode) {
@@ -209,20 +216,22 @@ impl Namespace {
             (RenameMode::Exchange, None) => Err(Error::Refused(errno::ENOENT)),
             // Two names of one inode: nothing happens to either.
             (_, Some(target)) if target.id() == source.node.id() => Ok(()),
-            (RenameMode::Exchange, Some(target)) => {
-                let target = self.table.pin(target);
+            (RenameMode::Exchange, Some(target)) => self.pin_unbound(target).and_then(|target| {
+                self.bind_end(&target, to, from)?;
+                self.bind_end(source, from, to)?;
                 self.exchange(from, to, source, &target)
-            }
-            (_, None) => self.move_entry(from, to, source),
+            }),
+            (_, None) => self.bind_end(source, from, to).and_then(|()| self.move_entry(from, to, source)),
             (_, Some(target)) => match (source.kind, target.kind()) {
                 (Kind::Directory, Kind::Directory) => self.replace_directory(from, to, source, &target),
                 (Kind::Directory, _) => Err(Error::Refused(errno::ENOTDIR)),
                 (_, Kind::Directory) => Err(Error::Refused(errno::EISDIR)),
-                _ => self.replace(from, to, source, &target),
+                _ => self.bind_end(source, from, to).and_then(|()| self.replace(from, to, source, &target)),
             },
         };
-        if renamed.is_ok() {
-            prepared.bound.iter().for_each(Bound::moved);
+        match &renamed {
+            Ok(()) => prepared.bound.iter().for_each(Bound::moved),
+            Err(_) => self.stayed(source, prepared.target),
         }
         if !is_same {
             let places = ((from.place.directory, from.name), (to.place.directory, to.name));
@@ -234,6 +243,27 @@ impl Namespace {
             }
         }
         Some(renamed)
+    }
+
+    /// Binds what is no file to the name that it is about to get, beside the
+    /// one that it has. The gates are closed, so that nobody renames it
+    /// meanwhile.
+    fn bind_end(&self, inode: &Inode, from: &End<'_>, to: &End<'_>) -> Result<()> {
+        let home = |end: &End<'_>| self.names.home(end.place.directory, end.name);
+        match &inode.shape {
+            Shape::Special(record) => self.bind_special(inode, record, home(from), home(to)),
+            Shape::Directory => self.bind_directory(inode, from, to),
+            Shape::File | Shape::Broken(_) => Ok(()),
+        }
+    }
+
+    /// Nothing was renamed: directories that were to be do not belong under
+    /// their new names.
+    fn stayed(&self, source: &Inode, target: Option<InodeId>) {
+        self.directory_stayed(source);
+        if let Some(target) = target.and_then(|id| self.table.known(id)) {
+            self.directory_stayed(&target);
+        }
     }
 
     /// Moves to a name that does not exist.
@@ -269,6 +299,10 @@ impl Namespace {
         }
         let mut gate = inode.as_ref().map(|inode| write(&inode.gate));
         self.ensure_side(to)?;
+        // In between, the empty one stands in the source's place.
+        let emptied = self.pin_unbound(Arc::clone(target))?;
+        self.bind_end(&emptied, to, from)?;
+        self.bind_end(source, from, to)?;
         let exchanged = self.granted_alone(target, DIRECTORY_BITS, || {
             if !is_empty(&**target)? {
                 return Err(Error::Refused(errno::ENOTEMPTY));
@@ -331,6 +365,11 @@ impl Namespace {
     /// The inode stands in another place.
     fn replaced(&self, inode: &Inode, place: &Place) {
         inode.placed(place.clone());
+        match inode.shape {
+            Shape::Special(_) => self.contents.note_special_moved(inode.node.id()),
+            Shape::Directory => self.directory_moved(inode),
+            Shape::File | Shape::Broken(_) => {}
+        }
         if inode.kind == Kind::File
             && let Some(content) = inode.live(&self.contents)
         {

@@ -15,7 +15,9 @@ use strongroom_keys::VaultKeys;
 use strongroom_store::{Kind, NodeRef, RenameMode, Store};
 
 use super::inode::lock;
-use super::names::{Names, RECORD, StoredName};
+use super::names::{Names, StoredName};
+use super::record::RECORD;
+use super::shape::Shape;
 use super::{Namespace, PRIVATE, TEMPORARY, sidefile};
 use crate::error::{Error, Result, errno};
 
@@ -54,28 +56,50 @@ impl Repairer {
         Repairer { store, names: Names::new(keys, folding) }
     }
 
-    /// Gives a directory its record, in place of whatever record it has.
+    /// Gives a directory a record with this id and home, in place of what it
+    /// says else.
     ///
     /// # Errors
     /// What the store reports.
-    pub fn restore_record(&self, directory: &NodeRef, id: DirectoryId) -> Result<()> {
+    pub fn restore_record(&self, directory: &NodeRef, id: DirectoryId, home: [u8; 16]) -> Result<()> {
+        match directory.lookup(RECORD) {
+            Ok(record) if record.kind() == Kind::Directory => {
+                let record = self.names.add_home(&**directory, id, home, true)?;
+                return self.forget_others(&record, &self.names.record_name(id, home));
+            }
+            Ok(_) => drop(self.set_foreign_aside(directory, RECORD)?),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+        }
         let temporary = self.temporary()?;
         let passing = self.names.random_name()?;
-        temporary.make_symlink(&passing, &self.names.record(id))?;
-        temporary.sync()?;
+        let made = temporary.make_directory(&passing, 0o700)?;
+        made.create(&self.names.record_name(id, home), 0o600)?;
+        made.sync()?;
         directory_rename(&temporary, &passing, directory, RECORD, RenameMode::Replace)
+    }
+
+    /// Removes what a record says else, and moves aside what it never said.
+    fn forget_others(&self, record: &NodeRef, kept: &[u8]) -> Result<()> {
+        for entry in record.entries()?.iter().filter(|entry| entry.name != kept) {
+            if self.names.is_record_name(&entry.name) {
+                record.remove(&entry.name)?;
+            } else {
+                self.set_foreign_aside(record, &entry.name)?;
+            }
+        }
+        Ok(record.sync()?)
     }
 
     /// Gives a directory in which nothing stands a new id.
     ///
     /// # Errors
     /// `ENOTEMPTY`, or what the store reports.
-    pub fn renew_record(&self, directory: &NodeRef) -> Result<()> {
+    pub fn renew_record(&self, directory: &NodeRef, home: [u8; 16]) -> Result<()> {
         if !super::remove::is_empty(&**directory)? {
             return Err(Error::Refused(errno::ENOTEMPTY));
         }
-        let (id, _) = self.names.new_directory()?;
-        self.restore_record(directory, id)
+        self.restore_record(directory, self.names.new_directory()?, home)
     }
 
     /// Writes the side file of an entry with a long name.
@@ -108,8 +132,8 @@ impl Repairer {
             let stored = self.names.seal(top_id, &name);
             match top.lookup(&stored.main) {
                 Ok(node) if node.kind() == Kind::Directory => {
-                    if let Ok(id) = self.names.record_of(&*node) {
-                        return Ok(LostFound { node, id, name });
+                    if let Ok(record) = self.names.record_of(&*node) {
+                        return Ok(LostFound { node, id: record.id, name });
                     }
                 }
                 Ok(_) => {}
@@ -123,10 +147,10 @@ impl Repairer {
     fn make_lost_found(&self, top: &NodeRef, name: Vec<u8>, stored: &StoredName) -> Result<LostFound> {
         let temporary = self.temporary()?;
         let passing = self.names.random_name()?;
-        let (id, record) = self.names.new_directory()?;
+        let id = self.names.new_directory()?;
         let node = temporary.make_directory(&passing, 0o700)?;
         node.set_mode(0o700)?;
-        node.make_symlink(RECORD, &record)?;
+        self.names.put_record(&*node, id, self.names.directory_home(self.names.root_directory(), &name))?;
         node.sync()?;
         directory_rename(&temporary, &passing, top, &stored.main, RenameMode::Replace)?;
         Ok(LostFound { node, id, name })
@@ -157,6 +181,7 @@ impl Repairer {
                 Err(error) => return Err(error.into()),
             }
             self.write_side(directory, &to_stored)?;
+            self.bind_directory(from, stored, (id, &name))?;
             directory_rename(from, stored, directory, &to_stored.main, RenameMode::Replace)?;
             // The name file of the old name has served.
             let side = [b".n", stored].concat();
@@ -167,6 +192,24 @@ impl Repairer {
             return Ok(name);
         }
         Err(Error::Refused(errno::EEXIST))
+    }
+
+    /// Lets an entry that is a directory stand under the name that it is about
+    /// to get. The home that it had goes with its next rename.
+    fn bind_directory(&self, from: &NodeRef, stored: &[u8], to: (DirectoryId, &[u8])) -> Result<()> {
+        let node = from.lookup(stored)?;
+        if node.kind() != Kind::Directory {
+            return Ok(());
+        }
+        match self.names.record_of(&*node) {
+            Ok(record) => {
+                let home = self.names.directory_home(to.0, to.1);
+                self.names.add_home(&*node, record.id, home, true).map(drop)
+            }
+            // It has none that could be bound.
+            Err(Error::Damaged(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Exchanges two entries.
@@ -260,12 +303,14 @@ impl Namespace {
         self.writable()?;
         let inode = self.table.inode(number)?;
         let place = lock(&inode.place).clone();
-        if inode.kind != Kind::File {
-            return Ok(());
-        }
         let place = place.ok_or(Error::Refused(errno::ENOENT))?;
-        let content = self.using_unbound(&inode)?;
         let home = self.names.home(place.directory, &place.name);
+        match &inode.shape {
+            Shape::File => {}
+            Shape::Broken(_) => return self.rebind_special(&inode, home),
+            Shape::Special(_) | Shape::Directory => return Ok(()),
+        }
+        let content = self.using_unbound(&inode)?;
         if content.belongs(home) {
             return Ok(());
         }

@@ -1,18 +1,17 @@
-//! Symlink targets, sealed into the stored symlink or, where the store takes
-//! none so long, into a file of their own under `.strongroom/links`.
+//! Symlink targets, and the making of special records.
 //!
-//! A symlink never changes, so that a target is opened once.
+//! A target is sealed into its record or, where that would be as long as a
+//! page, into a file of its own under `.strongroom/links`. It never changes.
 
-use strongroom_store::{Kind, NodeRef};
+use strongroom_store::{FileRef, NodeRef};
 
 use super::inode::Inode;
-use super::names::StoredTarget;
-use super::{Namespace, sidefile};
+use super::shape::Shape;
+use super::special::{NewRecord, NewSpecial, Record};
+use super::{Namespace, Place, sidefile};
 use crate::error::{Error, Result, errno};
 use crate::rules::Rule;
-
-/// Longest plain target in bytes: `PATH_MAX` of Linux, less the zero byte.
-const TARGET_MAX: usize = 4095;
+use strongroom_format::vault::special::TARGET_MAX;
 
 impl Namespace {
     /// The target of a symlink.
@@ -21,49 +20,25 @@ impl Namespace {
     /// `EINVAL` when it is none, damage, or what the store reports.
     pub fn read_link(&self, number: u64) -> Result<Vec<u8>> {
         let inode = self.table.inode(number)?;
-        if inode.kind != Kind::Symlink {
-            return Err(Error::Refused(errno::EINVAL));
-        }
-        if let Some(freshness) = self.contents.freshness() {
-            self.check_recorded(&inode, freshness.symlink(&inode.node.read_link()?))?;
-        }
-        Ok(self.target(&inode)?.to_vec())
+        let record = match &inode.shape {
+            Shape::Special(record) if record.target_len() > 0 => record,
+            Shape::Broken(damage) => return Err(Error::Damaged(damage.clone())),
+            Shape::Special(_) | Shape::File | Shape::Directory => return Err(Error::Refused(errno::EINVAL)),
+        };
+        self.check_recorded(&inode, self.object_of_record(record))?;
+        Ok(self.target(&inode, record)?.to_vec())
     }
 
-    /// The stored target of a symlink.
-    pub(crate) fn stored_target(&self, number: u64) -> Result<Vec<u8>> {
-        Ok(self.table.inode(number)?.node.read_link()?)
-    }
-
-    fn target<'a>(&self, inode: &'a Inode) -> Result<&'a [u8]> {
-        if let Some(target) = inode.target.get() {
+    fn target<'a>(&self, inode: &'a Inode, record: &'a Record) -> Result<&'a [u8]> {
+        if let Some(target) = record.inline_target().or_else(|| inode.target.get().map(|target| &**target)) {
             return Ok(target);
         }
-        let stored = inode.node.read_link()?;
-        let sealed = match self.names.parse_target(&stored)? {
-            StoredTarget::Inline(sealed) => sealed,
-            StoredTarget::Long(file) => sidefile::read(&**self.links()?, &file)?,
-        };
-        let target = self.names.open_target(&sealed)?.into_boxed_slice();
+        let target = self.side_target(record)?;
         Ok(inode.target.get_or_init(|| target))
     }
 
-    /// Length of the plain target; the stored one's when that does not open,
-    /// which `read_link` will report.
-    pub(super) fn target_len(&self, inode: &Inode, stored: u64) -> u64 {
-        let known = inode.target.get().map(|target| target.len() as u64);
-        known.or_else(|| self.names.inline_target_len(stored)).unwrap_or_else(|| match self.target(inode) {
-            Ok(target) => target.len() as u64,
-            Err(_) if self.has_left(inode) => stored,
-            Err(error) => {
-                self.observer.damaged(inode.number, &error);
-                stored
-            }
-        })
-    }
-
-    /// Makes the stored symlink `name` to a plain target.
-    pub(super) fn store_symlink(&self, parent: &Inode, name: &[u8], target: &[u8]) -> Result<NodeRef> {
+    /// Refuses what no symlink may lead to.
+    pub(super) fn check_target(target: &[u8]) -> Result<()> {
         if target.is_empty() {
             return Err(Error::Refused(errno::ENOENT));
         }
@@ -73,36 +48,61 @@ impl Namespace {
         if target.contains(&0) {
             return Err(Error::Refused(errno::EINVAL));
         }
-        let sealed = self.names.seal_target(target)?;
-        let inline = self.names.inline_target(&sealed);
-        if inline.len() <= self.store.limits().symlink_max {
-            return Ok(parent.node.make_symlink(name, &inline)?);
-        }
-        let (file, stored) = self.names.new_long_target()?;
-        sidefile::write(&**self.links()?, &file, &sealed, self.contents.keeps(Rule::SideBeforeEntry))?;
-        let made = parent.node.make_symlink(name, &stored);
-        if made.is_err() {
-            self.remove_long_target(&file);
-        }
-        Ok(made?)
+        Ok(())
     }
 
-    /// The file that holds the target of a symlink, where one does.
-    pub(super) fn long_target(&self, node: &NodeRef) -> Option<Vec<u8>> {
-        if node.kind() != Kind::Symlink {
-            return None;
+    /// Makes the special record at `place` of `parent`.
+    pub(super) fn store_special(
+        &self,
+        parent: &Inode,
+        place: &Place,
+        new: &NewSpecial<'_>,
+        mode: u32,
+    ) -> Result<(NodeRef, Record)> {
+        let home = self.names.home(place.directory, &place.name);
+        let NewRecord { record, bytes, side } = self.names.new_special(new, home, self.contents.birth())?;
+        if let Some((name, sealed)) = &side {
+            sidefile::write(&**self.links()?, name, sealed, self.contents.keeps(Rule::SideBeforeEntry))?;
         }
-        match self.names.parse_target(&node.read_link().ok()?) {
-            Ok(StoredTarget::Long(file)) => Some(file),
-            Ok(StoredTarget::Inline(_)) | Err(_) => None,
+        let node = self.write_record(parent, &place.stored, &bytes, mode).inspect_err(|_| {
+            self.remove_long_target(&record);
+        })?;
+        self.contents.note_special(node.id(), place.directory);
+        Ok((node, record))
+    }
+
+    fn write_record(&self, parent: &Inode, stored: &[u8], bytes: &[u8], mode: u32) -> Result<NodeRef> {
+        let (node, file): (NodeRef, FileRef) = parent.node.create(stored, mode)?;
+        if let Err(error) = file.write_at(bytes, 0) {
+            // What stays is a file that is not whole; the caller is told.
+            let _ = parent.node.remove(stored);
+            return Err(error.into());
+        }
+        Ok(node)
+    }
+
+    /// The record of an entry that is going to lose a name, if it has a target
+    /// in a file of its own.
+    pub(super) fn long_target(&self, node: &NodeRef) -> Option<Vec<u8>> {
+        let inode = self.pin_unbound(NodeRef::clone(node)).ok()?;
+        match &inode.shape {
+            Shape::Special(record) => record.side(),
+            Shape::File | Shape::Directory | Shape::Broken(_) => None,
         }
     }
 
     /// Removes a target that no symlink names any more; one that stays is
     /// dead weight and no more.
-    pub(super) fn remove_long_target(&self, file: &[u8]) {
+    pub(super) fn remove_long_target(&self, record: &Record) {
+        if let Some(side) = record.side() {
+            self.remove_side_target(&side);
+        }
+    }
+
+    /// The same by the name of the file that holds it.
+    pub(super) fn remove_side_target(&self, side: &[u8]) {
         if let Ok(links) = self.links() {
-            let _ = links.remove(file);
+            let _ = links.remove(side);
         }
     }
 }

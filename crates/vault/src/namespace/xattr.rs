@@ -1,14 +1,14 @@
 //! Extended attributes and access control lists, sealed by name and value.
 //!
-//! They stand in the store's `user.` class on files and directories, in its
-//! `trusted.` class on other inodes where the process is root, and nowhere
-//! otherwise. Lists are taken by every kind but symlinks.
+//! They stand in the store's `user.` class, which every stored inode takes.
+//! Lists are taken by every kind but symlinks.
 
 use strongroom_store::{Kind, NodeRef, XattrMode};
 
 use super::access::FILE_BITS;
 use super::acl::Acl;
 use super::inode::{Inode, lock};
+use super::shape::Shape;
 use super::{Namespace, attributes};
 use crate::content::Attribute;
 use crate::error::{Error, Result, errno};
@@ -24,11 +24,6 @@ const VALUE_LEN_MAX: usize = 65536;
 
 /// "Argument list too long", which `setxattr(2)` gives for values.
 const E2BIG: i32 = 7;
-
-/// The class in which files' and directories' attributes are stored.
-const CLASS: &[u8] = b"user.";
-/// The same of other inodes, on which Linux takes no `user.` attributes.
-const TRUSTED_CLASS: &[u8] = b"trusted.";
 
 /// Sort of an attribute, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +45,7 @@ impl Namespace {
         if inode.is_bare() || self.has_lost_attributes(&inode) {
             return Err(Error::Refused(errno::ENODATA));
         }
-        let stored = self.stored_xattr_name(inode.kind, name)?;
+        let stored = self.stored_xattr_name(name)?;
         let sealed = self.granted(&inode, FILE_BITS, || Ok(inode.node.xattr(&stored)?))?;
         let _metadata = lock(&inode.metadata);
         self.names.open_xattr_value(self.inode_id(&inode)?, name, &sealed)
@@ -68,8 +63,7 @@ impl Namespace {
         }
         let stored = inode.node.xattr_names()?;
         let opened = stored.iter().filter_map(|stored| {
-            let spelled = spelled(inode.kind, stored)?;
-            let name = self.names.open_xattr_name(&spelled);
+            let name = self.names.open_xattr_name(stored);
             name.map_err(|error| self.observer.damaged(number, &error)).ok().flatten()
         });
         let acl = self.options.acl;
@@ -148,23 +142,12 @@ impl Namespace {
         self.set_sealed(node, id, name, &acl.to_bytes(), XattrMode::Any)
     }
 
-    /// The same for a new FIFO, socket or device. Where the store keeps none of
-    /// its class, the permission bits say what they can.
-    pub(super) fn put_special_list(&self, node: &NodeRef, name: &[u8], acl: &Acl) -> Result<()> {
-        match self.put_list(node, [0; 16], name, acl) {
-            Err(error) if matches!(error.errno(), errno::EOPNOTSUPP | errno::EPERM) => {
-                Ok(node.set_mode(node.attributes()?.mode & !0o777 | acl.bits_alone())?)
-            }
-            other => other,
-        }
-    }
-
     /// A list of an inode. The caller holds `metadata`, except for directories.
     fn list(&self, inode: &Inode, name: &[u8]) -> Result<Option<Acl>> {
         if !self.takes_lists(inode.kind) || inode.is_bare() {
             return Ok(None);
         }
-        let stored = self.stored_xattr_name(inode.kind, name)?;
+        let stored = self.stored_xattr_name(name)?;
         let sealed = match self.granted_alone(&inode.node, FILE_BITS, || Ok(inode.node.xattr(&stored)?)) {
             Err(error) if matches!(error.errno(), errno::ENODATA | errno::EOPNOTSUPP) => return Ok(None),
             other => other?,
@@ -225,7 +208,7 @@ impl Namespace {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
-        let stored = self.stored_xattr_name(node.kind(), name)?;
+        let stored = self.stored_xattr_name(name)?;
         let sealed = self.names.seal_xattr_value(id, name, value)?;
         if sealed.len() > VALUE_LEN_MAX {
             return Err(Error::Refused(E2BIG));
@@ -240,44 +223,39 @@ impl Namespace {
             return Err(Error::Refused(errno::ENODATA));
         }
         let node = &inode.node;
-        let stored = self.stored_xattr_name(node.kind(), name)?;
+        let stored = self.stored_xattr_name(name)?;
         self.contents.note_attribute(node.id(), Attribute::Other);
         self.granted_alone(node, FILE_BITS, || Ok(node.remove_xattr(&stored)?))
     }
 
-    fn stored_xattr_name(&self, kind: Kind, name: &[u8]) -> Result<Vec<u8>> {
-        let sealed = self.names.seal_xattr_name(name);
-        let stored = sealed.map(|sealed| if is_plain(kind) { sealed } else { reclassed(&sealed) });
+    fn stored_xattr_name(&self, name: &[u8]) -> Result<Vec<u8>> {
+        let stored = self.names.seal_xattr_name(name);
         stored.filter(|stored| stored.len() <= NAME_LEN_MAX).ok_or(Error::Refused(errno::ERANGE))
     }
 
     /// The id that binds an attribute's value to its inode. The caller holds
     /// `metadata`, except for directories.
     fn inode_id(&self, inode: &Inode) -> Result<[u8; 16]> {
-        match inode.kind {
-            Kind::Directory => Ok(self.names.directory_id(inode)?.0),
-            Kind::File => match inode.file_id() {
+        match &inode.shape {
+            Shape::Directory => Ok(self.directory_id_alone(inode)?.0),
+            Shape::File => match inode.file_id() {
                 Some(id) => Ok(id),
                 None => Ok(self.using_alone(inode)?.id().0),
             },
-            Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => {
-                Ok([0; 16])
-            }
+            Shape::Special(record) => Ok(record.id().0),
+            Shape::Broken(damage) => Err(Error::Damaged(damage.clone())),
         }
     }
 
     /// Whether inodes of this kind may have access lists: all but symlinks, as
-    /// on ext4, where the store keeps them.
+    /// on ext4.
     pub(super) fn takes_lists(&self, kind: Kind) -> bool {
-        self.options.acl && kind != Kind::Symlink && (is_plain(kind) || self.options.owners)
+        self.options.acl && kind != Kind::Symlink
     }
 
     /// The class of an attribute that this inode may have.
     fn class(&self, inode: &Inode, name: &[u8]) -> Result<Class> {
         let unsupported = Err(Error::Refused(errno::EOPNOTSUPP));
-        if !is_plain(inode.kind) && !self.options.owners {
-            return unsupported;
-        }
         match name {
             ACCESS_LIST if self.takes_lists(inode.kind) => Ok(Class::Access),
             DEFAULT_LIST if self.takes_lists(inode.kind) => Ok(Class::Default),
@@ -287,20 +265,4 @@ impl Namespace {
             _ => unsupported,
         }
     }
-}
-
-/// True for inodes that take `user.` attributes.
-fn is_plain(kind: Kind) -> bool {
-    matches!(kind, Kind::File | Kind::Directory)
-}
-
-/// The name in the other class than the format's.
-fn reclassed(sealed: &[u8]) -> Vec<u8> {
-    [TRUSTED_CLASS, sealed.strip_prefix(CLASS).unwrap_or(sealed)].concat()
-}
-
-/// A stored name as the format spells it; `None` for another class.
-pub(super) fn spelled(kind: Kind, stored: &[u8]) -> Option<Vec<u8>> {
-    let class = if is_plain(kind) { CLASS } else { TRUSTED_CLASS };
-    stored.strip_prefix(class).map(|rest| [CLASS, rest].concat())
 }

@@ -97,12 +97,18 @@ impl Matching<'_> {
         Ok(())
     }
 
-    /// A crash may take a file that was never made durable, under all names.
+    /// A crash may take what was never made durable, but for directories, under
+    /// all names.
     fn may_be_gone(&self, id: Id) -> bool {
-        self.cut != usize::MAX
-            && matches!(self.tree.inodes[&id].body, Body::File)
-            && self.promised(id).is_none()
-            && !self.trial.files[&id].named.iter().any(|&from| from <= self.cut)
+        let is_promised = |positions: &Vec<usize>| positions.iter().any(|&from| from <= self.cut);
+        if self.cut == usize::MAX {
+            return false;
+        }
+        match self.tree.inodes[&id].body {
+            Body::Directory(_) => false,
+            Body::File => self.promised(id).is_none() && !is_promised(&self.trial.files[&id].named),
+            Body::Symlink(_) | Body::Special(..) => !self.trial.specials.get(&id).is_some_and(is_promised),
+        }
     }
 
     fn promised(&self, id: Id) -> Option<usize> {

@@ -122,8 +122,7 @@ impl Reader<'_> {
         let index = *self.seen.entry(attributes.id.inode).or_insert(next);
         self.links.entry(index).or_insert((0, attributes.links)).0 += 1;
         if index == next {
-            let xattrs =
-                if attributes.kind == Kind::File { self.xattrs(entry.number)? } else { BTreeMap::new() };
+            let xattrs = self.xattrs(entry.number)?;
             self.inodes.push(FoundInode { body, mode: attributes.mode, xattrs });
         }
         Ok(index)

@@ -63,6 +63,9 @@ pub(crate) struct Trial {
     vault: Option<Vault>,
     rng: Rng,
     pub(crate) files: BTreeMap<Id, FileHistory>,
+    /// Of symlinks, FIFOs and their like: positions from which on it is
+    /// promised that they are there.
+    pub(crate) specials: BTreeMap<Id, Vec<usize>>,
     /// By file: the state with its creation, and with its last change of
     /// mode or attributes.
     needs: BTreeMap<Id, usize>,
@@ -101,6 +104,7 @@ impl Trial {
             vault: Some(vault),
             rng: Rng(seed ^ 0x5eed),
             files: BTreeMap::new(),
+            specials: BTreeMap::new(),
             needs: BTreeMap::new(),
             open: BTreeMap::new(),
             tree: Tree::new(),
@@ -435,6 +439,7 @@ impl Trial {
             if let Some(file) = self.files.get_mut(&id) {
                 file.named.push(position);
             }
+            self.promise_special(id);
         }
     }
 
@@ -451,6 +456,15 @@ impl Trial {
             if self.files.contains_key(&id) {
                 self.promise_file(id, position);
             }
+            self.promise_special(id);
+        }
+    }
+
+    /// A symlink, FIFO or the like is there from now on.
+    fn promise_special(&mut self, id: Id) {
+        if self.tree.is_special(id) {
+            let position = self.store.position();
+            self.specials.entry(id).or_default().push(position);
         }
     }
 
@@ -477,13 +491,18 @@ impl Trial {
 
 /// Names.
 impl Trial {
-    fn stored_rename(&self, from: &Place, to: &Place, mode: RenameMode) {
+    fn stored_rename(&mut self, from: &Place, to: &Place, mode: RenameMode) {
         self.within(from.0, |trial, parent| {
             trial.within(to.0, |trial, to_parent| {
                 let names = trial.vault().namespace();
                 names.rename(parent, from.1.as_bytes(), to_parent, to.1.as_bytes(), mode).unwrap();
             });
         });
+        // Rule 6: whoever sees it under its new name sees all of it.
+        let other = self.tree.at(to).filter(|_| mode == RenameMode::Exchange);
+        for id in self.tree.at(from).into_iter().chain(other) {
+            self.promise_special(id);
+        }
     }
 
     fn rename(&mut self, mode: RenameMode) {
@@ -660,6 +679,7 @@ impl Trial {
         self.note(format!("link #{id} to {to:?}"));
         let begun = self.store.position();
         self.with_number(&from, |trial, number| trial.link_number(number, &to));
+        self.promise_special(id);
         self.tree.put(&to, id);
         self.note_names(begun);
     }

@@ -59,6 +59,10 @@ impl Tree {
         matches!(self.inodes[&id].body, Body::File)
     }
 
+    pub(crate) fn is_special(&self, id: Id) -> bool {
+        matches!(self.inodes[&id].body, Body::Symlink(_) | Body::Special(..))
+    }
+
     pub(crate) fn is_symlink(&self, id: Id) -> bool {
         matches!(self.inodes[&id].body, Body::Symlink(_))
     }

@@ -168,13 +168,16 @@ fn a_damaged_length_does_not_hide_the_file() {
         let entry = vault.file("f", 10);
         let root = vault.store.root();
         let stored = root.lookup(&vault.stored(&root)[0]).unwrap();
-        stored.open(Access::ReadWrite).unwrap().set_len(100).unwrap();
+        stored.open(Access::ReadWrite).unwrap().set_len(528_484).unwrap();
         assert_eq!(stored.id(), entry.attributes.id);
         let vault = vault.remounted();
         let found = vault.find("f").unwrap();
-        assert_eq!(found.attributes.len, 100);
+        assert_eq!(found.attributes.len, 528_484);
         let reports = vault.reports.take();
-        assert!(matches!(reports[..], [(_, Error::Damaged(Damage::Length { stored: 100 }))]), "{reports:?}");
+        assert!(
+            matches!(reports[..], [(_, Error::Damaged(Damage::Length { stored: 528_484 }))]),
+            "{reports:?}"
+        );
         assert_eq!(errno(vault.check_open("f")), code::EIO);
         assert_eq!(vault.names(""), ["f"]);
         vault.rename("f", "g", RenameMode::Replace).unwrap();

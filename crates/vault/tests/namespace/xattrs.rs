@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use strongroom_store::faulty::{Call, FaultyStore};
 use strongroom_store::memory::MemoryStore;
-use strongroom_store::{NodeRef, Store, XattrMode};
+use strongroom_store::{Kind, NodeRef, Store, XattrMode};
 use strongroom_vault::error::errno as code;
 use strongroom_vault::namespace::{Changes, Options, ROOT};
 use strongroom_vault::{Damage, Error};
 
-use crate::support::{OPTIONS, Vault, errno, on_both, on_both_with, on_store};
+use crate::support::{OPTIONS, Vault, creation, errno, on_both, on_both_with, on_store};
 
 fn set(vault: &Vault, number: u64, name: &[u8], value: &[u8], mode: XattrMode) -> Result<(), Error> {
     vault.namespace.set_xattr(number, name, value, mode, false)
@@ -128,19 +128,26 @@ fn classes_and_lengths_are_bounded() {
 }
 
 #[test]
-fn symlinks_take_privileged_attributes_from_root_alone() {
-    on_both(|vault| {
-        let number = vault.symlink("s", b"t").number;
-        match set(&vault, number, b"security.x", b"1", XattrMode::Any) {
-            Ok(()) => assert_eq!(vault.namespace.xattr(number, b"security.x"), Ok(b"1".to_vec())),
-            Err(error) => assert!(matches!(error.errno(), code::EOPNOTSUPP | code::EPERM), "{error}"),
-        }
-    });
+fn symlinks_and_fifos_have_attributes_of_their_own() {
     on_both_with(Options { owners: false, ..OPTIONS }, |vault| {
-        let number = vault.symlink("s", b"t").number;
-        assert_eq!(errno(set(&vault, number, b"security.x", b"1", XattrMode::Any)), code::EOPNOTSUPP);
-        assert_eq!(errno(vault.namespace.xattr(number, b"security.x")), code::EOPNOTSUPP);
-        assert_eq!(vault.namespace.xattr_names(number), Ok(Vec::new()));
+        let fifo = vault.namespace.make_special(ROOT, b"p", Kind::Fifo, 0, &creation(0o600)).unwrap();
+        for number in [vault.symlink("s", b"t").number, fifo.number] {
+            set(&vault, number, b"security.x", b"1", XattrMode::Any).unwrap();
+        }
+        let vault = vault.remounted();
+        for name in ["s", "p"] {
+            let number = vault.number(name);
+            assert_eq!(vault.namespace.xattr(number, b"security.x"), Ok(b"1".to_vec()));
+        }
+        // A value is bound to its inode.
+        let root = vault.store.root();
+        let stored = vault.stored(&root);
+        let [one, other] = [0, 1].map(|index| root.lookup(&stored[index]).unwrap());
+        let name = &one.xattr_names().unwrap()[0];
+        let value = one.xattr(name).unwrap();
+        other.set_xattr(name, &value, XattrMode::Any).unwrap();
+        let read = ["s", "p"].map(|name| vault.namespace.xattr(vault.number(name), b"security.x"));
+        assert_eq!(read.iter().filter(|read| read.is_err()).count(), 1, "{read:?}");
     });
 }
 

@@ -1,7 +1,7 @@
 //! What a check has seen that a repair may want to know.
 
 use strongroom_format::vault::{DirectoryId, FileId};
-use strongroom_vault::namespace::survey::{Folder, Item};
+use strongroom_vault::namespace::survey::{Folder, Item, SpecialItem};
 
 /// Something seen.
 pub(super) enum Fact {
@@ -58,7 +58,21 @@ pub(super) struct Misplaced {
 }
 
 impl Fact {
-    /// An entry that is no file.
+    /// A symlink, FIFO, socket or device node.
+    pub(super) fn misplaced_special(folder: &Folder, item: &Item, special: &SpecialItem) -> Fact {
+        Fact::Misplaced(Misplaced {
+            folder: folder.clone(),
+            item: item.clone(),
+            file: Some(special.id()),
+            directory: Some(special.directory()),
+            home: special.home(),
+            placeholder: format!("#{}", special.id()).into_bytes(),
+            is_linked: special.is_linked(),
+            is_whole: true,
+        })
+    }
+
+    /// A directory.
     pub(super) fn misplaced(folder: &Folder, item: &Item, placeholder: Vec<u8>) -> Fact {
         Fact::Misplaced(Misplaced {
             folder: folder.clone(),

@@ -110,7 +110,7 @@ impl<'a> Verifier<'a> {
             self.files.fetch_add(1, Ordering::Relaxed);
             self.progress.done_file();
         }
-        let opened = match self.survey.open(folder, item) {
+        let opened = match self.survey.open(item) {
             Ok(opened) => opened,
             Err(error) if error.is_unfinished() => {
                 lock(&self.paths).insert(attributes.id, path);
@@ -142,7 +142,7 @@ impl<'a> Verifier<'a> {
             lock(&self.paths).insert(attributes.id, path.clone());
         }
         let id = opened.content.id();
-        if let Some(other) = lock(&self.ids).insert(id, path.clone()) {
+        if let Some(other) = self.note_id(id, &path) {
             self.findings.add(Finding::duplicate(&path, "file", &other).stored(stored.clone()));
             self.findings.note(Fact::DuplicateFile(id));
         }
@@ -187,6 +187,11 @@ impl<'a> Verifier<'a> {
             path,
             stored,
         }))
+    }
+
+    /// Notes where a file's id was seen; where it was seen before, if it was.
+    pub(super) fn note_id(&self, id: FileId, path: &[u8]) -> Option<Vec<u8>> {
+        lock(&self.ids).insert(id, path.to_vec())
     }
 
     /// Notes what a repair may want to know.

@@ -3,13 +3,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use strongroom_format::vault::DirectoryId;
 use strongroom_format::vault::header::Header;
 use strongroom_format::vault::names::{DIRECTORY_RECORD, VAULT_DIRECTORY, parse_journal_name};
+use strongroom_format::vault::{DirectoryId, FileId};
 use strongroom_store::{DirectoryEntry, Kind, NodeRef};
-use strongroom_vault::Error;
 use strongroom_vault::namespace::repair::FOREIGN;
-use strongroom_vault::namespace::survey::{Folder, Item, Listed, Named, Survey, joined, placeholder};
+use strongroom_vault::namespace::survey::{
+    FOREIGN_KIND, Folder, Item, Listed, Named, Sort, SpecialItem, Survey, joined, placeholder,
+};
+use strongroom_vault::{Damage, Error};
 
 use super::facts::Fact;
 use super::findings::{Finding, Findings, Leftover};
@@ -38,6 +40,8 @@ pub(super) struct Walk<'v, 'a> {
     interrupt: &'v Interrupt,
     directories: HashMap<DirectoryId, Vec<u8>>,
     long_targets: HashSet<Vec<u8>>,
+    /// Special records with several names.
+    linked: HashSet<FileId>,
     pub(super) counts: Counts,
     pub(super) leftovers: Vec<Leftover>,
 }
@@ -51,6 +55,7 @@ impl<'v, 'a> Walk<'v, 'a> {
             interrupt: verifier.interrupt,
             directories: HashMap::new(),
             long_targets: HashSet::new(),
+            linked: HashSet::new(),
             counts: Counts::default(),
             leftovers: Vec::new(),
         }
@@ -153,13 +158,13 @@ impl<'v, 'a> Walk<'v, 'a> {
             Named::Plain(name) => joined(&folder.plain, name),
             _ => folder.plain.clone(),
         };
-        match item.node.kind() {
-            Kind::File => {
+        match &item.sort {
+            Sort::File | Sort::Broken(_) => {
                 let (verifier, folder) = (self.verifier, folder.clone());
                 pool.submit(Box::new(move || verifier.begin(&folder, &item)));
                 return None;
             }
-            Kind::Directory => match self.survey.enter(folder, &item) {
+            Sort::Directory => match self.survey.enter(folder, &item) {
                 Ok(below) => {
                     if matches!(item.name, Named::Lost(_)) {
                         let id = below.id.map(|id| format!("#{id}").into_bytes());
@@ -173,22 +178,44 @@ impl<'v, 'a> Walk<'v, 'a> {
                     return None;
                 }
             },
-            Kind::Symlink => self.symlink(&item, &plain),
-            Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => self.counts.others += 1,
+            Sort::Special(special) => self.special(folder, &item, special, &plain),
+            Sort::Foreign => {
+                let stored = joined(&folder.stored, &item.stored);
+                self.findings.add(Finding::name(&plain, &stored, FOREIGN_KIND));
+                self.findings.note(Fact::Foreign { folder: folder.clone(), stored: item.stored });
+            }
         }
-        if matches!(item.name, Named::Lost(_)) {
-            self.findings.note(Fact::misplaced(folder, &item, placeholder(&item.node)));
-        }
-        self.verifier.attributes(&item.node, [0; 16], &plain);
         None
     }
 
-    fn symlink(&mut self, item: &Item, plain: &[u8]) {
-        self.counts.symlinks += 1;
-        self.long_targets.extend(self.survey.long_target(item));
-        if let Err(error) = self.survey.target(item) {
+    /// Verifies a symlink, FIFO, socket or device node.
+    fn special(&mut self, folder: &Folder, item: &Item, special: &SpecialItem, plain: &[u8]) {
+        match special.kind() {
+            Kind::Symlink => self.counts.symlinks += 1,
+            _ => self.counts.others += 1,
+        }
+        self.long_targets.extend(special.long_target());
+        if special.kind() == Kind::Symlink
+            && let Err(error) = self.survey.target(special)
+        {
             self.findings.add(Finding::new(plain, &error));
         }
+        if special.is_misplaced {
+            self.findings.add(Finding::new(plain, &Error::Damaged(Damage::Home)));
+        }
+        if special.is_misplaced || matches!(item.name, Named::Lost(_)) {
+            self.findings.note(Fact::misplaced_special(folder, item, special));
+        }
+        let is_first = item.node.attributes().is_ok_and(|attributes| attributes.links <= 1)
+            || self.linked.insert(special.id());
+        if !is_first {
+            return;
+        }
+        if let Some(other) = self.verifier.note_id(special.id(), plain) {
+            self.findings.add(Finding::duplicate(plain, "file", &other));
+            self.findings.note(Fact::DuplicateFile(special.id()));
+        }
+        self.verifier.attributes(&item.node, special.id().0, plain);
     }
 
     /// Lists what lies in the vault's own directory and is of no use. To be

@@ -89,17 +89,12 @@ impl<'a> Copier<'a> {
     }
 
     /// Opens a file and creates its copy; none when there is nothing to copy.
-    pub(super) fn begin<'c>(
-        &'c self,
-        folder: &Folder,
-        item: &Item,
-        place: Place,
-    ) -> Option<Box<dyn Parts + 'c>> {
+    pub(super) fn begin<'c>(&'c self, item: &Item, place: Place) -> Option<Box<dyn Parts + 'c>> {
         let attributes = match item.node.attributes() {
             Ok(attributes) => attributes,
             Err(error) => return self.unreadable(&place, &error.into()),
         };
-        let opened = match self.survey.open(folder, item) {
+        let opened = match self.survey.open(item) {
             Ok(opened) => opened,
             // Nothing of it was ever promised, and nothing of it can be read.
             Err(error) if error.is_unfinished() => return None,

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use strongroom_format::vault::DirectoryId;
 use strongroom_format::vault::names::{VAULT_DIRECTORY, parse_journal_name};
 use strongroom_store::{Attributes, InodeId, Kind, NodeRef};
-use strongroom_vault::Error;
-use strongroom_vault::namespace::survey::{Folder, Item, Listed, Named, Survey, joined, placeholder};
+use strongroom_vault::namespace::survey::{
+    FOREIGN_KIND, Folder, Item, Listed, Named, Sort, SpecialItem, Survey, joined, placeholder,
+};
+use strongroom_vault::{Damage, Error};
 
 use super::copy::{Copier, Place};
 use super::target::Directory;
@@ -153,19 +155,20 @@ impl<'c, 'a> Walk<'c, 'a> {
 
     /// A placeholder that nothing else in the directory is called.
     fn unnamed(&self, folder: &Folder, item: &Item, taken: &HashSet<Vec<u8>>) -> Vec<u8> {
-        let known = match item.node.kind() {
-            Kind::File => self.survey.open(folder, item).ok().map(|opened| {
+        let known = match &item.sort {
+            Sort::File => self.survey.open(item).ok().map(|opened| {
                 let name = format!("#{}", opened.content.id()).into_bytes();
                 opened.close();
                 name
             }),
-            Kind::Directory => self
+            Sort::Directory => self
                 .survey
                 .enter(folder, item)
                 .ok()
                 .and_then(|below| below.id)
                 .map(|id| format!("#{id}").into_bytes()),
-            _ => None,
+            Sort::Special(special) => Some(format!("#{}", special.id()).into_bytes()),
+            Sort::Broken(_) | Sort::Foreign => None,
         };
         let name = known.unwrap_or_else(|| placeholder(&item.node));
         let mut candidate = name.clone();
@@ -186,20 +189,22 @@ impl<'c, 'a> Walk<'c, 'a> {
                 return None;
             }
         };
-        match attributes.kind {
-            Kind::File => self.file(folder, item, &attributes, place, pool),
-            Kind::Directory => return self.directory(folder, &item, attributes, place),
-            _ => self.other(&item, &attributes, &place),
+        match item.sort.clone() {
+            Sort::File => self.file(item, &attributes, place, pool),
+            Sort::Directory => return self.directory(folder, &item, attributes, place),
+            Sort::Special(special) => self.special(&item, &special, &special.plain(&attributes), &place),
+            Sort::Broken(damage) => self.unreadable(&place.path, &Error::Damaged(damage)),
+            Sort::Foreign => self.unreadable(&place.path, &Error::Damaged(Damage::Name(FOREIGN_KIND))),
         }
         None
     }
 
     /// A file with several names is created here, so that it is there when
     /// the next name of it comes.
-    fn file(&mut self, folder: &Folder, item: Item, attributes: &Attributes, place: Place, pool: &Pool<'c>) {
-        let (copier, folder) = (self.copier, folder.clone());
+    fn file(&mut self, item: Item, attributes: &Attributes, place: Place, pool: &Pool<'c>) {
+        let copier = self.copier;
         if attributes.links <= 1 {
-            return pool.submit(Box::new(move || copier.begin(&folder, &item, place)));
+            return pool.submit(Box::new(move || copier.begin(&item, place)));
         }
         if let Some(first) = self.linked.get(&attributes.id) {
             let top = self.top.as_ref().expect("there is one while the tree is walked");
@@ -209,7 +214,7 @@ impl<'c, 'a> Walk<'c, 'a> {
             return;
         }
         self.linked.insert(attributes.id, place.path.clone());
-        if let Some(parts) = copier.begin(&folder, &item, place) {
+        if let Some(parts) = copier.begin(&item, place) {
             pool.submit(Box::new(move || Some(parts)));
         }
     }
@@ -253,9 +258,12 @@ impl<'c, 'a> Walk<'c, 'a> {
         }
     }
 
-    fn other(&mut self, item: &Item, attributes: &Attributes, place: &Place) {
+    fn special(&mut self, item: &Item, special: &SpecialItem, attributes: &Attributes, place: &Place) {
+        if special.is_misplaced {
+            self.unreadable(&place.path, &Error::Damaged(Damage::Home));
+        }
         let made = if attributes.kind == Kind::Symlink {
-            match self.survey.target(item) {
+            match self.survey.target(special) {
                 Ok(target) => {
                     self.counts.symlinks += 1;
                     place.directory.symlink(&place.name, &target, attributes)
@@ -269,7 +277,7 @@ impl<'c, 'a> Walk<'c, 'a> {
         match made {
             Ok(()) => {
                 let mut faults = Vec::new();
-                let xattrs = self.copier.xattrs(&item.node, [0; 16], &place.path, &mut faults);
+                let xattrs = self.copier.xattrs(&item.node, special.id().0, &place.path, &mut faults);
                 faults.into_iter().for_each(|fault| self.copier.losses.add(fault));
                 place.directory.give_xattrs(&place.name, &place.path, &xattrs);
             }
@@ -284,16 +292,27 @@ impl<'c, 'a> Walk<'c, 'a> {
         let folder = Folder {
             node: Arc::clone(node),
             id: None,
+            home: None,
             fault: None,
+            others: Vec::new(),
+            foreign: Vec::new(),
             stored: b".strongroom/aside".to_vec(),
             plain: ASIDE.to_vec(),
         };
         let mut directory = None;
         for entry in entries.iter().filter(|entry| parse_journal_name(&entry.name).is_none()) {
             let Ok(node) = node.lookup(&entry.name) else { continue };
-            let item = Item { stored: entry.name.clone(), node, name: Named::Lost("it was kept aside") };
+            let listed = Listed {
+                stored: entry.name.clone(),
+                name: Named::Lost("it was kept aside"),
+                directory: None,
+            };
+            let Ok(item) = self.survey.item(node, listed) else { continue };
+            if !matches!(item.sort, Sort::File) {
+                continue;
+            }
             // Of most copies nothing opens, which is no loss of this vault's.
-            let Ok(opened) = self.survey.open(&folder, &item) else { continue };
+            let Ok(opened) = self.survey.open(&item) else { continue };
             opened.close();
             if directory.is_none() {
                 match top.make(ASIDE, ASIDE.to_vec(), attributes, Vec::new()) {
@@ -303,8 +322,8 @@ impl<'c, 'a> Walk<'c, 'a> {
             }
             let directory = directory.clone().expect("it was made just now");
             let place = Place { directory, name: entry.name.clone(), path: joined(ASIDE, &entry.name) };
-            let (copier, folder) = (self.copier, folder.clone());
-            pool.submit(Box::new(move || copier.begin(&folder, &item, place)));
+            let copier = self.copier;
+            pool.submit(Box::new(move || copier.begin(&item, place)));
         }
     }
 }

@@ -1,10 +1,9 @@
 //! The extended attributes of a stored inode.
 
-use strongroom_store::{Kind, NodeRef};
+use strongroom_store::NodeRef;
 
 use super::Survey;
 use crate::error::{Error, Result, errno};
-use crate::namespace::xattr::spelled;
 
 /// An extended attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +16,7 @@ pub struct SurveyedAttribute {
 
 impl Survey<'_> {
     /// The extended attributes of an inode, access control lists included.
-    /// `id` is the file's or directory's, zeros for others.
+    /// `id` is the file's or directory's.
     ///
     /// # Errors
     /// What the store reports.
@@ -30,8 +29,7 @@ impl Survey<'_> {
         let names = &self.namespace.names;
         let mut found = Vec::new();
         for stored in &stored {
-            let Some(spelled) = spelled(node.kind(), stored) else { continue };
-            let name = match names.open_xattr_name(&spelled) {
+            let name = match names.open_xattr_name(stored) {
                 Ok(None) => continue,
                 Ok(Some(name)) => name,
                 Err(error) => {
@@ -48,12 +46,5 @@ impl Survey<'_> {
             found.push(SurveyedAttribute { name: Some(name), value });
         }
         Ok(found)
-    }
-
-    /// Whether inodes of this kind have an id that their attributes are bound
-    /// to.
-    #[must_use]
-    pub fn has_id(kind: Kind) -> bool {
-        matches!(kind, Kind::File | Kind::Directory)
     }
 }

@@ -5,11 +5,13 @@
 use std::collections::BTreeSet;
 
 use strongroom_format::vault::DirectoryId;
+use strongroom_format::vault::special::is_special_len;
 use strongroom_store::{Kind, NodeRef};
 
 use super::Survey;
 use crate::error::{Error, Result};
 use crate::namespace::names::is_hidden;
+use crate::namespace::shape::Shape;
 
 /// Files that are asked before the answer is taken. More than one, since a
 /// file may have been moved here from another directory.
@@ -42,6 +44,12 @@ impl Survey<'_> {
     }
 
     fn directory_of(&self, node: &NodeRef) -> Result<Option<DirectoryId>> {
+        if is_special_len(node.attributes()?.len) {
+            return Ok(match self.namespace.special_shape(node, None)? {
+                Shape::Special(record) => Some(record.home().directory),
+                Shape::File | Shape::Directory | Shape::Broken(_) => None,
+            });
+        }
         let opened = match self.namespace.contents.open(node, None) {
             Ok(content) => {
                 let id = content.directory();

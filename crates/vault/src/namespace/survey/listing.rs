@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use strongroom_format::vault::DirectoryId;
 use strongroom_store::NodeRef;
 
-use super::{Folder, Survey};
+use super::{Folder, Sort, Survey};
 use crate::error::{Damage, Error, Result};
 use crate::namespace::names::{Found, is_hidden};
 use crate::namespace::{PRIVATE, sidefile};
@@ -30,6 +30,10 @@ pub struct Item {
     pub node: NodeRef,
     /// Plain name.
     pub name: Named,
+    /// The id of the directory under which its name opens.
+    pub directory: Option<DirectoryId>,
+    /// What it is.
+    pub sort: Sort,
 }
 
 /// An entry that is listed and not looked at yet: a directory may have more of
@@ -40,6 +44,8 @@ pub struct Listed {
     pub stored: Vec<u8>,
     /// Plain name.
     pub name: Named,
+    /// The id of the directory under which it opens.
+    pub directory: Option<DirectoryId>,
 }
 
 /// What stands in a stored directory.
@@ -81,7 +87,9 @@ impl Survey<'_> {
                 continue;
             }
             match self.named(folder, &entry.name) {
-                Ok(name) => listing.entries.push(Listed { stored: entry.name.clone(), name }),
+                Ok((name, directory)) => {
+                    listing.entries.push(Listed { stored: entry.name.clone(), name, directory });
+                }
                 Err(error) => listing.failed.push((entry.name.clone(), error)),
             }
         }
@@ -94,7 +102,7 @@ impl Survey<'_> {
     /// What the store reports.
     pub fn look(&self, folder: &Folder, listed: Listed) -> Result<Option<Item>> {
         match folder.node.lookup(&listed.stored) {
-            Ok(node) => Ok(Some(Item { stored: listed.stored, node, name: listed.name })),
+            Ok(node) => self.item(node, listed).map(Some),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -108,19 +116,34 @@ impl Survey<'_> {
         let id = folder.id.ok_or(Error::Damaged(Damage::Name("a directory has lost its record")))?;
         let stored = self.namespace.names.seal(id, name).main;
         let node = folder.node.lookup(&stored)?;
-        let name = self.named(folder, &stored)?;
-        Ok(Item { stored, node, name })
+        let (name, directory) = self.named(folder, &stored)?;
+        self.item(node, Listed { stored, name, directory })
     }
 
-    fn named(&self, folder: &Folder, stored: &[u8]) -> Result<Named> {
+    /// An entry with its inode.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn item(&self, node: NodeRef, listed: Listed) -> Result<Item> {
+        let Listed { stored, name, directory } = listed;
+        let sort = self.sort(directory, &name, &node)?;
+        Ok(Item { stored, node, name, directory, sort })
+    }
+
+    fn named(&self, folder: &Folder, stored: &[u8]) -> Result<(Named, Option<DirectoryId>)> {
         let Some(id) = folder.id else {
-            return Ok(Named::Lost("the record of its directory is lost"));
+            return Ok((Named::Lost("the record of its directory is lost"), None));
         };
         match self.open_entry(&folder.node, stored, id) {
-            Ok(name) => Ok(Named::Plain(name)),
+            Ok(name) => Ok((Named::Plain(name), Some(id))),
             Err(Error::Damaged(Damage::Name(what))) => {
+                for &other in &folder.others {
+                    if let Ok(name) = self.open_entry(&folder.node, stored, other) {
+                        return Ok((Named::Plain(name), Some(other)));
+                    }
+                }
                 let spelled = self.namespace.names.is_spelled(stored);
-                Ok(if spelled { Named::Lost(what) } else { Named::Foreign(what) })
+                Ok((if spelled { Named::Lost(what) } else { Named::Foreign(what) }, None))
             }
             Err(error) => Err(error),
         }

@@ -12,6 +12,7 @@
 mod attributes;
 mod evidence;
 mod listing;
+mod special;
 
 use std::sync::Arc;
 
@@ -20,8 +21,9 @@ use strongroom_store::{Kind, NodeRef};
 
 pub use self::attributes::SurveyedAttribute;
 pub use self::listing::{Item, Listed, Listing, Named};
-use super::names::StoredTarget;
-use super::{LINKS, Namespace, PRIVATE, sidefile};
+pub use self::special::{Sort, SpecialItem};
+use super::Namespace;
+pub use super::shape::FOREIGN_KIND;
 use crate::content::{Content, Home};
 use crate::error::{Damage, Error, Result};
 
@@ -36,6 +38,13 @@ const STORED_PATH_MAX: usize = 128 << 10;
 
 /// What is said of a directory that is deeper.
 pub(crate) const TOO_DEEP: &str = "too many directories stand within one another here: not followed";
+
+/// What is said of a directory that stands under a name that is not its home.
+pub(crate) const NOT_ITS_PLACE: &str = "a directory stands where it does not belong";
+
+/// What is said of a directory with the records of two.
+pub(crate) const TWO_IN_ONE: &str =
+    "two directories of this name, made by two machines, have been put into one";
 
 /// What is said of a directory with the id of one that it stands in.
 pub(crate) const IN_ITSELF: &str = "a copy of a directory stands within that directory: not followed";
@@ -53,8 +62,15 @@ pub struct Folder {
     pub node: NodeRef,
     /// What its names are sealed under; `None` when nothing tells it.
     pub id: Option<DirectoryId>,
+    /// What binds it to its parent and plain name; `None` where one of these is
+    /// not known, and of the top directory.
+    pub home: Option<[u8; 16]>,
     /// What is wrong with its record, although the id may be known.
     pub fault: Option<&'static str>,
+    /// Ids of directories that were put into this one, whose names open too.
+    pub others: Vec<DirectoryId>,
+    /// Names in its record that are none of the vault's.
+    pub foreign: Vec<Vec<u8>>,
     /// Stored path from the vault's top, without a leading slash.
     pub stored: Vec<u8>,
     /// Plain path from the top, with placeholders for names that are lost.
@@ -107,7 +123,8 @@ impl Survey<'_> {
     pub fn top(&self) -> Folder {
         let id = self.namespace.names.root_directory();
         let node = self.namespace.store.root();
-        Folder { node, id: Some(id), fault: None, stored: Vec::new(), plain: Vec::new() }
+        let (stored, plain, others, foreign) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Folder { node, id: Some(id), home: None, fault: None, others, foreign, stored, plain }
     }
 
     /// The directory that an entry of `folder` is.
@@ -117,8 +134,24 @@ impl Survey<'_> {
     /// the id is then looked for in the files of the directory.
     pub fn enter(&self, folder: &Folder, item: &Item) -> Result<Folder> {
         let stored = joined(&folder.stored, &item.stored);
-        let (id, fault) = match self.namespace.names.record_of(&*item.node) {
-            Ok(id) => (Some(id), None),
+        let names = &self.namespace.names;
+        let home = match (&item.name, item.directory) {
+            (Named::Plain(name), Some(parent)) => Some(names.directory_home(parent, name)),
+            _ => None,
+        };
+        let (mut others, mut foreign) = (Vec::new(), Vec::new());
+        let (id, fault) = match names.record_of(&*item.node) {
+            Ok(record) => {
+                let is_home = home.is_none_or(|home| record.homes.contains(&home));
+                others.extend(record.others);
+                foreign = record.foreign;
+                let fault = match (is_home, others.is_empty()) {
+                    (false, _) => Some(NOT_ITS_PLACE),
+                    (true, false) => Some(TWO_IN_ONE),
+                    (true, true) => None,
+                };
+                (Some(record.id), fault)
+            }
             Err(Error::Damaged(Damage::Name(what))) => (self.find_id(&item.node)?, Some(what)),
             Err(error) => return Err(error),
         };
@@ -127,7 +160,8 @@ impl Survey<'_> {
             (_, Some(id)) => format!("#{id}").into_bytes(),
             (_, None) => placeholder(&item.node),
         };
-        Ok(Folder { node: Arc::clone(&item.node), id, fault, stored, plain: joined(&folder.plain, &name) })
+        let (node, plain) = (Arc::clone(&item.node), joined(&folder.plain, &name));
+        Ok(Folder { node, id, home, fault, others, foreign, stored, plain })
     }
 
     /// The plain name of a stored entry of `folder`, if it was sealed in the
@@ -148,8 +182,11 @@ impl Survey<'_> {
     ///
     /// # Errors
     /// Damage when nothing can be read of it, or what the store reports.
-    pub fn open(&self, folder: &Folder, item: &Item) -> Result<Opened> {
-        let home = match (&item.name, folder.id) {
+    pub fn open(&self, item: &Item) -> Result<Opened> {
+        if let Sort::Broken(damage) = &item.sort {
+            return Err(Error::Damaged(damage.clone()));
+        }
+        let home = match (&item.name, item.directory) {
             (Named::Plain(name), Some(id)) => Some(self.home(id, name)),
             _ => None,
         };
@@ -177,36 +214,6 @@ impl Survey<'_> {
             Err(error) => Err(error),
         }
     }
-
-    /// The plain target of a symlink.
-    ///
-    /// # Errors
-    /// Damage, also when the file is gone that holds a long target; or what
-    /// the store reports.
-    pub fn target(&self, item: &Item) -> Result<Vec<u8>> {
-        let names = &self.namespace.names;
-        let sealed = match names.parse_target(&item.node.read_link()?)? {
-            StoredTarget::Inline(sealed) => sealed,
-            StoredTarget::Long(file) => {
-                let links = self.namespace.store.root().lookup(PRIVATE)?.lookup(LINKS);
-                let read = links.map_err(Error::from).and_then(|links| sidefile::read(&*links, &file));
-                match read {
-                    Err(error) if error.is_not_found() => {
-                        return Err(Error::Damaged(Damage::Name("a long symlink has lost its target")));
-                    }
-                    other => other?,
-                }
-            }
-        };
-        names.open_target(&sealed)
-    }
-
-    /// The file in `.strongroom/links` that holds the target of a symlink, if
-    /// one does.
-    #[must_use]
-    pub fn long_target(&self, item: &Item) -> Option<Vec<u8>> {
-        self.namespace.long_target(&item.node)
-    }
 }
 
 /// The placeholder of an inode that has no id.
@@ -215,8 +222,7 @@ pub fn placeholder(node: &NodeRef) -> Vec<u8> {
     let kind = match node.kind() {
         Kind::File => "file",
         Kind::Directory => "directory",
-        Kind::Symlink => "symlink",
-        Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => "special",
+        Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::BlockDevice | Kind::CharacterDevice => "special",
     };
     format!("#{kind}-{:x}", node.id().inode).into_bytes()
 }

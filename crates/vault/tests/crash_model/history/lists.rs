@@ -30,7 +30,7 @@ pub(super) struct Given {
 }
 
 fn may_have_lists(tree: &Tree, id: Id) -> bool {
-    tree.is_file(id) || tree.is_directory(id)
+    !tree.is_symlink(id)
 }
 
 impl Trial {
@@ -41,13 +41,8 @@ impl Trial {
         let default = Acl::parse(bytes).expect("a valid list").expect("a list with entries");
         let (access, mode) = default.inherited(mode);
         given.mode = mode;
-        match (access.is_mode(), kind) {
-            (true, _) => {}
-            (false, Kind::File | Kind::Directory) => {
-                given.lists.insert(ACCESS.to_vec(), access.to_bytes());
-            }
-            // Others have no lists where the program is not root.
-            (false, _) => given.mode = mode & !0o777 | access.bits_alone(),
+        if !access.is_mode() {
+            given.lists.insert(ACCESS.to_vec(), access.to_bytes());
         }
         if kind == Kind::Directory {
             given.lists.insert(DEFAULT.to_vec(), bytes.clone());
@@ -77,6 +72,10 @@ impl Trial {
         });
         let id = self.new_inode(Body::Special(kind, device), Some(given.mode));
         self.tree.put(&place, id);
+        if !given.lists.is_empty() {
+            self.note_names(begun);
+            self.tree.inode_mut(id).xattrs = given.lists;
+        }
         self.note_names(begun);
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use strongroom_store::Kind;
 use strongroom_vault::namespace::repair::{LostFound, Repairer};
+use strongroom_vault::namespace::survey::Folder;
 use strongroom_vault::namespace::{ROOT, Unobserved};
 use strongroom_vault::{Error, Vault, write_header};
 
@@ -44,6 +45,12 @@ pub(super) fn carry_out(subject: &mut Subject, steps: &[Step], reports: &mut [St
     carrier.bind(reports)
 }
 
+/// The home of a directory; of one that is going to be moved, and gets one
+/// then, nothing.
+fn home_of(folder: &Folder) -> [u8; 16] {
+    folder.home.unwrap_or_default()
+}
+
 fn note_failure(report: &mut StepReport, error: &Error) {
     report.outcome = "failed";
     report.error = Some(error.to_string());
@@ -65,8 +72,10 @@ impl Carrier<'_> {
                 let mut header = self.subject.header.clone();
                 write_header(&*self.subject.store, &mut header, &self.subject.root)?;
             }
-            Step::Record { folder, id } => self.repairer.restore_record(&folder.node, *id)?,
-            Step::NewRecord { folder } => self.repairer.renew_record(&folder.node)?,
+            Step::Record { folder, id } => {
+                self.repairer.restore_record(&folder.node, *id, home_of(folder))?
+            }
+            Step::NewRecord { folder } => self.repairer.renew_record(&folder.node, home_of(folder))?,
             Step::Foreign { folder, stored } => {
                 return self.repairer.set_foreign_aside(&folder.node, stored).map(Some);
             }

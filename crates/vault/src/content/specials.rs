@@ -1,0 +1,110 @@
+//! Special records that a crash may still lose or find under another name:
+//! which were made, and which were renamed, since the last barrier that covers
+//! that. Part of the table, since one barrier covers files and these.
+
+use std::collections::HashMap;
+
+use strongroom_format::vault::{DirectoryId, WriteSession};
+use strongroom_store::InodeId;
+
+use super::Contents;
+use super::table::Table;
+use crate::context::{Barriers, Recovered};
+use crate::error::Result;
+use crate::rules::Rule;
+
+/// What no barrier has covered. Each entry says how many barriers had begun.
+#[derive(Default)]
+pub(crate) struct Specials {
+    made: HashMap<InodeId, (u64, DirectoryId)>,
+    moved: HashMap<InodeId, u64>,
+}
+
+impl Specials {
+    fn forget_covered(&mut self, barriers: &Barriers) {
+        self.made.retain(|_, (begun, _)| !barriers.covers(*begun));
+        self.moved.retain(|_, begun| !barriers.covers(*begun));
+    }
+}
+
+impl Contents {
+    /// A special record has been made in a directory.
+    pub(crate) fn note_special(&self, inode: InodeId, directory: DirectoryId) {
+        let begun = self.context.barriers.begun();
+        self.context.table.specials().made.insert(inode, (begun, directory));
+        self.context.wake_if_many();
+    }
+
+    /// A special record has been made durable with its last change, or has no
+    /// name any more.
+    pub(crate) fn note_special_durable(&self, inode: InodeId) {
+        self.context.table.specials().made.remove(&inode);
+    }
+
+    /// A special record has been renamed.
+    pub(crate) fn note_special_moved(&self, inode: InodeId) {
+        let begun = self.context.barriers.begun();
+        self.context.table.specials().moved.insert(inode, begun);
+    }
+
+    /// Before a slot forgets the name that a special record had: its rename
+    /// since is durable. One before this mount is covered by any barrier.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) fn await_special_move(&self, inode: InodeId) -> Result<()> {
+        let moved = self.context.table.specials().moved.get(&inode).copied();
+        if self.context.barriers.covers(moved.unwrap_or(0)) || !self.keeps(Rule::MoveBeforeSlot) {
+            return Ok(());
+        }
+        self.context.sync_store()
+    }
+
+    /// Makes durable every special record of a directory that never was.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) fn finish_specials_of(&self, directory: DirectoryId) -> Result<()> {
+        let is_in = |table: &Table| {
+            let mut specials = table.specials();
+            specials.forget_covered(&self.context.barriers);
+            specials.made.values().any(|(_, of)| *of == directory)
+        };
+        if is_in(&self.context.table) && self.keeps(Rule::SpecialBeforeReply) {
+            return self.context.sync_store();
+        }
+        Ok(())
+    }
+
+    /// A special record was never durable, and a crash has left it as it is.
+    pub(crate) fn note_unfinished(&self, inode: InodeId) {
+        self.context.note_recovered(inode, Recovered::Removed);
+    }
+
+    /// The session that new special records are born in.
+    pub(crate) fn birth(&self) -> WriteSession {
+        self.context.listed_session()
+    }
+
+    /// Whether a special record that does not open is explained: by a crash of
+    /// the session that made it, or by a writer beside us that is making it.
+    /// `birth` is what its head says, none where that was never written.
+    pub(crate) fn may_be_unfinished(&self, birth: Option<WriteSession>) -> bool {
+        let context = &self.context;
+        context.has_writer()
+            || (context.has_crashed() && birth.is_none_or(|session| context.may_be_torn(session)))
+    }
+}
+
+impl Table {
+    /// Whether any special record waits for a barrier.
+    pub(crate) fn has_specials(&self, barriers: &Barriers) -> bool {
+        let mut specials = self.specials();
+        specials.forget_covered(barriers);
+        !specials.made.is_empty()
+    }
+
+    pub(crate) fn specials_count(&self) -> usize {
+        self.specials().made.len()
+    }
+}
