@@ -405,6 +405,34 @@ fn a_file_with_several_names_that_was_moved_is_found() {
     });
 }
 
+/// Also where all names are looked up before one is opened, and where the mount
+/// is for writing.
+#[test]
+fn names_of_files_with_several_do_not_lead_to_each_others() {
+    let owned = small_tree();
+    owned.change(|vault| {
+        put(vault, "e", &[4; 100]);
+        let names = vault.namespace();
+        for (file, further) in [("e", "e2"), ("f", "f2")] {
+            names.link(find(names, file).unwrap(), ROOT, further.as_bytes()).unwrap();
+        }
+    });
+    owned.demand(&[]);
+    let ((top, e), f) = (owned.stored("e"), owned.stored("f").1);
+    top.rename(&e, &*top, &f, RenameMode::Exchange).unwrap();
+    owned.change(|vault| {
+        let names = vault.namespace();
+        for file in [["e", "e2"], ["f", "f2"]] {
+            let found = file.map(|name| find(names, name));
+            let refused = found
+                .iter()
+                .filter(|found| matches!(found, Err(Error::Damaged(Damage::Stale(Staleness::Exchanged)))));
+            assert_eq!(refused.count(), 1, "{found:?}");
+            assert!(found.iter().any(Result::is_ok), "{found:?}");
+        }
+    });
+}
+
 #[test]
 fn a_mount_without_the_file_is_told_of_and_newer_versions_are_in_order() {
     let owned = small_tree();

@@ -39,6 +39,11 @@ impl Seen {
     pub(super) fn stored_len(&self) -> u64 {
         self.attributes.len
     }
+
+    /// Whether the inode has several names.
+    pub(super) fn has_several_names(&self) -> bool {
+        self.attributes.links > 1
+    }
 }
 
 impl Namespace {

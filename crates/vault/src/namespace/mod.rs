@@ -350,7 +350,7 @@ impl Namespace {
     /// As [`Namespace::entered`], of an inode that is known.
     fn settle(&self, pin: Pin<'_>, seen: Seen, place: Place) -> Result<Entry> {
         self.check_belongs(&pin, &place)?;
-        self.check_entry(&pin, &place)?;
+        self.check_entry(&pin, &place, seen.has_several_names())?;
         pin.placed(place);
         let attributes = self.plain(&pin, seen)?;
         Ok(Entry { number: pin.keep(), generation: GENERATION, attributes })

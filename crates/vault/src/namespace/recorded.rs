@@ -109,17 +109,24 @@ impl Namespace {
         }
     }
 
-    /// Compares what was found at `place` with the record, but for files, which
-    /// are compared when they are opened. The caller holds the gate of the
-    /// directory that it is in. A directory whose id cannot be read is damaged,
-    /// which whoever enters it is told.
+    /// Compares what was found at `place` with the record, but for files with
+    /// one name, which are compared when they are opened: of one with several,
+    /// an opening does not say by which. The caller holds the gate of the
+    /// directory that it is in. What is damaged is told to whoever opens or
+    /// enters it.
     ///
     /// # Errors
     /// Damage when another one is recorded, or none.
-    pub(super) fn check_entry(&self, inode: &Inode, place: &Place) -> Result<()> {
+    pub(super) fn check_entry(&self, inode: &Inode, place: &Place, has_several_names: bool) -> Result<()> {
         let Some(freshness) = self.contents.freshness() else { return Ok(()) };
         let found = match &inode.shape {
-            Shape::File | Shape::Broken(_) => return Ok(()),
+            Shape::Broken(_) => return Ok(()),
+            Shape::File if !has_several_names => return Ok(()),
+            Shape::File => match self.using_unbound(inode) {
+                Ok(content) => Object::File(content.id()),
+                Err(Error::Damaged(_)) => return Ok(()),
+                Err(error) => return Err(error),
+            },
             Shape::Special(record) => self.object_of_record(record),
             Shape::Directory => match self.directory_id(inode) {
                 Ok(id) => Object::Directory(id),
