@@ -9,7 +9,6 @@ use strongroom_store::{InodeId, NodeRef};
 use super::Contents;
 use super::table::Table;
 use crate::context::Context;
-use crate::rules::Rule;
 
 /// A home that a directory has left.
 pub(crate) struct StaleHome {
@@ -46,9 +45,8 @@ impl Contents {
 pub(crate) fn remove_covered(context: &Context) {
     // Held for as long as it takes: a rename back waits, and makes it anew.
     let mut homes = context.table.stale_homes();
-    let keeps = context.rules.keeps(Rule::MoveBeforeRecordGone);
     homes.0.retain(|(begun, stale)| {
-        let is_covered = !keeps || context.barriers.covers(*begun);
+        let is_covered = context.barriers.covers(*begun);
         if is_covered {
             let _ = stale.record.remove(&stale.name);
         }

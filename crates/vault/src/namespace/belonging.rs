@@ -101,9 +101,12 @@ impl Namespace {
         let [old, new] = [from, to].map(|home| self.names.record_name(id, home));
         // It may be waiting to be removed, as the home before an earlier rename.
         self.contents.keep_home(inode.node.id(), &new);
-        let durable = self.contents.keeps(Rule::RecordBeforeMove);
-        let add = || self.names.add_home(&*inode.node, id, to, durable);
+        let first = self.contents.keeps(Rule::RecordBeforeMove);
+        let add = || self.names.add_home(&*inode.node, id, if first { to } else { from }, first);
         let record = self.granted(inode, DIRECTORY_BITS, add)?;
+        if !self.contents.keeps(Rule::MoveBeforeRecordGone) {
+            record.remove(&old)?;
+        }
         lock(&inode.homes).insert(to);
         let directory = inode.node.id();
         *lock(&inode.leaving) =
@@ -114,8 +117,11 @@ impl Namespace {
     /// A directory has been renamed: its home before is removed once that is
     /// durable.
     pub(super) fn directory_moved(&self, inode: &Inode) {
-        if let Some(Leaving { stale, from, .. }) = lock(&inode.leaving).take() {
+        if let Some(Leaving { stale, new, from, .. }) = lock(&inode.leaving).take() {
             lock(&inode.homes).remove(&from);
+            if !self.contents.keeps(Rule::RecordBeforeMove) {
+                let _ = stale.record.create(&new, 0o600);
+            }
             self.contents.note_stale_home(stale);
         }
     }

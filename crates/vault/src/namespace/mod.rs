@@ -23,6 +23,7 @@
 
 mod access;
 pub mod acl;
+mod adopt;
 mod attributes;
 mod belonging;
 mod create;

@@ -34,6 +34,23 @@ pub(super) enum Fact {
     },
     /// An entry that does not belong where it stands.
     Misplaced(Misplaced),
+    /// An entry that a synchronisation program has put beside another, or into
+    /// a directory of the same name.
+    Adoptable(Adoptable),
+}
+
+/// An entry that is to get a name of its own.
+#[derive(Clone)]
+pub(super) struct Adoptable {
+    /// Where it stands.
+    pub(super) folder: Folder,
+    /// Its stored name.
+    pub(super) stored: Vec<u8>,
+    /// The plain name that it is to get.
+    pub(super) name: Vec<u8>,
+    /// The id of the directory that its name was sealed in, where that is not
+    /// this one's; else it is a second version, to be copied.
+    pub(super) other: Option<DirectoryId>,
 }
 
 /// An entry whose name does not open, or a file that is not of its name.

@@ -56,6 +56,15 @@ impl Finding {
         Finding { stored: Some(String::from_utf8_lossy(stored).into_owned()), ..finding }
     }
 
+    /// A second version of the entry at `path`, which a synchronisation program
+    /// has left beside it.
+    pub(super) fn conflict(path: &[u8], stored: &[u8], shown: &[u8]) -> Finding {
+        let finding = Finding::name(path, stored, "");
+        let shown = String::from_utf8_lossy(shown);
+        let message = format!("a synchronisation program has left a second version of it, `{shown}`");
+        Finding { kind: "conflict".into(), message, ..finding }
+    }
+
     /// A stored file or directory that is there twice.
     pub(super) fn duplicate(path: &[u8], what: &str, other: &[u8]) -> Finding {
         let finding = Finding::new(path, &Error::Damaged(Damage::Home));

@@ -96,6 +96,10 @@ impl<'a> Verifier<'a> {
     pub(super) fn begin<'v>(&'v self, folder: &Folder, item: &Item) -> Option<Box<dyn Parts + 'v>> {
         let (path, stored) = match &item.name {
             Named::Plain(name) => (joined(&folder.plain, name), None),
+            Named::Conflict { .. } => {
+                let shown = item.name.shown().expect("its name is known");
+                (joined(&folder.plain, &shown), Some(joined(&folder.stored, &item.stored)))
+            }
             _ => (folder.plain.clone(), Some(joined(&folder.stored, &item.stored))),
         };
         let attributes = match item.node.attributes() {
@@ -142,7 +146,10 @@ impl<'a> Verifier<'a> {
             lock(&self.paths).insert(attributes.id, path.clone());
         }
         let id = opened.content.id();
-        if let Some(other) = self.note_id(id, &path) {
+        // A second version has the same id.
+        if !matches!(item.name, Named::Conflict { .. })
+            && let Some(other) = self.note_id(id, &path)
+        {
             self.findings.add(Finding::duplicate(&path, "file", &other).stored(stored.clone()));
             self.findings.note(Fact::DuplicateFile(id));
         }

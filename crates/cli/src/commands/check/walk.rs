@@ -13,7 +13,7 @@ use strongroom_vault::namespace::survey::{
 };
 use strongroom_vault::{Damage, Error};
 
-use super::facts::Fact;
+use super::facts::{Adoptable, Fact};
 use super::findings::{Finding, Findings, Leftover};
 use super::verify::Verifier;
 use crate::tree::{Interrupt, Pool};
@@ -117,6 +117,15 @@ impl<'v, 'a> Walk<'v, 'a> {
         if folder.fault.is_some() {
             self.findings.note(Fact::LostRecord { folder: folder.clone(), entries: listing.entries.len() });
         }
+        for foreign in &folder.foreign {
+            let record = joined(&folder.stored, DIRECTORY_RECORD.as_bytes());
+            let what = "what stands in a directory's record is none of the vault's";
+            self.findings.add(Finding::name(&folder.plain, &joined(&record, foreign), what));
+            if let Ok(node) = folder.node.lookup(DIRECTORY_RECORD.as_bytes()) {
+                let folder = Folder { node, stored: record, ..folder.clone() };
+                self.findings.note(Fact::Foreign { folder, stored: foreign.clone() });
+            }
+        }
         for (stored, error) in &listing.failed {
             let stored = Some(joined(&folder.stored, stored));
             self.findings.add(Finding::new(&folder.plain, error).stored(stored));
@@ -154,10 +163,9 @@ impl<'v, 'a> Walk<'v, 'a> {
             self.findings.note(Fact::Foreign { folder: folder.clone(), stored: item.stored });
             return None;
         }
-        let plain = match &item.name {
-            Named::Plain(name) => joined(&folder.plain, name),
-            _ => folder.plain.clone(),
-        };
+        let plain =
+            item.name.shown().map_or_else(|| folder.plain.clone(), |name| joined(&folder.plain, &name));
+        self.adoptable(folder, &item);
         match &item.sort {
             Sort::File | Sort::Broken(_) => {
                 let (verifier, folder) = (self.verifier, folder.clone());
@@ -188,6 +196,23 @@ impl<'v, 'a> Walk<'v, 'a> {
         None
     }
 
+    /// Notes what a synchronisation program has left.
+    fn adoptable(&mut self, folder: &Folder, item: &Item) {
+        let Some(name) = item.name.shown() else { return };
+        let other = item.directory.filter(|id| folder.id != Some(*id));
+        if let Named::Conflict { of, .. } = &item.name {
+            let stored = joined(&folder.stored, &item.stored);
+            self.findings.add(Finding::conflict(&joined(&folder.plain, of), &stored, &name));
+            if matches!(item.sort, Sort::Directory) {
+                return;
+            }
+        } else if other.is_none() {
+            return;
+        }
+        let (folder, stored) = (folder.clone(), item.stored.clone());
+        self.findings.note(Fact::Adoptable(Adoptable { folder, stored, name, other }));
+    }
+
     /// Verifies a symlink, FIFO, socket or device node.
     fn special(&mut self, folder: &Folder, item: &Item, special: &SpecialItem, plain: &[u8]) {
         match special.kind() {
@@ -211,7 +236,9 @@ impl<'v, 'a> Walk<'v, 'a> {
         if !is_first {
             return;
         }
-        if let Some(other) = self.verifier.note_id(special.id(), plain) {
+        if !matches!(item.name, Named::Conflict { .. })
+            && let Some(other) = self.verifier.note_id(special.id(), plain)
+        {
             self.findings.add(Finding::duplicate(plain, "file", &other));
             self.findings.note(Fact::DuplicateFile(special.id()));
         }

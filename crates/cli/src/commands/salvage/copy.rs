@@ -10,7 +10,7 @@ use strongroom_store::{Attributes, NodeRef};
 use strongroom_units::GroupIndex;
 use strongroom_vault::Error;
 use strongroom_vault::content::{Content, Examination, Examined};
-use strongroom_vault::namespace::survey::{Folder, Item, Opened, Survey};
+use strongroom_vault::namespace::survey::{Item, Opened, Survey};
 
 use super::losses::Losses;
 use super::target::{Directory, Xattr, give_open, give_times};

@@ -136,6 +136,7 @@ impl<'c, 'a> Walk<'c, 'a> {
         };
         let name = match &item.name {
             Named::Plain(name) => name.clone(),
+            Named::Conflict { .. } => self.second(&item, taken),
             Named::Foreign(what) => {
                 self.copier.losses.add(Finding::name(path, &whole, what));
                 return None;
@@ -151,6 +152,13 @@ impl<'c, 'a> Walk<'c, 'a> {
         };
         let place = Place { directory: Arc::clone(directory), path: joined(path, &name), name };
         Some((item, place))
+    }
+
+    /// A name for a second version that nothing else in the directory has.
+    fn second(&self, item: &Item, taken: &mut HashSet<Vec<u8>>) -> Vec<u8> {
+        let name = numbered(item.name.shown().expect("its name is known"), taken);
+        taken.insert(name.clone());
+        name
     }
 
     /// A placeholder that nothing else in the directory is called.
@@ -170,14 +178,7 @@ impl<'c, 'a> Walk<'c, 'a> {
             Sort::Special(special) => Some(format!("#{}", special.id()).into_bytes()),
             Sort::Broken(_) | Sort::Foreign => None,
         };
-        let name = known.unwrap_or_else(|| placeholder(&item.node));
-        let mut candidate = name.clone();
-        let mut number = 0;
-        while taken.contains(&candidate) {
-            number += 1;
-            candidate = [&name[..], format!(".{number}").as_bytes()].concat();
-        }
-        candidate
+        numbered(known.unwrap_or_else(|| placeholder(&item.node)), taken)
     }
 
     /// Copies an entry; what is below a directory is left to the caller.
@@ -289,16 +290,6 @@ impl<'c, 'a> Walk<'c, 'a> {
     fn aside(&mut self, node: &NodeRef, top: &Arc<Directory>, pool: &Pool<'c>) {
         let entries = node.entries().unwrap_or_default();
         let Ok(attributes) = node.attributes() else { return };
-        let folder = Folder {
-            node: Arc::clone(node),
-            id: None,
-            home: None,
-            fault: None,
-            others: Vec::new(),
-            foreign: Vec::new(),
-            stored: b".strongroom/aside".to_vec(),
-            plain: ASIDE.to_vec(),
-        };
         let mut directory = None;
         for entry in entries.iter().filter(|entry| parse_journal_name(&entry.name).is_none()) {
             let Ok(node) = node.lookup(&entry.name) else { continue };
@@ -326,4 +317,15 @@ impl<'c, 'a> Walk<'c, 'a> {
             pool.submit(Box::new(move || copier.begin(&item, place)));
         }
     }
+}
+
+/// The name, or the first with a number behind it, that is not taken.
+fn numbered(name: Vec<u8>, taken: &HashSet<Vec<u8>>) -> Vec<u8> {
+    let mut candidate = name.clone();
+    let mut number = 0;
+    while taken.contains(&candidate) {
+        number += 1;
+        candidate = [&name[..], format!(".{number}").as_bytes()].concat();
+    }
+    candidate
 }

@@ -8,17 +8,51 @@ use strongroom_store::NodeRef;
 use super::{Folder, Sort, Survey};
 use crate::error::{Damage, Error, Result};
 use crate::namespace::names::{Found, is_hidden};
-use crate::namespace::{PRIVATE, sidefile};
+use crate::namespace::{NAME_MAX, PRIVATE, sidefile};
 
 /// What is known of an entry's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
     /// The plain name.
     Plain(Vec<u8>),
+    /// A second version of the entry of this plain name, which a
+    /// synchronisation program has left beside it.
+    Conflict {
+        /// The entry's plain name.
+        of: Vec<u8>,
+        /// What the program has put behind the stored name.
+        mark: Vec<u8>,
+    },
     /// It is spelled as stored names are, and does not open.
     Lost(&'static str),
     /// It is no stored name of this vault's.
     Foreign(&'static str),
+}
+
+impl Named {
+    /// The plain name to which the entry is bound.
+    #[must_use]
+    pub fn bound(&self) -> Option<&[u8]> {
+        match self {
+            Named::Plain(name) | Named::Conflict { of: name, .. } => Some(name),
+            Named::Lost(_) | Named::Foreign(_) => None,
+        }
+    }
+
+    /// What the entry is called: its plain name, with what a synchronisation
+    /// program has put behind it.
+    #[must_use]
+    pub fn shown(&self) -> Option<Vec<u8>> {
+        match self {
+            Named::Plain(name) => Some(name.clone()),
+            Named::Conflict { of, mark } => {
+                let kept = of.len().min(NAME_MAX.saturating_sub(mark.len()));
+                let whole = [&of[..kept], mark].concat();
+                Some(whole[..whole.len().min(NAME_MAX)].to_vec())
+            }
+            Named::Lost(_) | Named::Foreign(_) => None,
+        }
+    }
 }
 
 /// An entry that is not the vault's own.
@@ -142,11 +176,31 @@ impl Survey<'_> {
                         return Ok((Named::Plain(name), Some(other)));
                     }
                 }
+                if let Some(conflict) = self.conflict(folder, id, stored) {
+                    return Ok((conflict, Some(id)));
+                }
                 let spelled = self.namespace.names.is_spelled(stored);
                 Ok((if spelled { Named::Lost(what) } else { Named::Foreign(what) }, None))
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// A name that begins with a stored name which opens, and goes on with
+    /// something else. Programs differ in what they put there, and AES-SIV lets
+    /// nothing pass for a stored name that is none.
+    fn conflict(&self, folder: &Folder, id: DirectoryId, stored: &[u8]) -> Option<Named> {
+        let is_mark = |byte: u8| !byte.is_ascii_alphanumeric();
+        let ends = (1..stored.len()).filter(|&at| is_mark(stored[at]));
+        for at in ends {
+            let (name, mark) = stored.split_at(at);
+            if self.namespace.names.is_spelled(name)
+                && let Ok(of) = self.open_entry(&folder.node, name, id)
+            {
+                return Some(Named::Conflict { of, mark: mark.to_vec() });
+            }
+        }
+        None
     }
 
     /// Opens a stored name under the id of a directory.

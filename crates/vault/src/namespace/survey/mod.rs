@@ -135,8 +135,8 @@ impl Survey<'_> {
     pub fn enter(&self, folder: &Folder, item: &Item) -> Result<Folder> {
         let stored = joined(&folder.stored, &item.stored);
         let names = &self.namespace.names;
-        let home = match (&item.name, item.directory) {
-            (Named::Plain(name), Some(parent)) => Some(names.directory_home(parent, name)),
+        let home = match (item.name.bound(), item.directory) {
+            (Some(name), Some(parent)) => Some(names.directory_home(parent, name)),
             _ => None,
         };
         let (mut others, mut foreign) = (Vec::new(), Vec::new());
@@ -157,6 +157,7 @@ impl Survey<'_> {
         };
         let name = match (&item.name, id) {
             (Named::Plain(name), _) => name.clone(),
+            (Named::Conflict { .. }, _) => item.name.shown().expect("its name is known"),
             (_, Some(id)) => format!("#{id}").into_bytes(),
             (_, None) => placeholder(&item.node),
         };
@@ -186,8 +187,8 @@ impl Survey<'_> {
         if let Sort::Broken(damage) = &item.sort {
             return Err(Error::Damaged(damage.clone()));
         }
-        let home = match (&item.name, item.directory) {
-            (Named::Plain(name), Some(id)) => Some(self.home(id, name)),
+        let home = match (item.name.bound(), item.directory) {
+            (Some(name), Some(id)) => Some(self.home(id, name)),
             _ => None,
         };
         let strict = self.namespace.contents.open(&item.node, home).and_then(|content| {

@@ -96,8 +96,8 @@ impl Survey<'_> {
             Kind::File if is_special_len(node.attributes()?.len) => {
                 Ok(match self.namespace.special_shape(node, None)? {
                     Shape::Special(record) => {
-                        let home = match (name, directory) {
-                            (Named::Plain(name), Some(id)) => Some(self.home(id, name)),
+                        let home = match (name.bound(), directory) {
+                            (Some(name), Some(id)) => Some(self.home(id, name)),
                             _ => None,
                         };
                         let is_misplaced = home.is_some_and(|home| !record.belongs(home));

@@ -5,16 +5,18 @@
 
 use std::sync::Arc;
 
+use strongroom_format::vault::DirectoryId;
 use strongroom_store::Kind;
+use strongroom_vault::error::errno::ENOTEMPTY;
 use strongroom_vault::namespace::repair::{LostFound, Repairer};
-use strongroom_vault::namespace::survey::Folder;
+use strongroom_vault::namespace::survey::{Folder, joined};
 use strongroom_vault::namespace::{ROOT, Unobserved};
 use strongroom_vault::{Error, Vault, write_header};
 
 use super::StepReport;
 use super::plan::{Step, repairer};
 use crate::commands::check::Subject;
-use crate::commands::check::facts::Misplaced;
+use crate::commands::check::facts::{Adoptable, Misplaced};
 use crate::failure::Result;
 use crate::tree::options;
 
@@ -30,7 +32,14 @@ struct Unbound {
 /// When the vault cannot be opened for binding files.
 pub(super) fn carry_out(subject: &mut Subject, steps: &[Step], reports: &mut [StepReport]) -> Result<()> {
     let repairer = repairer(subject);
-    let mut carrier = Carrier { subject, repairer, lost_found: None, unbound: Vec::new() };
+    let mut carrier = Carrier {
+        subject,
+        repairer,
+        lost_found: None,
+        unbound: Vec::new(),
+        adoptable: Vec::new(),
+        merged: Vec::new(),
+    };
     for (index, step) in steps.iter().enumerate() {
         match carrier.step(index, step) {
             Ok(to) => {
@@ -61,6 +70,8 @@ struct Carrier<'a> {
     repairer: Repairer,
     lost_found: Option<LostFound>,
     unbound: Vec<Unbound>,
+    adoptable: Vec<(usize, Adoptable)>,
+    merged: Vec<(usize, Folder, DirectoryId)>,
 }
 
 impl Carrier<'_> {
@@ -72,6 +83,11 @@ impl Carrier<'_> {
                 let mut header = self.subject.header.clone();
                 write_header(&*self.subject.store, &mut header, &self.subject.root)?;
             }
+            // What stands under the other id comes first.
+            Step::Record { folder, id } if !folder.others.is_empty() => {
+                self.merged.push((index, folder.clone(), *id));
+            }
+            Step::Adopt(entry) => self.adoptable.push((index, entry.clone())),
             Step::Record { folder, id } => {
                 self.repairer.restore_record(&folder.node, *id, home_of(folder))?
             }
@@ -127,10 +143,12 @@ impl Carrier<'_> {
         }
     }
 
-    /// Binds the files that were moved to their new names.
+    /// Binds the files that were moved to their new names, and gives those of
+    /// their own to what synchronisation programs have left.
     fn bind(self, reports: &mut [StepReport]) -> Result<()> {
         self.subject.reread()?;
-        if self.unbound.is_empty() {
+        if self.unbound.is_empty() && self.adoptable.is_empty() {
+            self.merge(reports);
             return Ok(());
         }
         let Subject { store, header, root, .. } = &*self.subject;
@@ -142,8 +160,49 @@ impl Carrier<'_> {
                 note_failure(&mut reports[unbound.step], &error);
             }
         }
+        for (step, entry) in &self.adoptable {
+            match adopt(&vault, entry) {
+                Ok(name) => {
+                    let to = joined(&entry.folder.plain, &name);
+                    reports[*step].to = Some(String::from_utf8_lossy(&to).into_owned());
+                }
+                Err(error) => note_failure(&mut reports[*step], &error),
+            }
+        }
         vault.close()?;
+        self.merge(reports);
         self.subject.reread()
+    }
+
+    /// Directories that were two get one record, once nothing stands under the
+    /// other id any more.
+    fn merge(&self, reports: &mut [StepReport]) {
+        for (step, folder, id) in &self.merged {
+            let is_other = |entry: &Adoptable| entry.folder.stored == folder.stored && entry.other.is_some();
+            let is_left = self
+                .adoptable
+                .iter()
+                .any(|(step, entry)| is_other(entry) && reports[*step].outcome == "failed");
+            let restored = match is_left {
+                true => Err(Error::Refused(ENOTEMPTY)),
+                false => self.repairer.restore_record(&folder.node, *id, home_of(folder)),
+            };
+            if let Err(error) = restored {
+                note_failure(&mut reports[*step], &error);
+            }
+        }
+    }
+}
+
+fn adopt(vault: &Vault, entry: &Adoptable) -> std::result::Result<Vec<u8>, Error> {
+    let names = vault.namespace();
+    let mut number = ROOT;
+    for name in entry.folder.plain.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+        number = names.lookup(number, name)?.number;
+    }
+    match entry.other {
+        Some(other) => names.adopt_entry(number, &entry.stored, other, &entry.name),
+        None => names.adopt_copy(number, &entry.stored, &entry.name),
     }
 }
 

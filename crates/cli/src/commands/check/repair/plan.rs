@@ -11,7 +11,7 @@ use strongroom_vault::namespace::survey::{Folder, Named, Survey, joined};
 
 use super::StepReport;
 use crate::commands::check::Subject;
-use crate::commands::check::facts::{Fact, Misplaced};
+use crate::commands::check::facts::{Adoptable, Fact, Misplaced};
 use crate::failure::Result;
 use crate::tree::open_read_only;
 
@@ -33,6 +33,8 @@ pub(super) enum Step {
     LostFound { entry: Misplaced, name: Vec<u8> },
     /// Bind a file to the name that it has.
     Bind { entry: Misplaced },
+    /// Give an entry that a synchronisation program has left a name of its own.
+    Adopt(Adoptable),
     /// Give a directory a new record; nothing stands in it any more.
     NewRecord { folder: Folder },
 }
@@ -71,6 +73,12 @@ impl Step {
                 ("foreign", folder.plain.clone(), Some(joined(&folder.stored, stored)), None)
             }
             Step::Bind { entry } => ("bind", plain(entry), None, None),
+            Step::Adopt(entry) => (
+                "adopt",
+                entry.folder.plain.clone(),
+                Some(joined(&entry.folder.stored, &entry.stored)),
+                Some(joined(&entry.folder.plain, &entry.name)),
+            ),
         };
         StepReport {
             action,
@@ -93,6 +101,7 @@ impl Step {
             Step::Bind { .. } => 6,
             Step::NewRecord { .. } => 7,
             Step::Foreign { .. } => 8,
+            Step::Adopt(_) => 9,
         }
     }
 }
@@ -107,6 +116,7 @@ struct Seen {
     orphans: Vec<(Folder, Vec<u8>)>,
     misplaced: Vec<Misplaced>,
     foreign: Vec<(Folder, Vec<u8>)>,
+    adoptable: Vec<Adoptable>,
 }
 
 impl Seen {
@@ -125,6 +135,7 @@ impl Seen {
                 Fact::Orphan { folder, side } => seen.orphans.push((folder, side)),
                 Fact::Misplaced(entry) => seen.misplaced.push(entry),
                 Fact::Foreign { folder, stored } => seen.foreign.push((folder, stored)),
+                Fact::Adoptable(entry) => seen.adoptable.push(entry),
             }
         }
         seen.misplaced
@@ -156,6 +167,7 @@ pub(super) fn plan(subject: &Subject, facts: Vec<Fact>) -> Result<Vec<Step>> {
     steps.extend(
         foreign.map(|(folder, stored)| Step::Foreign { folder: folder.clone(), stored: stored.clone() }),
     );
+    steps.extend(planner.seen.adoptable.iter().cloned().map(Step::Adopt));
     steps.sort_by_key(Step::rank);
     Ok(steps)
 }
@@ -228,7 +240,7 @@ impl Planner<'_> {
                     }
                     None => steps.extend(self.not_of_its_name(entry)?),
                 },
-                Named::Foreign(_) => {}
+                Named::Conflict { .. } | Named::Foreign(_) => {}
             }
         }
         Ok(())
