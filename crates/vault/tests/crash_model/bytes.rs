@@ -16,7 +16,7 @@ const READ: usize = 1 << 20;
 
 /// Content of a file. Two are equal when their bytes are: each block is as
 /// long as the file lets it be, and none is all zero.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bytes {
     pub(crate) len: u64,
     size: u64,

@@ -1,0 +1,164 @@
+//! What a history has been, and the judgement over what an attacked vault
+//! shows: a state that was there once, or a named weakness.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use strongroom_format::vault::FileId;
+
+use super::look::{Digest, Owner, Place, Seen, Sighting, What};
+
+/// What an attack may achieve beside putting a whole state back, with the
+/// reason: each is a row of the threat model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Weakness {
+    /// A file that has had several names opens under any.
+    Linked,
+    /// A file that was renamed may stand under the name before until its next
+    /// commit behind a barrier.
+    BeforeRename,
+    /// A directory is not bound to its place.
+    Directory,
+    /// A symlink's target is bound to no place.
+    Symlink,
+    /// What an inode is, if it is no file, and its device number are not
+    /// authenticated.
+    Kind,
+}
+
+impl Weakness {
+    pub(crate) const ALL: [Weakness; 5] = [
+        Weakness::Linked,
+        Weakness::BeforeRename,
+        Weakness::Directory,
+        Weakness::Symlink,
+        Weakness::Kind,
+    ];
+
+    /// Whether it is known, or a fault. Symlinks and special files are known
+    /// until their records are sealed.
+    fn is_known(self) -> bool {
+        true
+    }
+}
+
+/// Everything that was true at some time of a history.
+#[derive(Default)]
+pub(crate) struct Facts {
+    /// What stood at a place in a state of the store that a power cut could
+    /// have left, as it was read from there.
+    durable: HashSet<(Place, What)>,
+    /// The contents that a file has had, as the running vault showed them.
+    versions: HashMap<FileId, HashSet<Digest>>,
+    /// The places where the running vault showed what.
+    shown: HashSet<(Place, What)>,
+    /// Contents of files that had just been renamed, with the place before.
+    before_rename: HashSet<(Place, FileId, Digest)>,
+    targets: HashSet<Vec<u8>>,
+    attributes: HashSet<(Owner, Vec<u8>, Vec<u8>)>,
+}
+
+impl Facts {
+    /// Takes note of what the running vault shows; `renamed` has the place
+    /// before the last rename of files of which it still counts.
+    pub(crate) fn note_shown(&mut self, seen: &Seen, renamed: &BTreeMap<[u8; 16], Place>) {
+        for sighting in &seen.sightings {
+            self.shown.insert((sighting.place.clone(), sighting.what.clone()));
+            match &sighting.what {
+                What::File(id, digest) => {
+                    self.versions.entry(*id).or_default().insert(*digest);
+                    if let Some(place) = renamed.get(&id.0) {
+                        self.before_rename.insert((place.clone(), *id, *digest));
+                    }
+                }
+                What::Symlink(target) => drop(self.targets.insert(target.clone())),
+                What::Special(..) | What::Directory(_) => {}
+            }
+        }
+        self.attributes.extend(seen.attributes.iter().cloned());
+    }
+
+    /// Takes note of what a state of the store shows that nobody has touched.
+    ///
+    /// # Errors
+    /// When it shows what the running vault never did.
+    pub(crate) fn note_durable(&mut self, seen: &Seen) -> Result<(), String> {
+        for sighting in &seen.sightings {
+            let fact = (sighting.place.clone(), sighting.what.clone());
+            let known = match &sighting.what {
+                What::File(id, digest) => self.versions.get(id).is_some_and(|had| had.contains(digest)),
+                _ => self.shown.contains(&fact),
+            };
+            if !known {
+                return Err(format!("a state that nobody touched shows {}", told(sighting)));
+            }
+            self.durable.insert(fact);
+        }
+        match seen.attributes.iter().find(|attribute| !self.attributes.contains(*attribute)) {
+            Some((_, name, _)) => Err(format!("an attribute {} that never was", String::from_utf8_lossy(name))),
+            None => Ok(()),
+        }
+    }
+
+    /// Holds what an attacked vault shows against what was; counts weaknesses.
+    ///
+    /// # Errors
+    /// What shows that never was.
+    pub(crate) fn judge(&self, seen: &Seen, weak: &mut BTreeMap<Weakness, u64>) -> Result<(), String> {
+        for sighting in &seen.sightings {
+            match self.weakness(sighting)? {
+                Some(weakness) if weakness.is_known() => *weak.entry(weakness).or_default() += 1,
+                Some(weakness) => return Err(format!("{weakness:?}: {}", told(sighting))),
+                None => {}
+            }
+        }
+        match seen.attributes.iter().find(|attribute| !self.attributes.contains(*attribute)) {
+            Some((owner, name, _)) => {
+                Err(format!("{owner:x?} has a {} that it never had", String::from_utf8_lossy(name)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn weakness(&self, sighting: &Sighting) -> Result<Option<Weakness>, String> {
+        if self.durable.contains(&(sighting.place.clone(), sighting.what.clone())) {
+            return Ok(None);
+        }
+        match &sighting.what {
+            What::File(id, digest) => self.weakness_of_file(sighting, *id, *digest).map(Some),
+            What::Symlink(target) if self.targets.contains(target) => Ok(Some(Weakness::Symlink)),
+            What::Symlink(_) => Err(format!("a target that never was: {}", told(sighting))),
+            What::Special(..) => Ok(Some(Weakness::Kind)),
+            What::Directory(_) => Ok(Some(Weakness::Directory)),
+        }
+    }
+
+    fn weakness_of_file(&self, sighting: &Sighting, id: FileId, digest: Digest) -> Result<Weakness, String> {
+        let Some(versions) = self.versions.get(&id) else {
+            return Err(format!("a file that never was: {}", told(sighting)));
+        };
+        if !versions.contains(&digest) {
+            return Err(format!("a content that the file never had: {}", told(sighting)));
+        }
+        if sighting.linked {
+            return Ok(Weakness::Linked);
+        }
+        if self.before_rename.contains(&(sighting.place.clone(), id, digest)) {
+            return Ok(Weakness::BeforeRename);
+        }
+        let elsewhere = self.shown.contains(&(sighting.place.clone(), sighting.what.clone()));
+        Err(match elsewhere {
+            true => format!("a state that was never durable: {}", told(sighting)),
+            false => format!("a state under a name that it did not have: {}", told(sighting)),
+        })
+    }
+}
+
+fn told(sighting: &Sighting) -> String {
+    let name = String::from_utf8_lossy(&sighting.place.1);
+    let name: String = name.chars().take(16).collect();
+    let what = match &sighting.what {
+        What::Symlink(target) => format!("a symlink of {} bytes", target.len()),
+        other => format!("{other:x?}"),
+    };
+    format!("`{name}` in {:?} is {what}", sighting.place.0)
+}
