@@ -3,8 +3,8 @@
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use strongroom_format::vault::{DirectoryId, FileId};
 use strongroom_format::vault::names::{DirectoryRecord, RECORD_MAC_LEN};
+use strongroom_format::vault::{DirectoryId, FileId};
 use strongroom_memory::{Locked, in_wiped_frames, in_wiped_stack};
 use subtle::ConstantTimeEq;
 
@@ -95,7 +95,10 @@ mod tests {
         let hex = |bytes: [u8; 16]| HEXLOWER.encode(&bytes);
         assert_eq!(hex(mac.root_directory().0), "2432f65dbe3effd8d50a37e6649cac76");
         assert_eq!(hex(mac.directory(DirectoryId([1; 16]), [2; 16]).mac), "c5ac3ed50cb742be5148c3153b814e03");
-        assert_eq!(hex(mac.directory_home(DirectoryId([1; 16]), b"name")), "f885fe3092d86ee876c035f27152db4e");
+        assert_eq!(
+            hex(mac.directory_home(DirectoryId([1; 16]), b"name")),
+            "f885fe3092d86ee876c035f27152db4e"
+        );
         assert_eq!(hex(mac.home(DirectoryId([1; 16]), b"name")), "6576f36ed9a2d3440a681cf080bf405f");
     }
 

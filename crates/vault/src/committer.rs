@@ -82,8 +82,8 @@ pub(crate) fn round(context: &Context) -> Result<()> {
 pub(crate) fn commit_pending(context: &Context) -> Result<()> {
     let unsynced = context.table.unsynced();
     let files = !unsynced.is_empty() && context.rules.keeps(Rule::NewFileBeforeReply);
-    let specials = context.rules.keeps(Rule::SpecialBeforeReply)
-        && context.table.has_specials(&context.barriers);
+    let specials =
+        context.rules.keeps(Rule::SpecialBeforeReply) && context.table.has_specials(&context.barriers);
     if files || specials || context.table.has_stale_homes() {
         context.sync_store()?;
     }

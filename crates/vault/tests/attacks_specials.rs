@@ -28,9 +28,11 @@ fn resting() -> Resting {
         ] {
             names.make_symlink(ROOT, name.as_bytes(), &target, &CREATION).unwrap();
         }
-        for (name, kind, device) in
-            [("fifo", Kind::Fifo, 0), ("null", Kind::CharacterDevice, 0x103), ("disk", Kind::BlockDevice, 0x800)]
-        {
+        for (name, kind, device) in [
+            ("fifo", Kind::Fifo, 0),
+            ("null", Kind::CharacterDevice, 0x103),
+            ("disk", Kind::BlockDevice, 0x800),
+        ] {
             names.make_special(ROOT, name.as_bytes(), kind, device, &CREATION).unwrap();
         }
     });

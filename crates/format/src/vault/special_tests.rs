@@ -25,8 +25,13 @@ fn slots() -> impl Strategy<Value = Slot> {
     )
 }
 
-const FIFO: Slot =
-    Slot { sequence: 1, linked: false, home: [1; 16], directory: DirectoryId([2; 16]), special: Special::Fifo };
+const FIFO: Slot = Slot {
+    sequence: 1,
+    linked: false,
+    home: [1; 16],
+    directory: DirectoryId([2; 16]),
+    special: Special::Fifo,
+};
 
 #[test]
 fn fields_that_have_to_be_zero_are_refused_otherwise() {

@@ -7,9 +7,9 @@
 //! and by the stored inode.
 
 use strongroom_engine::Buffer;
+use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
 use strongroom_format::vault::special::{Head, head};
 use strongroom_format::vault::{FileId, WriteSession};
-use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
 use strongroom_store::{Access, File, Node, NodeRef, RenameMode};
 
 use crate::context::Context;

@@ -85,7 +85,10 @@ impl Table {
 
     /// How many files may have something to commit, released ones included.
     pub(crate) fn pending_count(&self) -> usize {
-        lock(&self.pending).len() + lock(&self.unsynced).files.len() + self.specials_count() + self.stale_homes_count()
+        lock(&self.pending).len()
+            + lock(&self.unsynced).files.len()
+            + self.specials_count()
+            + self.stale_homes_count()
     }
 
     /// Every live content, in locking order.

@@ -11,9 +11,9 @@ use strongroom_format::vault::DirectoryId;
 use strongroom_store::{Attributes, Kind, NodeRef, RenameMode, SetTime, XattrMode};
 
 use super::inode::Inode;
+use super::names::StoredName;
 use super::shape::Shape;
 use super::special::Record;
-use super::names::StoredName;
 use super::{Changes, Creation, NAME_MAX, Namespace, Opening, Owner};
 use crate::content::{Content, Home};
 use crate::error::{Damage, Error, Result, errno};
@@ -57,7 +57,13 @@ impl Namespace {
     ///
     /// # Errors
     /// Damage of what is moved, or what the store reports.
-    pub fn adopt_entry(&self, parent: u64, stored: &[u8], other: DirectoryId, name: &[u8]) -> Result<Vec<u8>> {
+    pub fn adopt_entry(
+        &self,
+        parent: u64,
+        stored: &[u8],
+        other: DirectoryId,
+        name: &[u8],
+    ) -> Result<Vec<u8>> {
         self.writable()?;
         let directory = self.directory(parent)?;
         let id = self.directory_id(&directory)?;
@@ -119,7 +125,8 @@ impl Namespace {
         let opening = Opening { write: true, exclusive: true, ..Opening::default() };
         let made = self.create(parent, name, creation, opening);
         let copied = made.and_then(|(entry, to)| {
-            let copied = copy(&from, &to).and_then(|()| self.copy_attributes(source, from.id().0, entry.number));
+            let copied =
+                copy(&from, &to).and_then(|()| self.copy_attributes(source, from.id().0, entry.number));
             let synced = copied.and_then(|()| to.sync());
             drop(to);
             self.release(entry.number);

@@ -109,7 +109,8 @@ impl Namespace {
         }
         lock(&inode.homes).insert(to);
         let directory = inode.node.id();
-        *lock(&inode.leaving) = Some(Leaving { stale: StaleHome { directory, record, name: old }, new, from, to });
+        *lock(&inode.leaving) =
+            Some(Leaving { stale: StaleHome { directory, record, name: old }, new, from, to });
         Ok(())
     }
 

@@ -5,9 +5,7 @@
 //! output.
 
 use strongroom_format::vault::DirectoryId;
-use strongroom_format::vault::names::{
-    self as spelling, NameEncoding, StoredName as Spelled,
-};
+use strongroom_format::vault::names::{self as spelling, NameEncoding, StoredName as Spelled};
 use strongroom_keys::names::{NotAuthentic, spell};
 use strongroom_keys::random::{EntropyError, array as random};
 use strongroom_keys::{NameCipher, RecordMac, SpecialCipher, VaultKeys, XattrCipher};

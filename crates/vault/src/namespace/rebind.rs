@@ -56,7 +56,8 @@ impl Namespace {
             self.contents.await_special_move(inode.node.id())?;
         }
         let _metadata = lock(&inode.metadata);
-        let file = self.granted_alone(&inode.node, FILE_BITS, || Ok(inode.node.open(Access::ReadWrite)?))?;
+        let file =
+            self.granted_alone(&inode.node, FILE_BITS, || Ok(inode.node.open(Access::ReadWrite)?))?;
         let before = inode.node.attributes()?;
         slot.begin(record);
         file.write_at(&slot.sealed, slot.offset)?;

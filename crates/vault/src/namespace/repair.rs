@@ -15,9 +15,9 @@ use strongroom_keys::VaultKeys;
 use strongroom_store::{Kind, NodeRef, RenameMode, Store};
 
 use super::inode::lock;
-use super::shape::Shape;
 use super::names::{Names, StoredName};
 use super::record::RECORD;
+use super::shape::Shape;
 use super::{Namespace, PRIVATE, TEMPORARY, sidefile};
 use crate::error::{Error, Result, errno};
 

@@ -159,7 +159,12 @@ pub(super) enum NewSpecial<'a> {
 
 impl Names {
     /// Seals a new special record.
-    pub(super) fn new_special(&self, new: &NewSpecial<'_>, home: Home, birth: WriteSession) -> Result<NewRecord> {
+    pub(super) fn new_special(
+        &self,
+        new: &NewSpecial<'_>,
+        home: Home,
+        birth: WriteSession,
+    ) -> Result<NewRecord> {
         let file = FileId(random().map_err(entropy)?);
         let (special, body) = match *new {
             NewSpecial::Other(special) => (special, Vec::new()),
@@ -171,8 +176,7 @@ impl Names {
             }
         };
         let head = Head { generation: self.generation, birth, file };
-        let slot =
-            Slot { sequence: 1, linked: false, home: home.mac, directory: home.directory, special };
+        let slot = Slot { sequence: 1, linked: false, home: home.mac, directory: home.directory, special };
         let bytes_of_head = head.encode();
         let sealed = self.specials.seal_slot(0, &bytes_of_head, &slot.encode());
         let (inline, side) = match special.has_side() {
@@ -185,7 +189,11 @@ impl Names {
             _ => None,
         };
         let bytes = parts.join();
-        Ok(NewRecord { record: Record { head, special, slots: Mutex::new([Some(slot), None]), target }, bytes, side })
+        Ok(NewRecord {
+            record: Record { head, special, slots: Mutex::new([Some(slot), None]), target },
+            bytes,
+            side,
+        })
     }
 
     /// Opens a special record.
@@ -227,7 +235,8 @@ impl Names {
         let Special::Symlink { target_len, body_tag } = special else {
             return Err(damaged("a special record that is no symlink has a target"));
         };
-        let is_named = sealed.len() == BODY_OVERHEAD + usize::from(target_len) && sealed.starts_with(&body_tag);
+        let is_named =
+            sealed.len() == BODY_OVERHEAD + usize::from(target_len) && sealed.starts_with(&body_tag);
         if !is_named {
             return Err(damaged("a symlink's target is another's"));
         }
@@ -302,4 +311,3 @@ fn head_of(stored: &[u8]) -> Option<Head> {
 pub(super) fn is_unwritten(stored: &[u8]) -> bool {
     stored.len() < head::LEN || stored[..head::LEN].iter().all(|&byte| byte == 0)
 }
-

@@ -76,7 +76,10 @@ fn directories_without_their_record_are_damaged() {
             assert_eq!(errno(vault.namespace.read_directory(&handle, 0, &mut |_| true)), code::EIO);
         }
         let found = vault.namespace.lookup(vault.number("another's"), b"f");
-        assert!(matches!(found, Err(Error::Damaged(Damage::Home))), "it says that it belongs elsewhere: {found:?}");
+        assert!(
+            matches!(found, Err(Error::Damaged(Damage::Home))),
+            "it says that it belongs elsewhere: {found:?}"
+        );
         assert_eq!(vault.names(""), ["another's", "forged", "none"]);
         assert_eq!(errno(vault.remove_directory("none")), code::ENOTEMPTY);
     });

@@ -174,7 +174,10 @@ fn a_damaged_length_does_not_hide_the_file() {
         let found = vault.find("f").unwrap();
         assert_eq!(found.attributes.len, 528_484);
         let reports = vault.reports.take();
-        assert!(matches!(reports[..], [(_, Error::Damaged(Damage::Length { stored: 528_484 }))]), "{reports:?}");
+        assert!(
+            matches!(reports[..], [(_, Error::Damaged(Damage::Length { stored: 528_484 }))]),
+            "{reports:?}"
+        );
         assert_eq!(errno(vault.check_open("f")), code::EIO);
         assert_eq!(vault.names(""), ["f"]);
         vault.rename("f", "g", RenameMode::Replace).unwrap();

@@ -3,15 +3,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use strongroom_format::vault::{DirectoryId, FileId};
 use strongroom_format::vault::header::Header;
 use strongroom_format::vault::names::{DIRECTORY_RECORD, VAULT_DIRECTORY, parse_journal_name};
+use strongroom_format::vault::{DirectoryId, FileId};
 use strongroom_store::{DirectoryEntry, Kind, NodeRef};
-use strongroom_vault::{Damage, Error};
 use strongroom_vault::namespace::repair::FOREIGN;
 use strongroom_vault::namespace::survey::{
     FOREIGN_KIND, Folder, Item, Listed, Named, Sort, SpecialItem, Survey, joined, placeholder,
 };
+use strongroom_vault::{Damage, Error};
 
 use super::facts::{Adoptable, Fact};
 use super::findings::{Finding, Findings, Leftover};
@@ -163,7 +163,8 @@ impl<'v, 'a> Walk<'v, 'a> {
             self.findings.note(Fact::Foreign { folder: folder.clone(), stored: item.stored });
             return None;
         }
-        let plain = item.name.shown().map_or_else(|| folder.plain.clone(), |name| joined(&folder.plain, &name));
+        let plain =
+            item.name.shown().map_or_else(|| folder.plain.clone(), |name| joined(&folder.plain, &name));
         self.adoptable(folder, &item);
         match &item.sort {
             Sort::File | Sort::Broken(_) => {

@@ -89,11 +89,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Opens a file and creates its copy; none when there is nothing to copy.
-    pub(super) fn begin<'c>(
-        &'c self,
-        item: &Item,
-        place: Place,
-    ) -> Option<Box<dyn Parts + 'c>> {
+    pub(super) fn begin<'c>(&'c self, item: &Item, place: Place) -> Option<Box<dyn Parts + 'c>> {
         let attributes = match item.node.attributes() {
             Ok(attributes) => attributes,
             Err(error) => return self.unreadable(&place, &error.into()),

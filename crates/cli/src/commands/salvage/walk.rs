@@ -6,10 +6,10 @@ use std::sync::Arc;
 use strongroom_format::vault::DirectoryId;
 use strongroom_format::vault::names::{VAULT_DIRECTORY, parse_journal_name};
 use strongroom_store::{Attributes, InodeId, Kind, NodeRef};
-use strongroom_vault::{Damage, Error};
 use strongroom_vault::namespace::survey::{
     FOREIGN_KIND, Folder, Item, Listed, Named, Sort, SpecialItem, Survey, joined, placeholder,
 };
+use strongroom_vault::{Damage, Error};
 
 use super::copy::{Copier, Place};
 use super::target::Directory;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use strongroom_format::vault::DirectoryId;
 use strongroom_store::Kind;
-use strongroom_vault::namespace::repair::{LostFound, Repairer};
 use strongroom_vault::error::errno::ENOTEMPTY;
+use strongroom_vault::namespace::repair::{LostFound, Repairer};
 use strongroom_vault::namespace::survey::{Folder, joined};
 use strongroom_vault::namespace::{ROOT, Unobserved};
 use strongroom_vault::{Error, Vault, write_header};
@@ -88,7 +88,9 @@ impl Carrier<'_> {
                 self.merged.push((index, folder.clone(), *id));
             }
             Step::Adopt(entry) => self.adoptable.push((index, entry.clone())),
-            Step::Record { folder, id } => self.repairer.restore_record(&folder.node, *id, home_of(folder))?,
+            Step::Record { folder, id } => {
+                self.repairer.restore_record(&folder.node, *id, home_of(folder))?
+            }
             Step::NewRecord { folder } => self.repairer.renew_record(&folder.node, home_of(folder))?,
             Step::Foreign { folder, stored } => {
                 return self.repairer.set_foreign_aside(&folder.node, stored).map(Some);
@@ -177,8 +179,10 @@ impl Carrier<'_> {
     fn merge(&self, reports: &mut [StepReport]) {
         for (step, folder, id) in &self.merged {
             let is_other = |entry: &Adoptable| entry.folder.stored == folder.stored && entry.other.is_some();
-            let is_left =
-                self.adoptable.iter().any(|(step, entry)| is_other(entry) && reports[*step].outcome == "failed");
+            let is_left = self
+                .adoptable
+                .iter()
+                .any(|(step, entry)| is_other(entry) && reports[*step].outcome == "failed");
             let restored = match is_left {
                 true => Err(Error::Refused(ENOTEMPTY)),
                 false => self.repairer.restore_record(&folder.node, *id, home_of(folder)),

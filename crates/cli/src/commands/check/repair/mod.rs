@@ -73,7 +73,9 @@ impl StepReport {
             "move-back" => format!("{to}: move back to its place"),
             "exchange" => format!("{path} and {to}: exchange, each is in the other's place"),
             "lost-found" => format!("{path}: move what has no place there to {to}"),
-            "adopt" => format!("{path}: give what a synchronisation program has left a name of its own, {to}"),
+            "adopt" => {
+                format!("{path}: give what a synchronisation program has left a name of its own, {to}")
+            }
             "foreign" if to.is_empty() => format!("{path}: move what is not the vault's aside"),
             "foreign" => format!("{path}: move what is not the vault's aside, to {to}"),
             _ => format!("{path}: bind it to its name"),
