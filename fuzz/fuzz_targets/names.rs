@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use strongroom_format::vault::names::{
-    self, DirectoryRecord, NameEncoding, StoredName, StoredTarget, side_name,
+    self, DirectoryRecord, NameEncoding, StoredName, side_name,
 };
 use strongroom_keys::RecoveryKey;
 
@@ -20,15 +20,12 @@ fuzz_target!(|data: &[u8]| {
             }
             _ => {}
         }
-    }
-    if let Ok(record) = DirectoryRecord::parse(data) {
-        assert_eq!(record.to_target().as_bytes(), data);
-    }
-    if let Ok(target) = StoredTarget::parse(data) {
-        assert_eq!(target.to_target().as_bytes(), data);
+        if let Ok(record) = DirectoryRecord::parse(data, encoding) {
+            assert_eq!(record.to_name(encoding).as_bytes(), data);
+        }
     }
     if let Ok(id) = names::parse_link_name(data) {
-        assert_eq!(names::link_name(&id).as_bytes(), data);
+        assert_eq!(names::link_name(id).as_bytes(), data);
     }
     if let Ok(Some(sealed)) = names::parse_xattr_name(data) {
         assert_eq!(names::xattr_name(&sealed).as_deref().map(str::as_bytes), Some(data));

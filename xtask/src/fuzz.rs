@@ -22,7 +22,7 @@ use crate::subject::{Kind, Settings, Subject};
 use crate::tally::Tally;
 use crate::workspace;
 
-const TARGETS: [&str; 7] = ["page", "journal", "header", "names", "request", "freshness", "luks"];
+const TARGETS: [&str; 8] = ["page", "journal", "header", "names", "special", "request", "freshness", "luks"];
 /// Seconds for each target in the short form, which CI runs.
 const SHORT: u64 = 15;
 /// Seconds for each target in the long form of `cargo xtask test`.
@@ -47,7 +47,7 @@ pub(crate) struct FuzzArgs {
     /// Seconds that one input may take; a machine that stands still at times needs more
     #[arg(long, value_name = "SECONDS", default_value_t = INPUT_LIMIT)]
     input_limit: u64,
-    /// Only these targets (page, journal, header, names, request, freshness, luks)
+    /// Only these targets (page, journal, header, names, special, request, freshness, luks)
     targets: Vec<String>,
     /// A built strongroom binary, for the corpora [default: build one]
     #[arg(long, value_name = "FILE")]
@@ -103,7 +103,7 @@ fn host() -> Result<String> {
     host.map(str::to_owned).ok_or_else(|| Failure::new("rustc names no host"))
 }
 
-/// The bytes of a vault that was used and killed: header, journal, pages, names, symlinks.
+/// The bytes of a vault that was used and killed: header, journal, pages, names, special records.
 fn seeds(subject: &Subject) -> Result<Vec<Vec<u8>>> {
     let scratch = Scratch::new(None, "fuzz")?;
     let vault = Vault::create(subject, scratch.path())?;

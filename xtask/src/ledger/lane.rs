@@ -96,6 +96,8 @@ pub(crate) struct Lane {
     states: Vec<(u64, Names)>,
     files: HashMap<FileNumber, File>,
     symlinks: HashMap<u64, String>,
+    /// Symlinks that no crash takes any more.
+    lasting: HashSet<u64>,
     kept: Kept,
 }
 
@@ -111,6 +113,7 @@ impl Lane {
                 Found::Directory => Entry::Directory,
                 Found::Symlink(target) => {
                     lane.symlinks.insert(number, target.clone());
+                    lane.lasting.insert(number);
                     Entry::Symlink(number)
                 }
                 Found::File { inode, bytes } => {
@@ -163,6 +166,7 @@ impl Lane {
         self.kept.acknowledged += 1;
         self.promise_names(self.newest());
         self.files.values_mut().for_each(File::acknowledge);
+        self.lasting.extend(self.symlinks.keys());
     }
 
     fn newest(&self) -> u64 {
@@ -279,10 +283,14 @@ impl Lane {
         let is_in = |name: &str| name.rsplit_once('/').map_or("", |(above, _)| above) == directory;
         let names = self.names().iter().filter(|(name, _)| is_in(name)).map(|(_, entry)| *entry);
         for entry in names.collect::<Vec<_>>() {
-            if let Entry::File(number) = entry
-                && let Some(file) = self.files.get_mut(&number)
-            {
-                file.named = true;
+            match entry {
+                Entry::File(number) => {
+                    if let Some(file) = self.files.get_mut(&number) {
+                        file.named = true;
+                    }
+                }
+                Entry::Symlink(number) => drop(self.lasting.insert(number)),
+                Entry::Directory => {}
             }
         }
     }
@@ -302,6 +310,10 @@ impl Lane {
                 names.insert(format!("{to}{}", &name[from.len()..]), entry);
             }
         });
+        // Its new name is durable in it before the entry moves.
+        if let Some(Entry::Symlink(number)) = source {
+            self.lasting.insert(number);
+        }
         let state = self.newest();
         if let (Some(Entry::File(number)), Some(Entry::File(_))) = (source, replaced)
             && let Some(file) = self.files.get_mut(&number)
@@ -333,14 +345,15 @@ impl Lane {
         Err(format!("none of {} states explains what is there: {nearest}", reasons.len()))
     }
 
-    /// A crash may take a file that was never made durable, by itself or with its directory.
+    /// A crash may take a file or symlink that was never made durable, by itself or with its directory.
     fn may_be_gone(&self, entry: &Entry, state: u64) -> bool {
         match entry {
             Entry::File(number) => {
                 let file = &self.files[number];
                 !file.named && !file.contents(state).is_synced()
             }
-            Entry::Directory | Entry::Symlink(_) => false,
+            Entry::Symlink(number) => !self.lasting.contains(number),
+            Entry::Directory => false,
         }
     }
 

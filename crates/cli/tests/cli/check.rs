@@ -158,7 +158,7 @@ fn a_lost_record_and_a_lost_long_name_are_named() {
         .filter(|entry| entry.path().join(".id").symlink_metadata().is_ok())
         .collect();
     assert_eq!(directories.len(), 1);
-    std::fs::remove_file(directories[0].path().join(".id")).expect("removed");
+    std::fs::remove_dir_all(directories[0].path().join(".id")).expect("removed");
     let found = finding(&place);
     assert_eq!((&found["path"], &found["kind"]), (&"docs".into(), &"name".into()));
 

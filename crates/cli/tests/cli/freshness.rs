@@ -138,7 +138,7 @@ fn what_a_repair_puts_back_is_in_order_again() {
             std::fs::rename(from, to).expect("moved");
         }
     };
-    let record = |place: &Place| std::fs::remove_file(place.stored("d").join(".id")).expect("removed");
+    let record = |place: &Place| std::fs::remove_dir_all(place.stored("d").join(".id")).expect("removed");
     let side = |place: &Place| {
         let entry = place.stored(&format!("d/{}", "n".repeat(240)));
         let side = format!(".n{}", entry.file_name().expect("a name").to_string_lossy());
@@ -216,7 +216,7 @@ fn a_repair_after_a_crash_raises_no_alarm() {
         let filling = place.open_recorded("usb", "fresh");
         filling.file("new", 7000).sync().overwrite("d/f", 100).file("never synced", 5000);
         filling.crash_unsynced();
-        std::fs::remove_file(place.stored("d").join(".id")).expect("removed");
+        std::fs::remove_dir_all(place.stored("d").join(".id")).expect("removed");
         let repair = format!("check v --password-file password --json --repair --yes{freshness}");
         let document = place.line(&repair).expect(8).document();
         assert_eq!(document["repair"]["remaining"], serde_json::json!([]));

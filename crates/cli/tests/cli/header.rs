@@ -113,7 +113,7 @@ fn a_header_of_another_vault_is_damage() {
 
 #[test]
 fn versions_suites_and_kinds_of_another_program_are_code_6() {
-    for (at, value) in [(8, 1), (8, 3), (12, 9), (14, 2), (SLOT + 1, 3), (7776 + 1, 0x80)] {
+    for (at, value) in [(8, 2), (8, 4), (12, 9), (14, 2), (SLOT + 1, 3), (7776 + 1, 0x80)] {
         let place = Place::new().vault();
         for copy in COPIES {
             let mut bytes = place.read(copy);

@@ -139,15 +139,12 @@ fn a_directory_copied_into_itself_is_found_and_not_followed() {
     let place = filled();
     let docs = place.stored("docs");
     let record = docs.join(".id");
-    let target = std::fs::read_link(&record).ok();
-    let bytes = std::fs::read(&record).ok();
-    nest(&docs, &name_of(&docs), 60_000, |directory| match (&target, &bytes) {
-        (Some(target), _) => rustix::fs::symlinkat(target, directory, ".id").expect("a record"),
-        (None, bytes) => {
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
-            let file = openat(directory, ".id", flags, Mode::RUSR | Mode::WUSR).expect("a record");
-            rustix::io::write(&file, bytes.as_ref().expect("a record")).expect("written");
-        }
+    let name = std::fs::read_dir(&record).expect("a record").flatten().next().expect("a name").file_name();
+    nest(&docs, &name_of(&docs), 60_000, |directory| {
+        rustix::fs::mkdirat(directory, ".id", Mode::RWXU).expect("a record");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+        let path = std::path::Path::new(".id").join(&name);
+        drop(openat(directory, path, flags, Mode::RUSR | Mode::WUSR).expect("a record"));
     });
     // The names are those of the directory above, of which only the first
     // opens; from the second on they are of a directory that stands in itself.

@@ -17,3 +17,4 @@ mod schemas;
 mod secrets;
 mod simulate;
 mod support;
+mod sync;

@@ -21,7 +21,7 @@ fn filled(suite: &str) -> Place {
     let place = Place::new().vault_of(suite);
     let filling = place.open();
     filling.directory("docs").directory("docs/inner").directory("empty").directory("above");
-    filling.directory("above/below");
+    filling.directory("above/below").directory("bare").directory("bare/inner").file("bare/inner/e", 4000);
     filling.file("docs/a", 5000).file("docs/b", 70_000).file("docs/inner/c", 3000).file("top", 10_000);
     filling.file(&format!("docs/{}", long("n")), 6000).file("above/below/d", 4000);
     filling.file("linked", 4096).link("linked", "docs/linked too");
@@ -103,6 +103,14 @@ fn only_lost(after: &BTreeMap<String, Node>) -> (&str, &Node) {
     let found = lost.next().expect("something is there");
     assert_eq!(lost.next(), None);
     found
+}
+
+/// The one file in a directory's record.
+fn record_of(place: &Place, directory: &str) -> PathBuf {
+    let mut names = fs::read_dir(place.stored(directory).join(".id")).expect("a record").flatten();
+    let record = names.next().expect("a name").path();
+    assert!(names.next().is_none(), "one home");
+    record
 }
 
 fn side_of(path: &Path) -> PathBuf {
@@ -208,14 +216,14 @@ fn a_directory_record_is_written_again_by_what_its_files_say() {
     for suite in SUITES {
         for forged in [false, true] {
             let damage = |place: &Place| {
-                let record = place.stored("docs").join(".id");
+                let record = record_of(place, "docs");
                 fs::remove_file(&record).expect("removed");
                 if forged {
-                    let other = fs::read_link(place.stored("above").join(".id")).expect("a record");
-                    let mut other = other.to_string_lossy().into_owned();
-                    let last = other.pop().expect("a letter");
-                    other.push(if last == 'A' { 'B' } else { 'A' });
-                    std::os::unix::fs::symlink(other, &record).expect("a symlink");
+                    let other = record_of(place, "above");
+                    let mut other = other.file_name().expect("a name").to_string_lossy().into_owned();
+                    let first = other.remove(0);
+                    other.insert(0, if first == 'A' { 'B' } else { 'A' });
+                    fs::write(record.with_file_name(other), "").expect("written");
                 }
             };
             let (_, before, after) = repaired(suite, damage, &["record"]);
@@ -227,7 +235,7 @@ fn a_directory_record_is_written_again_by_what_its_files_say() {
 #[test]
 fn an_empty_directory_gets_a_new_record() {
     for suite in SUITES {
-        let damage = |place: &Place| fs::remove_file(place.stored("empty").join(".id")).expect("removed");
+        let damage = |place: &Place| fs::remove_dir_all(place.stored("empty").join(".id")).expect("removed");
         let (_, before, after) = repaired(suite, damage, &["new-record"]);
         assert_eq!(after, before);
     }
@@ -236,15 +244,15 @@ fn an_empty_directory_gets_a_new_record() {
 #[test]
 fn entries_of_a_directory_whose_id_is_lost_go_to_lost_found() {
     for suite in SUITES {
-        let damage = |place: &Place| fs::remove_file(place.stored("above").join(".id")).expect("removed");
-        let (_, mut before, mut after) = repaired(suite, damage, &["lost-found", "lost-found", "new-record"]);
+        let damage = |place: &Place| fs::remove_dir_all(place.stored("bare").join(".id")).expect("removed");
+        let (_, mut before, mut after) = repaired(suite, damage, &["lost-found", "new-record"]);
         let lost: Vec<String> =
             after.keys().filter(|name| name.starts_with("lost+found/#")).cloned().collect();
-        assert_eq!(lost.len(), 3, "a directory with its file, and a symlink: {lost:?}");
-        let file = lost.iter().find(|name| name.ends_with("/d")).expect("the file keeps its name");
+        assert_eq!(lost.len(), 2, "a directory with its file: {lost:?}");
+        let file = lost.iter().find(|name| name.ends_with("/e")).expect("the file keeps its name");
         assert_eq!(after[file], Node::File(content(4000)));
         after.retain(|name, _| !name.starts_with("lost+found"));
-        before.retain(|name, _| !name.starts_with("above/"));
+        before.retain(|name, _| !name.starts_with("bare/"));
         assert_eq!(after, before, "all else is as it was");
     }
 }
@@ -580,7 +588,7 @@ fn files_that_share_an_inode_with_a_sound_one_and_copies_are_left() {
 #[test]
 fn nothing_is_changed_without_an_answer_or_beside_a_mount() {
     let place = filled(SUITES[0]);
-    fs::remove_file(place.stored("docs").join(".id")).expect("removed");
+    fs::remove_dir_all(place.stored("docs").join(".id")).expect("removed");
     let before = place.tree("v");
     let run = place.line("check v --password-file password --repair").expect(2);
     assert!(run.stderr.contains("docs: write the directory's record again"), "{}", run.stderr);
@@ -603,8 +611,7 @@ fn a_crashed_session_is_recovered_first() {
         let filling = place.open();
         filling.directory("docs").file("docs/a", 5000).file("docs/b", 100_000);
         filling.crash();
-        let record = place.stored("docs").join(".id");
-        fs::remove_file(record).expect("removed");
+        fs::remove_file(record_of(&place, "docs")).expect("removed");
         let document = repair(&place).expect(8).document();
         assert_eq!(actions(&document), ["record"]);
         check(&place).expect(0);
@@ -667,5 +674,115 @@ fn what_settling_cut_is_listed_and_salvaged() {
         let mut right = content(200 * 4096);
         right[..128 * 4096].fill(0);
         assert!(tree[&format!("#aside/{name}")] == Node::File(right), "the second group is there");
+    }
+}
+
+#[test]
+fn a_directory_that_was_moved_is_bound_where_it_stands() {
+    for suite in SUITES {
+        let damage = |place: &Place| {
+            let (docs, above, aside) = (place.stored("docs"), place.stored("above"), place.path("aside"));
+            for (from, to) in [(&docs, &aside), (&above, &docs), (&aside, &above)] {
+                fs::rename(from, to).expect("renamed");
+            }
+        };
+        let (_, before, after) = repaired(suite, damage, &["record", "record"]);
+        assert_eq!(after["above/a"], before["docs/a"]);
+        assert_eq!(after["docs/below/d"], before["above/below/d"]);
+    }
+}
+
+#[test]
+fn stored_inodes_of_other_kinds_are_moved_aside() {
+    for suite in SUITES {
+        let damage = |place: &Place| {
+            let stored = place.stored("docs/link");
+            fs::remove_file(&stored).expect("removed");
+            std::os::unix::fs::symlink("/etc/passwd", stored).expect("a symlink");
+        };
+        let (place, mut before, after) = repaired(suite, damage, &["foreign"]);
+        before.remove("docs/link");
+        assert_eq!(after, before);
+        let aside = fs::read_dir(place.path("v/.strongroom/aside")).expect("it is there").flatten();
+        assert_eq!(aside.filter(|entry| entry.path().is_symlink()).count(), 1);
+    }
+}
+
+/// Behind a stored name, as Dropbox, Nextcloud, Syncthing, OneDrive, rclone and
+/// browsers have it.
+const MARKS: [&str; 6] = [
+    " (conflicted copy 2026-01-01)",
+    "_conflict-20260101-120000",
+    ".sync-conflict-20260101-120000-ABCDEFG",
+    "-DESKTOP-7",
+    ".conflict1",
+    " (1)",
+];
+
+fn marked(path: &Path, mark: &str) -> PathBuf {
+    path.with_file_name(format!("{}{mark}", path.file_name().expect("a name").to_string_lossy()))
+}
+
+#[test]
+fn a_conflict_copy_gets_a_name_of_its_own() {
+    for (suite, mark) in SUITES.into_iter().cycle().zip(MARKS) {
+        let place = filled(suite);
+        let stored = ["docs/a", "docs/link", &format!("docs/{}", long("n"))].map(|path| place.stored(path));
+        for path in &stored {
+            fs::copy(path, marked(path, mark)).expect("copied");
+        }
+        // The file is changed after it was copied: each version is whole.
+        place.open().overwrite("docs/a", 9000).close();
+        let before = plain(&place, 4);
+        let name = format!("docs/a{mark}");
+        assert_eq!(before[&name], Node::File(content(5000)), "{mark}");
+        assert_ne!(before["docs/a"], before[&name]);
+        let document = check(&place).expect(4).document();
+        let conflicts: Vec<&Value> = document["damage"].as_array().expect("a list").iter().collect();
+        assert!(conflicts.iter().all(|finding| finding["kind"] == "conflict"), "{document:#}");
+        assert_eq!(conflicts.len(), 3);
+        assert!(conflicts.iter().any(|finding| finding["path"] == "docs/a"));
+        let document = repair(&place).expect(8).document();
+        assert_eq!(actions(&document), ["adopt"; 3], "{document:#}");
+        check(&place).expect(0);
+        let after = plain(&place, 0);
+        for path in ["docs/a", &name, "docs/link", &format!("docs/link{mark}")] {
+            assert_eq!(after[path], before[path], "{path}");
+        }
+        assert!(stored.iter().all(|path| !marked(path, mark).exists()));
+    }
+}
+
+#[test]
+fn two_directories_in_one_become_one() {
+    for suite in SUITES {
+        let place = Place::new().vault_of(suite);
+        place.open().directory("shared").file("shared/ours", 5000).close();
+        let (stored, aside) = (place.stored("shared"), place.path("aside"));
+        fs::rename(&stored, &aside).expect("aside");
+        place
+            .open()
+            .directory("shared")
+            .file("shared/theirs", 6000)
+            .symlink("shared/link", b"theirs")
+            .close();
+        // What a synchronisation program makes of both.
+        for from in [aside.join(".id"), aside] {
+            for entry in fs::read_dir(&from).expect("a directory").flatten() {
+                if entry.file_name() != ".id" {
+                    let to = if from.ends_with(".id") { stored.join(".id") } else { stored.clone() };
+                    fs::rename(entry.path(), to.join(entry.file_name())).expect("moved");
+                }
+            }
+        }
+        let before = plain(&place, 4);
+        assert_eq!(before["shared/ours"], Node::File(content(5000)));
+        assert_eq!(before["shared/theirs"], Node::File(content(6000)));
+        let document = repair(&place).expect(8).document();
+        let mut done = actions(&document);
+        done.dedup();
+        assert_eq!(done, ["record", "adopt"], "{document:#}");
+        check(&place).expect(0);
+        assert_eq!(plain(&place, 0), before);
     }
 }

@@ -128,7 +128,7 @@ fn what_has_lost_its_name_gets_one_from_its_id() {
         let long = place.stored(&"n".repeat(240));
         let side = format!(".n{}", long.file_name().expect("a name").to_string_lossy());
         fs::remove_file(long.with_file_name(side)).expect("removed");
-        fs::remove_file(place.stored("docs").join(".id")).expect("removed");
+        fs::remove_dir_all(place.stored("docs").join(".id")).expect("removed");
         fs::remove_file(place.path("v/.strongroom/header.0")).expect("removed");
         let document = salvage(&place).expect(4).document();
         let found = lost(&document);

@@ -13,7 +13,7 @@ use strongroom_engine::Buffer;
 use strongroom_engine_cpu::CpuEngine;
 use strongroom_keys::{Credential, SecretBytes, unlock_copies};
 use strongroom_store::local::{LocalStore, OpenMode};
-use strongroom_store::{Store, XattrMode};
+use strongroom_store::{Kind, Store, XattrMode};
 use strongroom_vault::namespace::{Creation, Opening, Owner, ROOT, Unobserved};
 use strongroom_vault::{Guards, Options, Rules, Trust, Trusted, Vault, Writers, read_header_copies};
 
@@ -170,7 +170,7 @@ impl Place {
         for name in path.split('/') {
             let item = survey.find(&folder, name.as_bytes()).expect("it is there");
             stored.push(OsStr::from_bytes(&item.stored));
-            if item.node.kind() == strongroom_store::Kind::Directory {
+            if item.node.kind() == Kind::Directory {
                 folder = survey.enter(&folder, &item).expect("a directory");
             }
         }
@@ -288,6 +288,13 @@ impl Filling {
     pub(crate) fn symlink(&self, path: &str, target: &[u8]) -> &Filling {
         let (parent, name) = self.parent(path);
         self.vault.namespace().make_symlink(parent, name, target, &CREATION).expect("a symlink");
+        self
+    }
+
+    pub(crate) fn fifo(&self, path: &str) -> &Filling {
+        let (parent, name) = self.parent(path);
+        let made = self.vault.namespace().make_special(parent, name, Kind::Fifo, 0, &CREATION);
+        made.expect("a FIFO");
         self
     }
 

@@ -505,7 +505,8 @@ impl Player {
 
     fn sync_directory(&mut self) {
         let spot = self.pick(|spot| spot.kind == Kind::Directory);
-        let sync = |vault: &Vault, number| vault.namespace().sync_directory(number).expect("a store that works");
+        let sync =
+            |vault: &Vault, number| vault.namespace().sync_directory(number).expect("a store that works");
         match spot {
             Some(spot) => self.with_spot(&spot, sync),
             None => sync(self.vault(), ROOT),

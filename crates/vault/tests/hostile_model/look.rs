@@ -9,7 +9,7 @@ use strongroom_engine::Buffer;
 use strongroom_format::vault::{DirectoryId, FileId};
 use strongroom_store::Kind;
 use strongroom_vault::content::Content;
-use strongroom_vault::namespace::survey::{Folder, Item, Named, Survey};
+use strongroom_vault::namespace::survey::{Folder, Item, Named, Sort, SpecialItem, Survey};
 use strongroom_vault::namespace::{Entry, Opening, ROOT};
 use strongroom_vault::{Error, Vault};
 
@@ -96,8 +96,14 @@ fn refused(error: &Error) -> Result<u64, String> {
 /// Reads by names. `hold` keeps every file open until the end, so that a
 /// stored file that stands under two names is met while it is open.
 pub(crate) fn by_names(vault: &Vault, size: u64, hold: bool) -> Result<Seen, String> {
-    let mut walk =
-        Names { vault, survey: vault.namespace().survey(), size, hold, held: Vec::new(), seen: Seen::default() };
+    let mut walk = Names {
+        vault,
+        survey: vault.namespace().survey(),
+        size,
+        hold,
+        held: Vec::new(),
+        seen: Seen::default(),
+    };
     let top = walk.survey.top();
     let id = top.id.expect("the top directory has an id");
     walk.attributes(ROOT, id.0);
@@ -155,13 +161,25 @@ impl Names<'_> {
             Kind::File => return self.file(entry.number, place),
             Kind::Directory => self.enter(entry.number, folder, place, depth)?,
             Kind::Symlink => match names.read_link(entry.number) {
-                Ok(target) => self.sight(place, What::Symlink(target), false),
+                Ok(target) => {
+                    let linked = self.is_linked(folder, &place.1);
+                    self.sight(place, What::Symlink(target), linked);
+                }
                 Err(error) => self.refuse(&error)?,
             },
-            kind => self.sight(place, What::Special(number_of(kind), entry.attributes.device), false),
+            kind => {
+                let linked = self.is_linked(folder, &place.1);
+                self.sight(place, What::Special(number_of(kind), entry.attributes.device), linked);
+            }
         }
         names.forget(entry.number, 1);
         Ok(())
+    }
+
+    /// Whether a special record says that it has had several names.
+    fn is_linked(&self, folder: &Folder, name: &[u8]) -> bool {
+        let item = self.survey.find(folder, name);
+        matches!(item.map(|item| item.sort), Ok(Sort::Special(special)) if special.is_linked())
     }
 
     fn sight(&mut self, place: Place, what: What, linked: bool) {
@@ -228,11 +246,21 @@ impl Names<'_> {
     }
 }
 
+/// What a special record is by the survey, and whether it has had several
+/// names; none where its target does not open.
+fn special_of(survey: &Survey<'_>, item: &Item, special: &SpecialItem) -> Option<(What, bool)> {
+    let what = match special.kind() {
+        Kind::Symlink => What::Symlink(survey.target(special).ok()?),
+        kind => What::Special(number_of(kind), special.plain(&item.node.attributes().ok()?).device),
+    };
+    Some((what, special.is_linked()))
+}
+
 /// Reads what `check` calls sound.
 pub(crate) fn by_check(vault: &Vault, size: u64) -> Result<Seen, String> {
     let mut check = Check { survey: vault.namespace().survey(), size, seen: Seen::default() };
     let top = check.survey.top();
-    check.folder(&top, 0)?;
+    check.folder(&top, true, 0)?;
     Ok(check.seen)
 }
 
@@ -243,31 +271,31 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn folder(&mut self, folder: &Folder, depth: usize) -> Result<(), String> {
+    /// `is_sound` unless `check` has something to say of a directory on the way.
+    fn folder(&mut self, folder: &Folder, is_sound: bool, depth: usize) -> Result<(), String> {
         let listing = self.survey.list(folder).map_err(|error| format!("check, listing: {error}"))?;
         self.seen.refused += (listing.orphans.len() + listing.failed.len()) as u64;
         for listed in listing.entries {
-            let looked = self.survey.look(folder, listed).map_err(|error| format!("check, looking: {error}"))?;
+            let looked =
+                self.survey.look(folder, listed).map_err(|error| format!("check, looking: {error}"))?;
             if let Some(item) = looked {
-                self.item(folder, &item, depth)?;
+                self.item(folder, &item, is_sound, depth)?;
             }
         }
         Ok(())
     }
 
-    fn item(&mut self, folder: &Folder, item: &Item, depth: usize) -> Result<(), String> {
-        let place = match (&item.name, folder.id, folder.fault) {
-            (Named::Plain(name), Some(id), None) => Some((id, name.clone())),
+    fn item(&mut self, folder: &Folder, item: &Item, is_sound: bool, depth: usize) -> Result<(), String> {
+        let place = match (&item.name, folder.id) {
+            (Named::Plain(name), Some(id)) if is_sound => Some((id, name.clone())),
             _ => None,
         };
-        let what = match item.node.kind() {
-            Kind::File => self.file(folder, item)?,
-            Kind::Directory => return self.enter(folder, item, place, depth),
-            Kind::Symlink => self.survey.target(item).ok().map(|target| (What::Symlink(target), false)),
-            kind => {
-                let device = item.node.attributes().map_err(|error| format!("check: {error}"))?.device;
-                Some((What::Special(number_of(kind), device), false))
-            }
+        let what = match &item.sort {
+            Sort::File => self.file(item)?,
+            Sort::Directory => return self.enter(folder, item, place, depth),
+            Sort::Special(special) if special.is_misplaced => None,
+            Sort::Special(special) => special_of(&self.survey, item, special),
+            Sort::Broken(_) | Sort::Foreign => None,
         };
         match (place, what) {
             (Some(place), Some((what, linked))) => {
@@ -286,18 +314,22 @@ impl Check<'_> {
         depth: usize,
     ) -> Result<(), String> {
         let below = self.survey.enter(folder, item).map_err(|error| format!("check, entering: {error}"))?;
-        match (place, below.id, below.fault) {
+        let is_sound = match (place, below.id, below.fault) {
             (Some(place), Some(id), None) => {
                 self.seen.sightings.push(Sighting { place, what: What::Directory(id), linked: false });
+                true
             }
-            _ => self.seen.refused += 1,
-        }
-        if depth < DEPTH { self.folder(&below, depth + 1) } else { Ok(()) }
+            _ => {
+                self.seen.refused += 1;
+                false
+            }
+        };
+        if depth < DEPTH { self.folder(&below, is_sound, depth + 1) } else { Ok(()) }
     }
 
     /// A file in which `check` finds nothing.
-    fn file(&mut self, folder: &Folder, item: &Item) -> Result<Option<(What, bool)>, String> {
-        let opened = match self.survey.open(folder, item) {
+    fn file(&mut self, item: &Item) -> Result<Option<(What, bool)>, String> {
+        let opened = match self.survey.open(item) {
             Ok(opened) => opened,
             Err(error) => return refused(&error).map(|_| None),
         };

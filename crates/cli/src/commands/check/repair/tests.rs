@@ -133,7 +133,10 @@ fn damage(store: &MemoryStore) {
     let (_, long) = at(&"n".repeat(240));
     top.remove(&[b".n", &long[..]].concat()).expect("removed");
     for directory in [&docs, &above, &empty] {
-        directory.remove(b".id").expect("removed");
+        let record = directory.lookup(b".id").expect("a record");
+        for entry in record.entries().expect("a directory") {
+            record.remove(&entry.name).expect("removed");
+        }
     }
     let private = store.root().lookup(b".strongroom").expect("a vault");
     private.remove(b"header.1").expect("removed");
@@ -164,7 +167,7 @@ fn collect(survey: Survey<'_>, folder: &Folder, tree: &mut BTreeMap<String, Stri
             tree.insert(path, "directory".to_owned());
             collect(survey, &survey.enter(folder, &item).expect("a directory"), tree);
         } else {
-            let opened = survey.open(folder, &item).expect("a file");
+            let opened = survey.open(&item).expect("a file");
             let mut buffer = Buffer::new(100);
             let len = opened.content.read_at(0, 100, &mut buffer).expect("it can be read");
             tree.insert(path, String::from_utf8_lossy(&buffer[..len]).into_owned());
