@@ -132,18 +132,6 @@ impl Facts {
         if self.before_rename.contains(&(sighting.place.clone(), id, digest)) {
             return Ok(Weakness::BeforeRename);
         }
-        for (place, what) in &self.shown {
-            if let What::File(shown, digest) = what
-                && *shown == id
-            {
-                let durable = self.durable.contains(&(place.clone(), what.clone()));
-                eprintln!(
-                    "DEBUG shown {:?} {} {digest:x} durable {durable}",
-                    place.0,
-                    String::from_utf8_lossy(&place.1)
-                );
-            }
-        }
         let elsewhere = self.shown.contains(&(sighting.place.clone(), sighting.what.clone()));
         Err(match elsewhere {
             true => format!("a state that was never durable: {}", told(sighting)),
