@@ -100,7 +100,8 @@ pub(crate) fn compose(history: &History, rng: &mut Rng) -> Composition {
     let base = rng.below(history.states.len() as u64) as usize;
     let store = history.states[base].store.snapshot();
     let told = vec![format!("state {base}")];
-    let mut attacker = Attacker { history, base, rng, made: Composition { store, attacks: Vec::new(), told } };
+    let mut attacker =
+        Attacker { history, base, rng, made: Composition { store, attacks: Vec::new(), told } };
     // Half of the compositions lie about a crash before anything else.
     if attacker.rng.below(2) == 0 {
         attacker.one(Attack::Crash);
@@ -255,8 +256,9 @@ impl<'a> Attacker<'a> {
     fn file_pair(&mut self, same: bool) -> Option<(Stored, usize, Stored)> {
         let target = self.target(|entry| entry.kind == Kind::File)?;
         let (index, state) = self.state();
-        let wanted =
-            |entry: &Stored| entry.kind == Kind::File && (!same && is_users(entry) || entry.path == target.path);
+        let wanted = |entry: &Stored| {
+            entry.kind == Kind::File && (!same && is_users(entry) || entry.path == target.path)
+        };
         let source = self.pick(&state.entries, wanted)?.clone();
         Some((target, index, source))
     }

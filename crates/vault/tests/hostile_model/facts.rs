@@ -26,13 +26,8 @@ pub(crate) enum Weakness {
 }
 
 impl Weakness {
-    pub(crate) const ALL: [Weakness; 5] = [
-        Weakness::Linked,
-        Weakness::BeforeRename,
-        Weakness::Directory,
-        Weakness::Symlink,
-        Weakness::Kind,
-    ];
+    pub(crate) const ALL: [Weakness; 5] =
+        [Weakness::Linked, Weakness::BeforeRename, Weakness::Directory, Weakness::Symlink, Weakness::Kind];
 
     /// Whether it is known, or a fault. Symlinks and special files are known
     /// until their records are sealed.
@@ -94,7 +89,9 @@ impl Facts {
             self.durable.insert(fact);
         }
         match seen.attributes.iter().find(|attribute| !self.attributes.contains(*attribute)) {
-            Some((_, name, _)) => Err(format!("an attribute {} that never was", String::from_utf8_lossy(name))),
+            Some((_, name, _)) => {
+                Err(format!("an attribute {} that never was", String::from_utf8_lossy(name)))
+            }
             None => Ok(()),
         }
     }

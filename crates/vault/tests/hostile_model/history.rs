@@ -366,8 +366,9 @@ impl Player {
             return;
         }
         let mut rng = Rng(self.rng.next());
+        let (entry, content) = create_file(self.vault().namespace(), &text);
+        self.note();
         let names = self.vault().namespace();
-        let (entry, content) = create_file(names, &text);
         let len = 1 + rng.below(3 * self.size);
         write(&content, 0, &bytes(&mut rng, len)).expect("a store that works");
         if rng.below(2) == 0 {
@@ -505,7 +506,8 @@ impl Player {
 
     fn sync_directory(&mut self) {
         let spot = self.pick(|spot| spot.kind == Kind::Directory);
-        let sync = |vault: &Vault, number| vault.namespace().sync_directory(number).expect("a store that works");
+        let sync =
+            |vault: &Vault, number| vault.namespace().sync_directory(number).expect("a store that works");
         match spot {
             Some(spot) => self.with_spot(&spot, sync),
             None => sync(self.vault(), ROOT),
