@@ -285,6 +285,18 @@ impl Content {
         Ok(())
     }
 
+    /// As [`Content::check_home`], of a file that is open already: under
+    /// another name, to which somebody may have linked it. Beside a writer no
+    /// file is bound to its name.
+    pub(crate) fn check_live(&self, home: Option<Home>) -> Result<()> {
+        match home {
+            Some(home) if self.context.follower.is_none() && !self.belongs(home) => {
+                Err(Error::Damaged(Damage::Home))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The file stands under its home, or the one before: a rename makes its
     /// new home durable first, so that a crash leaves it under one of the two.
     pub(super) fn check_home(&self, home: Option<Home>) -> Result<()> {

@@ -225,7 +225,13 @@ impl Contents {
             return Ok(self.context.table.replace(Arc::new(content)));
         }
         if let Some(content) = self.context.table.find(node.id()) {
-            return Ok(content);
+            return match content.check_live(home) {
+                Ok(()) => Ok(content),
+                Err(error) => {
+                    content.released();
+                    Err(error)
+                }
+            };
         }
         let access = if self.context.writable { Access::ReadWrite } else { Access::Read };
         let file = node.open(access)?;

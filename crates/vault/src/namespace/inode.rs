@@ -130,7 +130,10 @@ impl Inode {
     pub(super) fn open(&self, contents: &Arc<Contents>, home: Option<Home>) -> Result<Arc<Content>> {
         let mut opens = lock(&self.opens);
         let content = match &opens.content {
-            Some(content) if content.renew(home)? => Arc::clone(content),
+            Some(content) if content.renew(home)? => {
+                content.check_live(home)?;
+                Arc::clone(content)
+            }
             _ => contents.open(&self.node, home)?,
         };
         self.count_open(&mut opens, &content);

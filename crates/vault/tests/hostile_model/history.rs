@@ -367,15 +367,14 @@ impl Player {
         }
         let mut rng = Rng(self.rng.next());
         let (entry, content) = create_file(self.vault().namespace(), &text);
-        // A commit of others may make it durable while it is empty.
         self.note();
+        let names = self.vault().namespace();
         let len = 1 + rng.below(3 * self.size);
         write(&content, 0, &bytes(&mut rng, len)).expect("a store that works");
         if rng.below(2) == 0 {
             content.sync().expect("a store that works");
         }
         drop(content);
-        let names = self.vault().namespace();
         names.release(entry.number);
         names.forget(entry.number, 1);
         self.note();

@@ -44,6 +44,8 @@ pub(crate) struct Sighting {
     pub(crate) what: What,
     /// The file says that it has had several names.
     pub(crate) linked: bool,
+    /// Every directory on the way has its name and its record.
+    pub(crate) reached: bool,
 }
 
 /// All that was read.
@@ -53,12 +55,15 @@ pub(crate) struct Seen {
     pub(crate) attributes: Vec<(Owner, Vec<u8>, Vec<u8>)>,
     /// What was there and gave an error.
     pub(crate) refused: u64,
+    /// The errors of files, for a message.
+    pub(crate) errors: Vec<(Vec<u8>, String)>,
 }
 
 impl Seen {
-    /// The files and places that were read, in an order that can be compared.
+    /// The files that can be reached, in an order that can be compared.
     pub(crate) fn files(&self) -> Vec<(&Place, &What)> {
-        let files = self.sightings.iter().filter(|seen| matches!(seen.what, What::File(..)));
+        let is_file = |seen: &&Sighting| seen.reached && matches!(seen.what, What::File(..));
+        let files = self.sightings.iter().filter(is_file);
         let mut files: Vec<_> = files.map(|seen| (&seen.place, &seen.what)).collect();
         files.sort_by(|a, b| a.0.0.0.cmp(&b.0.0.0).then_with(|| a.0.1.cmp(&b.0.1)));
         files
@@ -102,12 +107,13 @@ pub(crate) fn by_names(vault: &Vault, size: u64, hold: bool) -> Result<Seen, Str
         size,
         hold,
         held: Vec::new(),
+        above: Vec::new(),
         seen: Seen::default(),
     };
     let top = walk.survey.top();
     let id = top.id.expect("the top directory has an id");
     walk.attributes(ROOT, id.0);
-    walk.directory(ROOT, &top, 0)?;
+    walk.directory(ROOT, &top)?;
     for (number, content) in std::mem::take(&mut walk.held) {
         drop(content);
         vault.namespace().release(number);
@@ -122,6 +128,8 @@ struct Names<'a> {
     size: u64,
     hold: bool,
     held: Vec<(u64, Arc<Content>)>,
+    /// The directories that the walk stands in.
+    above: Vec<Option<DirectoryId>>,
     seen: Seen,
 }
 
@@ -131,7 +139,7 @@ impl Names<'_> {
         Ok(())
     }
 
-    fn directory(&mut self, number: u64, folder: &Folder, depth: usize) -> Result<(), String> {
+    fn directory(&mut self, number: u64, folder: &Folder) -> Result<(), String> {
         let names = self.vault.namespace();
         let mut listed = Vec::new();
         let listing = names.open_directory(number).and_then(|directory| {
@@ -146,20 +154,20 @@ impl Names<'_> {
         listed.sort_unstable();
         for name in listed {
             match names.lookup(number, &name) {
-                Ok(entry) => self.entry(&entry, folder, name, depth)?,
+                Ok(entry) => self.entry(&entry, folder, name)?,
                 Err(error) => self.refuse(&error)?,
             }
         }
         Ok(())
     }
 
-    fn entry(&mut self, entry: &Entry, folder: &Folder, name: Vec<u8>, depth: usize) -> Result<(), String> {
+    fn entry(&mut self, entry: &Entry, folder: &Folder, name: Vec<u8>) -> Result<(), String> {
         let names = self.vault.namespace();
         let id = folder.id.ok_or("a directory opens whose record does not")?;
         let place = (id, name);
         match entry.attributes.kind {
             Kind::File => return self.file(entry.number, place),
-            Kind::Directory => self.enter(entry.number, folder, place, depth)?,
+            Kind::Directory => self.enter(entry.number, folder, place)?,
             Kind::Symlink => match names.read_link(entry.number) {
                 Ok(target) => {
                     let linked = self.is_linked(folder, &place.1);
@@ -183,10 +191,10 @@ impl Names<'_> {
     }
 
     fn sight(&mut self, place: Place, what: What, linked: bool) {
-        self.seen.sightings.push(Sighting { place, what, linked });
+        self.seen.sightings.push(Sighting { place, what, linked, reached: true });
     }
 
-    fn enter(&mut self, number: u64, folder: &Folder, place: Place, depth: usize) -> Result<(), String> {
+    fn enter(&mut self, number: u64, folder: &Folder, place: Place) -> Result<(), String> {
         let below = self.survey.find(folder, &place.1).and_then(|item| self.survey.enter(folder, &item));
         let below = match below {
             Ok(below) if below.fault.is_none() => below,
@@ -198,10 +206,14 @@ impl Names<'_> {
         };
         let Some(id) = below.id else { return Ok(()) };
         self.sight(place, What::Directory(id), false);
-        if depth < DEPTH {
+        self.above.push(folder.id);
+        // Neither `check` follows a copy of a directory into itself.
+        let stops = self.above.len() > DEPTH || below.stops_walk(self.above.iter().copied()).is_some();
+        if !stops {
             self.attributes(number, id.0);
-            self.directory(number, &below, depth + 1)?;
+            self.directory(number, &below)?;
         }
+        self.above.pop();
         Ok(())
     }
 
@@ -211,12 +223,16 @@ impl Names<'_> {
             Ok(content) => content,
             Err(error) => {
                 names.forget(number, 1);
+                self.seen.errors.push((place.1, error.to_string()));
                 return self.refuse(&error);
             }
         };
         match Bytes::read(&content, self.size) {
             Ok(bytes) => self.sight(place, What::File(content.id(), digest(&bytes)), content.is_linked()),
-            Err(_) => self.seen.refused += 1,
+            Err(error) => {
+                self.seen.refused += 1;
+                self.seen.errors.push((place.1, error));
+            }
         }
         if content.has_attributes() {
             self.attributes(number, content.id().0);
@@ -260,7 +276,7 @@ fn special_of(survey: &Survey<'_>, item: &Item, special: &SpecialItem) -> Option
 pub(crate) fn by_check(vault: &Vault, size: u64) -> Result<Seen, String> {
     let mut check = Check { survey: vault.namespace().survey(), size, seen: Seen::default() };
     let top = check.survey.top();
-    check.folder(&top, true, 0)?;
+    check.folder(&top, true, &mut Vec::new())?;
     Ok(check.seen)
 }
 
@@ -271,35 +287,45 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// `is_sound` unless `check` has something to say of a directory on the way.
-    fn folder(&mut self, folder: &Folder, is_sound: bool, depth: usize) -> Result<(), String> {
+    fn folder(
+        &mut self,
+        folder: &Folder,
+        reached: bool,
+        above: &mut Vec<Option<DirectoryId>>,
+    ) -> Result<(), String> {
         let listing = self.survey.list(folder).map_err(|error| format!("check, listing: {error}"))?;
         self.seen.refused += (listing.orphans.len() + listing.failed.len()) as u64;
         for listed in listing.entries {
             let looked =
                 self.survey.look(folder, listed).map_err(|error| format!("check, looking: {error}"))?;
             if let Some(item) = looked {
-                self.item(folder, &item, is_sound, depth)?;
+                self.item(folder, &item, reached, above)?;
             }
         }
         Ok(())
     }
 
-    fn item(&mut self, folder: &Folder, item: &Item, is_sound: bool, depth: usize) -> Result<(), String> {
-        let place = match (&item.name, folder.id) {
-            (Named::Plain(name), Some(id)) if is_sound => Some((id, name.clone())),
+    fn item(
+        &mut self,
+        folder: &Folder,
+        item: &Item,
+        reached: bool,
+        above: &mut Vec<Option<DirectoryId>>,
+    ) -> Result<(), String> {
+        let place = match (&item.name, folder.id, folder.fault) {
+            (Named::Plain(name), Some(id), None) => Some((id, name.clone())),
             _ => None,
         };
         let what = match &item.sort {
             Sort::File => self.file(item)?,
-            Sort::Directory => return self.enter(folder, item, place, depth),
+            Sort::Directory => return self.enter(folder, item, (place, reached), above),
             Sort::Special(special) if special.is_misplaced => None,
             Sort::Special(special) => special_of(&self.survey, item, special),
             Sort::Broken(_) | Sort::Foreign => None,
         };
         match (place, what) {
             (Some(place), Some((what, linked))) => {
-                self.seen.sightings.push(Sighting { place, what, linked });
+                self.seen.sightings.push(Sighting { place, what, linked, reached });
             }
             _ => self.seen.refused += 1,
         }
@@ -310,21 +336,24 @@ impl Check<'_> {
         &mut self,
         folder: &Folder,
         item: &Item,
-        place: Option<Place>,
-        depth: usize,
+        (place, reached): (Option<Place>, bool),
+        above: &mut Vec<Option<DirectoryId>>,
     ) -> Result<(), String> {
         let below = self.survey.enter(folder, item).map_err(|error| format!("check, entering: {error}"))?;
-        let is_sound = match (place, below.id, below.fault) {
+        let mut is_reached = false;
+        match (place, below.id, below.fault) {
             (Some(place), Some(id), None) => {
-                self.seen.sightings.push(Sighting { place, what: What::Directory(id), linked: false });
-                true
+                is_reached = reached;
+                let what = What::Directory(id);
+                self.seen.sightings.push(Sighting { place, what, linked: false, reached });
             }
-            _ => {
-                self.seen.refused += 1;
-                false
-            }
-        };
-        if depth < DEPTH { self.folder(&below, is_sound, depth + 1) } else { Ok(()) }
+            _ => self.seen.refused += 1,
+        }
+        above.push(folder.id);
+        let stops = above.len() > DEPTH || below.stops_walk(above.iter().copied()).is_some();
+        let walked = if stops { Ok(()) } else { self.folder(&below, is_reached, above) };
+        above.pop();
+        walked
     }
 
     /// A file in which `check` finds nothing.

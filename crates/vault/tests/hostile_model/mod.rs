@@ -153,12 +153,13 @@ impl Campaign {
 
 /// What reads is what `check` calls sound, and no more.
 fn agree(named: &Seen, checked: &Seen) -> Result<(), String> {
+    let errors = &named.errors;
     let (named, checked) = (named.files(), checked.files());
     if let Some(file) = named.iter().find(|file| !checked.contains(file)) {
         return Err(format!("it reads whole, and `check` does not say so: {file:?}"));
     }
     match checked.iter().find(|file| !named.contains(file)) {
-        Some(file) => Err(format!("`check` finds nothing, and it does not read: {file:?}")),
+        Some(file) => Err(format!("`check` finds nothing, and it does not read: {file:?}, {errors:?}")),
         None => Ok(()),
     }
 }
