@@ -63,7 +63,7 @@ use self::inode::{Inode, Pin, Place, Table, lock, read};
 use self::names::{Names, StoredName};
 pub(crate) use self::record::RECORD;
 use crate::content::{Content, Contents, Home};
-use crate::error::{Error, Result, errno};
+use crate::error::{Damage, Error, Result, errno};
 
 /// Longest plain name in bytes.
 pub const NAME_MAX: usize = 255;
@@ -414,18 +414,27 @@ impl Namespace {
     }
 
     /// A directory of the vault's own, made where it is missing.
+    ///
+    /// # Errors
+    /// Damage when something else is there, or nothing may be made.
     fn private<'a>(&self, cell: &'a OnceLock<NodeRef>, name: &[u8]) -> Result<&'a NodeRef> {
         if let Some(node) = cell.get() {
             return Ok(node);
         }
         let top = self.store.root().lookup(PRIVATE)?;
         let node = match top.lookup(name) {
+            Err(error) if error.is_not_found() && self.options.read_only => {
+                return Err(Error::Damaged(Damage::Name("a directory of the vault's own is missing")));
+            }
             Err(error) if error.is_not_found() => match top.make_directory(name, 0o700) {
                 Err(error) if error.is_exists() => top.lookup(name)?,
                 made => made?,
             },
             found => found?,
         };
+        if node.kind() != Kind::Directory {
+            return Err(Error::Damaged(Damage::Name("a directory of the vault's own is something else")));
+        }
         Ok(cell.get_or_init(|| node))
     }
 }
