@@ -77,18 +77,19 @@ impl XattrCipher {
         XattrCipher { key: Secret::build(|key| key.copy_from_slice(keys.xattrs())) }
     }
 
-    /// Seals an attribute's name. Always the same for the same name.
+    /// Seals the name of an attribute of an inode. Always the same for the same
+    /// name of the same inode, and for no other.
     #[must_use]
-    pub fn seal_name(&self, name: &[u8]) -> Vec<u8> {
-        siv::seal(self.key.expose(), XATTR_NAME, name)
+    pub fn seal_name(&self, inode: &[u8; 16], name: &[u8]) -> Vec<u8> {
+        siv::seal(self.key.expose(), &name_context(inode), name)
     }
 
-    /// Opens a sealed attribute's name.
+    /// Opens the sealed name of an inode's attribute.
     ///
     /// # Errors
-    /// [`NotAuthentic`].
-    pub fn open_name(&self, sealed: &[u8]) -> Result<Vec<u8>, NotAuthentic> {
-        siv::open(self.key.expose(), XATTR_NAME, sealed)
+    /// [`NotAuthentic`] for names of other inodes' attributes too.
+    pub fn open_name(&self, inode: &[u8; 16], sealed: &[u8]) -> Result<Vec<u8>, NotAuthentic> {
+        siv::open(self.key.expose(), &name_context(inode), sealed)
     }
 
     /// Seals the value of attribute `name` of an inode, differently every time.
@@ -110,6 +111,10 @@ impl XattrCipher {
 
 /// Bytes that sealing adds to an attribute's value.
 pub const XATTR_VALUE_OVERHEAD: usize = strongroom_format::vault::names::SIV_LEN + SALT_LEN;
+
+fn name_context(inode: &[u8; 16]) -> Vec<u8> {
+    [XATTR_NAME, inode].concat()
+}
 
 fn value_context(inode: &[u8; 16], name: &[u8]) -> Vec<u8> {
     [XATTR_VALUE, inode, name].concat()
@@ -175,8 +180,10 @@ mod tests {
     #[test]
     fn a_value_opens_for_its_attribute_of_its_inode_alone() {
         let cipher = XattrCipher::new(&keys());
-        let name = cipher.seal_name(b"user.comment");
-        assert_eq!(cipher.open_name(&name), Ok(b"user.comment".to_vec()));
+        let name = cipher.seal_name(&[1; 16], b"user.comment");
+        assert_eq!(cipher.open_name(&[1; 16], &name), Ok(b"user.comment".to_vec()));
+        assert_eq!(cipher.open_name(&[2; 16], &name), Err(NotAuthentic));
+        assert_ne!(cipher.seal_name(&[2; 16], b"user.comment"), name, "equal names do not show");
         let sealed = cipher.seal_value(&[1; 16], b"user.comment", b"text").expect("entropy");
         assert_eq!(sealed.len(), 4 + XATTR_VALUE_OVERHEAD);
         assert_ne!(sealed, cipher.seal_value(&[1; 16], b"user.comment", b"text").expect("entropy"));

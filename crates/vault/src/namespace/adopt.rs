@@ -161,7 +161,7 @@ impl Namespace {
     /// Seals the extended attributes of `source` anew, for another inode.
     fn copy_attributes(&self, source: &NodeRef, id: [u8; 16], to: u64) -> Result<()> {
         for stored in source.xattr_names()? {
-            let Some(name) = self.names.open_xattr_name(&stored)? else { continue };
+            let Some(name) = self.names.open_xattr_name(id, &stored)? else { continue };
             let value = self.names.open_xattr_value(id, &name, &source.xattr(&stored)?)?;
             self.set_xattr(to, &name, &value, XattrMode::Any, false)?;
         }

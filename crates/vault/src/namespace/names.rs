@@ -129,15 +129,16 @@ impl Names {
     }
 
     /// Seals the name of an attribute; `None` when it is too long.
-    pub(super) fn seal_xattr_name(&self, name: &[u8]) -> Option<Vec<u8>> {
-        spelling::xattr_name(&self.xattrs.seal_name(name)).map(String::into_bytes)
+    pub(super) fn seal_xattr_name(&self, inode: [u8; 16], name: &[u8]) -> Option<Vec<u8>> {
+        spelling::xattr_name(&self.xattrs.seal_name(&inode, name)).map(String::into_bytes)
     }
 
-    /// The plain name of a stored attribute; `None` when it is not the vault's.
-    pub(super) fn open_xattr_name(&self, stored: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// The plain name of an inode's stored attribute; `None` when it is not the
+    /// vault's.
+    pub(super) fn open_xattr_name(&self, inode: [u8; 16], stored: &[u8]) -> Result<Option<Vec<u8>>> {
         let what = "a stored attribute's name does not open";
         let sealed = spelling::parse_xattr_name(stored).map_err(|_| damaged(what))?;
-        sealed.map(|sealed| self.xattrs.open_name(&sealed).map_err(unopened(what))).transpose()
+        sealed.map(|sealed| self.xattrs.open_name(&inode, &sealed).map_err(unopened(what))).transpose()
     }
 
     pub(super) fn seal_xattr_value(&self, inode: [u8; 16], name: &[u8], value: &[u8]) -> Result<Vec<u8>> {

@@ -3,6 +3,7 @@
 //! They stand in the store's `user.` class, which every stored inode takes.
 //! Lists are taken by every kind but symlinks.
 
+use strongroom_format::vault::names::XATTR_PREFIX;
 use strongroom_store::{Kind, NodeRef, XattrMode};
 
 use super::access::FILE_BITS;
@@ -45,10 +46,11 @@ impl Namespace {
         if inode.is_bare() || self.has_lost_attributes(&inode) {
             return Err(Error::Refused(errno::ENODATA));
         }
-        let stored = self.stored_xattr_name(name)?;
-        let sealed = self.granted(&inode, FILE_BITS, || Ok(inode.node.xattr(&stored)?))?;
         let _metadata = lock(&inode.metadata);
-        self.names.open_xattr_value(self.inode_id(&inode)?, name, &sealed)
+        let id = self.attributed_id(&inode)?.ok_or(Error::Refused(errno::ENODATA))?;
+        let stored = self.stored_xattr_name(id, name)?;
+        let sealed = self.granted_alone(&inode.node, FILE_BITS, || Ok(inode.node.xattr(&stored)?))?;
+        self.names.open_xattr_value(id, name, &sealed)
     }
 
     /// Names of all extended attributes. One that does not open is left out
@@ -61,9 +63,11 @@ impl Namespace {
         if inode.is_bare() || self.has_lost_attributes(&inode) {
             return Ok(Vec::new());
         }
+        let _metadata = lock(&inode.metadata);
+        let Some(id) = self.attributed_id(&inode)? else { return Ok(Vec::new()) };
         let stored = inode.node.xattr_names()?;
         let opened = stored.iter().filter_map(|stored| {
-            let name = self.names.open_xattr_name(stored);
+            let name = self.names.open_xattr_name(id, stored);
             name.map_err(|error| self.observer.damaged(number, &error)).ok().flatten()
         });
         let acl = self.options.acl;
@@ -147,12 +151,13 @@ impl Namespace {
         if !self.takes_lists(inode.kind) || inode.is_bare() {
             return Ok(None);
         }
-        let stored = self.stored_xattr_name(name)?;
+        let Some(id) = self.attributed_id(inode)? else { return Ok(None) };
+        let stored = self.stored_xattr_name(id, name)?;
         let sealed = match self.granted_alone(&inode.node, FILE_BITS, || Ok(inode.node.xattr(&stored)?)) {
             Err(error) if matches!(error.errno(), errno::ENODATA | errno::EOPNOTSUPP) => return Ok(None),
             other => other?,
         };
-        Acl::parse(&self.names.open_xattr_value(self.inode_id(inode)?, name, &sealed)?)
+        Acl::parse(&self.names.open_xattr_value(id, name, &sealed)?)
     }
 
     fn set_list(&self, inode: &Inode, class: Class, acl: Option<Acl>, kill_sgid: bool) -> Result<()> {
@@ -208,7 +213,7 @@ impl Namespace {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
-        let stored = self.stored_xattr_name(name)?;
+        let stored = self.stored_xattr_name(id, name)?;
         let sealed = self.names.seal_xattr_value(id, name, value)?;
         if sealed.len() > VALUE_LEN_MAX {
             return Err(Error::Refused(E2BIG));
@@ -222,18 +227,35 @@ impl Namespace {
         if inode.is_bare() {
             return Err(Error::Refused(errno::ENODATA));
         }
+        let id = self.attributed_id(inode)?.ok_or(Error::Refused(errno::ENODATA))?;
         let node = &inode.node;
-        let stored = self.stored_xattr_name(name)?;
+        let stored = self.stored_xattr_name(id, name)?;
         self.contents.note_attribute(node.id(), Attribute::Other);
         self.granted_alone(node, FILE_BITS, || Ok(node.remove_xattr(&stored)?))
     }
 
-    fn stored_xattr_name(&self, name: &[u8]) -> Result<Vec<u8>> {
-        let stored = self.names.seal_xattr_name(name);
+    fn stored_xattr_name(&self, id: [u8; 16], name: &[u8]) -> Result<Vec<u8>> {
+        let stored = self.names.seal_xattr_name(id, name);
         stored.filter(|stored| stored.len() <= NAME_LEN_MAX).ok_or(Error::Refused(errno::ERANGE))
     }
 
-    /// The id that binds an attribute's value to its inode. The caller holds
+    /// The id of an inode that has attributes; none of one without. A file is
+    /// not opened to learn that it has none. The caller holds `metadata`, except
+    /// for directories.
+    fn attributed_id(&self, inode: &Inode) -> Result<Option<[u8; 16]>> {
+        if matches!(inode.shape, Shape::File | Shape::Broken(_)) && inode.file_id().is_none() {
+            let stored = match inode.node.xattr_names() {
+                Err(error) if error.errno() == errno::EOPNOTSUPP => return Ok(None),
+                stored => stored?,
+            };
+            if !stored.iter().any(|stored| stored.starts_with(XATTR_PREFIX.as_bytes())) {
+                return Ok(None);
+            }
+        }
+        self.inode_id(inode).map(Some)
+    }
+
+    /// The id that binds attributes to their inode. The caller holds
     /// `metadata`, except for directories.
     fn inode_id(&self, inode: &Inode) -> Result<[u8; 16]> {
         match &inode.shape {

@@ -29,7 +29,7 @@ impl Survey<'_> {
         let names = &self.namespace.names;
         let mut found = Vec::new();
         for stored in &stored {
-            let name = match names.open_xattr_name(stored) {
+            let name = match names.open_xattr_name(id, stored) {
                 Ok(None) => continue,
                 Ok(Some(name)) => name,
                 Err(error) => {
