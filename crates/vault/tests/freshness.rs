@@ -398,7 +398,7 @@ fn a_symlink_that_was_put_back_is_an_error_when_it_is_met() {
     let (root, stored) = owned.stored("s");
     root.rename(&stored, &*root, b"kept", RenameMode::Replace).unwrap();
     owned.change_unrecorded(|vault| {
-        let _ = vault.namespace().make_symlink(ROOT, b"s", b"elsewhere", &CREATION).unwrap();
+        vault.namespace().make_symlink(ROOT, b"s", b"elsewhere", &CREATION).unwrap();
     });
     owned.accept(None).unwrap();
     owned.demand(&[]);

@@ -733,7 +733,7 @@ fn a_conflict_copy_gets_a_name_of_its_own() {
         }
         // The file is changed after it was copied: each version is whole.
         place.open().overwrite("docs/a", 9000).close();
-        let before = plain(&place, 4);
+        let before = plain(&place, 0);
         let name = format!("docs/a{mark}");
         assert_eq!(before[&name], Node::File(content(5000)), "{mark}");
         assert_ne!(before["docs/a"], before[&name]);
@@ -775,7 +775,7 @@ fn two_directories_in_one_become_one() {
                 }
             }
         }
-        let before = plain(&place, 4);
+        let before = plain(&place, 0);
         assert_eq!(before["shared/ours"], Node::File(content(5000)));
         assert_eq!(before["shared/theirs"], Node::File(content(6000)));
         let document = repair(&place).expect(8).document();
