@@ -8,6 +8,8 @@
 //! # Locks
 //! In this order; one may be skipped, none may be taken after a later one:
 //!
+//! 0. claims of inodes that are being renamed, each taken with all others that
+//!    the rename needs.
 //! 1. `tree`, one for the vault: taken by whatever holds more than one gate
 //!    (renames between directories or of directories, removal of directories).
 //! 2. gates, one per directory: read by lookups, written by changes of the
@@ -26,6 +28,7 @@ pub mod acl;
 mod adopt;
 mod attributes;
 mod belonging;
+mod claims;
 mod create;
 mod crowd;
 pub mod directory;
@@ -57,6 +60,7 @@ use strongroom_store::{Attributes, Kind, NodeRef, SetTime, Space, Store};
 
 use self::access::DIRECTORY_BITS;
 use self::attributes::Seen;
+use self::claims::Claims;
 pub use self::crowd::Candidate;
 pub use self::inode::{GENERATION, ROOT};
 use self::inode::{Inode, Pin, Place, Table, lock, read};
@@ -190,6 +194,7 @@ pub struct Namespace {
     table: Table,
     /// How often a directory has been moved.
     tree: Mutex<u64>,
+    renaming: Claims,
     temporary: OnceLock<NodeRef>,
     links: OnceLock<NodeRef>,
     /// Names held decoded in all directories together.
@@ -215,6 +220,7 @@ impl Namespace {
             observer,
             table,
             tree: Mutex::default(),
+            renaming: Claims::default(),
             temporary: OnceLock::new(),
             links: OnceLock::new(),
             decoded: Arc::default(),

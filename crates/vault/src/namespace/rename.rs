@@ -10,6 +10,7 @@ use std::sync::Arc;
 use strongroom_store::{InodeId, Kind, NodeRef, RenameMode};
 
 use super::access::DIRECTORY_BITS;
+use super::claims::Claim;
 use super::inode::{Inode, Pin, Place, lock, read, write};
 use super::names::StoredName;
 use super::remove::is_empty;
@@ -34,6 +35,8 @@ struct Prepared<'a> {
     bound: Vec<Bound>,
     /// The entry that will be replaced or exchanged.
     target: Option<InodeId>,
+    /// Dropped after what is bound, which may be bound anew.
+    _claim: Claim<'a>,
 }
 
 /// An open file that belongs under its new name, and under the old one beside.
@@ -112,8 +115,7 @@ impl Namespace {
     /// Finds both entries, binds them to their new names, and makes durable
     /// what is going to replace one. No gate is held: that may take its time.
     fn prepare(&self, from: &End<'_>, to: &End<'_>, mode: RenameMode) -> Result<Prepared<'_>> {
-        let source = self.found(from)?.ok_or(Error::Refused(errno::ENOENT))?;
-        let target = find(to)?;
+        let (source, target, claim) = self.claimed(from, to, mode)?;
         let mut bound = Vec::new();
         let is_same = target.as_ref().is_some_and(|target| target.id() == source.node.id());
         let will_move = !is_same
@@ -129,7 +131,29 @@ impl Namespace {
                 bound.extend(self.prepare_end(&target, to, from, true)?);
             }
         }
-        Ok(Prepared { source, bound, target: target.map(|node| node.id()) })
+        Ok(Prepared { source, bound, target: target.map(|node| node.id()), _claim: claim })
+    }
+
+    /// Both entries, and that nobody else renames what moves.
+    fn claimed(
+        &self,
+        from: &End<'_>,
+        to: &End<'_>,
+        mode: RenameMode,
+    ) -> Result<(Pin<'_>, Option<NodeRef>, Claim<'_>)> {
+        loop {
+            let source = self.found(from)?.ok_or(Error::Refused(errno::ENOENT))?;
+            let target = find(to)?;
+            let id = |node: &NodeRef| node.id();
+            let exchanged = target.as_ref().filter(|_| mode == RenameMode::Exchange).map(id);
+            let claim =
+                self.renaming.claim([Some(source.node.id()), exchanged].into_iter().flatten().collect());
+            // Another rename may have moved them while this one waited.
+            let is_target = exchanged.is_none() || find(to)?.as_ref().map(id) == exchanged;
+            if is_target && find(from)?.as_ref().map(id) == Some(source.node.id()) {
+                return Ok((source, target, claim));
+            }
+        }
     }
 
     fn prepare_end(
