@@ -17,6 +17,7 @@ mod emit;
 mod examine;
 mod follow;
 mod images;
+mod openings;
 mod pages;
 mod range;
 mod read;

@@ -11,6 +11,7 @@ use strongroom_store::{Access, FileRef, InodeId, Node, NodeRef};
 use strongroom_units::StoredLen;
 
 use super::attributed::{Attribute, Attributed};
+use super::openings::{Opening, Openings};
 use super::specials::Specials;
 use super::stale_homes::StaleHomes;
 use super::{Content, Extent, Home, Opened, commit_all};
@@ -23,6 +24,7 @@ use crate::rules::Rule;
 #[derive(Default)]
 pub(crate) struct Table {
     live: Mutex<HashMap<InodeId, Arc<Content>>>,
+    openings: Openings,
     /// How many contents have ceased to be live.
     retired: AtomicU64,
     pending: Mutex<HashSet<InodeId>>,
@@ -158,6 +160,7 @@ impl Table {
         content.context.release(std::mem::take(&mut state.promised));
         lock(&self.pending).remove(&content.inode);
         self.retired.fetch_add(1, Ordering::AcqRel);
+        self.openings.note_retired(content.inode);
         live.remove(&content.inode);
     }
 
@@ -175,6 +178,23 @@ impl Table {
         content
     }
 
+    /// Takes in what was read of a file; `None` when that is void.
+    fn insert_opened(
+        &self,
+        content: Content,
+        opening: &Opening<'_>,
+        retirements: u64,
+    ) -> Option<Arc<Content>> {
+        let mut live = lock(&self.live);
+        let content = match live.get(&content.inode) {
+            Some(live) => Arc::clone(live),
+            None if opening.retirements() != retirements => return None,
+            None => Arc::clone(live.entry(content.inode).or_insert(Arc::new(content))),
+        };
+        content.handles.fetch_add(1, Ordering::AcqRel);
+        Some(content)
+    }
+
     fn insert(&self, content: Arc<Content>) -> Arc<Content> {
         let mut live = lock(&self.live);
         let content = Arc::clone(live.entry(content.inode).or_insert(content));
@@ -183,8 +203,7 @@ impl Table {
     }
 }
 
-/// All files whose content is live: open, or changed and not yet home. The
-/// caller opens and releases one inode's content from one thread at a time.
+/// All files whose content is live: open, or changed and not yet home.
 #[derive(Clone)]
 pub struct Contents {
     pub(super) context: Arc<Context>,
@@ -224,19 +243,22 @@ impl Contents {
             let content = Content::open_following(&self.context, follower, &opened, home)?;
             return Ok(self.context.table.replace(Arc::new(content)));
         }
-        if let Some(content) = self.context.table.find(node.id()) {
-            return match content.check_live(home) {
-                Ok(()) => Ok(content),
-                Err(error) => {
-                    content.released();
-                    Err(error)
-                }
-            };
-        }
-        let access = if self.context.writable { Access::ReadWrite } else { Access::Read };
-        let file = node.open(access)?;
-        let content = Content::open(&self.context, Opened { node: Arc::clone(node), file }, home)?;
-        Ok(self.context.table.insert(Arc::new(content)))
+        let table = &self.context.table;
+        let opening = table.openings.begin(node.id());
+        let content = loop {
+            let retirements = opening.retirements();
+            if let Some(content) = table.find(node.id()) {
+                break content;
+            }
+            let access = if self.context.writable { Access::ReadWrite } else { Access::Read };
+            let opened = Opened { node: Arc::clone(node), file: node.open(access)? };
+            let content = Content::open(&self.context, opened, home)?;
+            if let Some(content) = table.insert_opened(content, &opening, retirements) {
+                break content;
+            }
+        };
+        content.check_live(home).inspect_err(|_| content.released())?;
+        Ok(content)
     }
 
     /// Whether others may write to the vault meanwhile.

@@ -75,7 +75,8 @@ impl Namespace {
     /// As [`Namespace::using`], whatever name the file stands under.
     pub(super) fn using_unbound<'a>(&self, inode: &'a Inode) -> Result<Using<'a>> {
         let open = || inode.open(&self.contents, None);
-        Ok(Using::new(inode, self.granted(inode, FILE_BITS, open)?))
+        let opened = self.granted(inode, FILE_BITS, open).map_err(|error| gone(inode, error))?;
+        Ok(Using::new(inode, opened))
     }
 
     /// Opens the content by the name it stands under. No gate is held.
@@ -85,7 +86,7 @@ impl Namespace {
                 return Err(Error::Refused(errno::ESTALE));
             }
             Err(Error::Damaged(Damage::Home)) => self.open_settled(inode)?,
-            other => other?,
+            other => other.map_err(|error| gone(inode, error))?,
         };
         if let Err(error) = self.check_recorded(inode, Object::File(content.id())) {
             inode.close();
@@ -111,5 +112,16 @@ impl Namespace {
                 return self.open_placed(inode);
             }
         }
+    }
+}
+
+/// What an error of opening a file means: one whose last name was removed may
+/// never have been written out.
+fn gone(inode: &Inode, error: Error) -> Error {
+    match &error {
+        Error::Damaged(_) if inode.node.attributes().is_ok_and(|attributes| attributes.links == 0) => {
+            Error::Refused(errno::ESTALE)
+        }
+        _ => error,
     }
 }

@@ -30,11 +30,14 @@ pub(super) struct End<'a> {
 
 /// What was found and made durable before any gate was closed.
 struct Prepared<'a> {
-    source: Pin<'a>,
     /// Files that belong under their new names, and the old ones beside.
+    /// Dropped first: their inodes are known until then.
     bound: Vec<Bound>,
+    source: Pin<'a>,
     /// The entry that will be replaced or exchanged.
     target: Option<InodeId>,
+    /// The inode that will be exchanged.
+    _exchanged: Option<Pin<'a>>,
     /// Dropped after what is bound, which may be bound anew.
     _claim: Claim<'a>,
 }
@@ -116,6 +119,7 @@ impl Namespace {
     /// what is going to replace one. No gate is held: that may take its time.
     fn prepare(&self, from: &End<'_>, to: &End<'_>, mode: RenameMode) -> Result<Prepared<'_>> {
         let (source, target, claim) = self.claimed(from, to, mode)?;
+        let mut exchanged = None;
         let mut bound = Vec::new();
         let is_same = target.as_ref().is_some_and(|target| target.id() == source.node.id());
         let will_move = !is_same
@@ -127,11 +131,12 @@ impl Namespace {
         if will_move {
             bound.extend(self.prepare_end(&source, from, to, target.is_some())?);
             if let Some(target) = target.as_ref().filter(|_| mode == RenameMode::Exchange) {
-                let target = self.pin_unbound(Arc::clone(target))?;
-                bound.extend(self.prepare_end(&target, to, from, true)?);
+                let target = exchanged.insert(self.pin_unbound(Arc::clone(target))?);
+                bound.extend(self.prepare_end(target, to, from, true)?);
             }
         }
-        Ok(Prepared { source, bound, target: target.map(|node| node.id()), _claim: claim })
+        let target = target.map(|node| node.id());
+        Ok(Prepared { bound, source, target, _exchanged: exchanged, _claim: claim })
     }
 
     /// Both entries, and that nobody else renames what moves.
@@ -174,6 +179,8 @@ impl Namespace {
                 to: self.names.home(to.place.directory, to.name),
                 moved: Cell::new(false),
             }),
+            // It was removed, and its entry leads elsewhere by now.
+            Err(error) if error.errno() == errno::ESTALE => None,
             // A damaged file is moved as it is.
             Err(error @ Error::Damaged(_)) => {
                 self.observer.damaged(inode.number, &error);

@@ -110,7 +110,7 @@ fn files_change_places_under_many_hands() {
                         if let Ok(entry) = namespace.lookup(to, to_name) {
                             // A file that is renamed meanwhile is found or not, never taken for damaged.
                             if let Err(error) = namespace.open(entry.number, Opening::default()) {
-                                assert_eq!(error.errno(), code::EISDIR, "{error:?}");
+                                assert!([code::EISDIR, code::ESTALE].contains(&error.errno()), "{error:?}");
                             } else {
                                 namespace.release(entry.number);
                             }
