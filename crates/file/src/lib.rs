@@ -25,6 +25,7 @@ pub mod recipients;
 
 pub use age::Callbacks;
 pub use age::secrecy::{ExposeSecret, SecretString};
+pub use age_core::format::FileKey;
 pub use error::Error;
 pub use header::{read_header, unlock};
 pub use hybrid::{HybridIdentity, HybridRecipient};

@@ -3,6 +3,8 @@
 mod asking;
 mod describe;
 mod keys;
+mod mount;
+mod serve;
 mod target;
 
 use std::fs::File;
@@ -14,6 +16,7 @@ use serde::Serialize;
 use strongroom_engine::Engine;
 use strongroom_file::armor::Armor;
 use strongroom_file::{Error, Input, Job, Output as Sink, Ranges};
+use strongroom_format::age::CHUNK_LEN;
 
 use crate::args::file::{FileCommand, FileDecryptArgs, FileEncryptArgs, FileOutputArgs};
 use crate::failure::{Exit, Failure, Result};
@@ -29,6 +32,7 @@ pub(crate) fn run(command: &FileCommand, output: Output) -> Result<Exit> {
     match command {
         FileCommand::Encrypt(args) => encrypt(args, output),
         FileCommand::Decrypt(args) => decrypt(args, output),
+        FileCommand::Mount(args) => mount::run(args),
         FileCommand::Inspect(args) => describe::run(args, output),
         FileCommand::Keygen(args) => keys::generate(args, output),
     }
@@ -106,7 +110,7 @@ fn encrypt(args: &FileEncryptArgs, output: Output) -> Result<Exit> {
 
 fn decrypt(args: &FileDecryptArgs, output: Output) -> Result<Exit> {
     let inputs = inputs_of(&args.files);
-    let identities = asking::identities(args)?;
+    let identities = asking::identities(&args.keys)?;
     let setting = Setting::of(&args.output, "decrypting", &args.files)?;
     let done = |bytes| setting.progress.done(bytes);
     let job = setting.job(&done);
@@ -144,11 +148,12 @@ fn copy_range(
 ) -> std::result::Result<u64, Error> {
     let end = end.min(ranges.len());
     let mut at = start;
+    let mut piece = vec![0; CHUNK_LEN];
     while at < end {
-        let mut piece = ranges.read(at)?;
-        piece.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
-        to.write_all(&piece).map_err(Error::Output)?;
-        at += piece.len() as u64;
+        let wanted = piece.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+        let read = ranges.read(at, &mut piece[..wanted])?;
+        to.write_all(&piece[..read]).map_err(Error::Output)?;
+        at += read as u64;
     }
     to.flush().map_err(Error::Output)?;
     Ok(at - start)

@@ -8,7 +8,7 @@ use strongroom_file::{Callbacks, Error, SecretString};
 use strongroom_keys::Credential;
 
 use super::failure;
-use crate::args::file::{FileDecryptArgs, FileEncryptArgs, FilePassphraseArgs};
+use crate::args::file::{FileEncryptArgs, FileKeyArgs, FilePassphraseArgs};
 use crate::failure::{Failure, Result};
 use crate::secrets::Source;
 
@@ -80,7 +80,7 @@ pub(super) fn recipients(args: &FileEncryptArgs) -> Result<Recipients> {
     Ok(recipients)
 }
 
-pub(super) fn identities(args: &FileDecryptArgs) -> Result<Identities> {
+pub(super) fn identities(args: &FileKeyArgs) -> Result<Identities> {
     let mut identities = Identities::new();
     for path in &args.identity {
         identities.push_file(&read(path)?, &path.display().to_string(), Terminal).map_err(at(path))?;
