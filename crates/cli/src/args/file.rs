@@ -78,8 +78,8 @@ pub(crate) struct FileEncryptArgs {
     pub(crate) armor: bool,
     #[command(flatten)]
     pub(crate) output: FileOutputArgs,
-    /// What is encrypted; `-` or none is standard input. FILE becomes FILE.age
-    #[arg(value_name = "FILE")]
+    /// What is encrypted; `-` or none is standard input. FILE becomes FILE.age, and a directory one archive, DIR.tar.age
+    #[arg(value_name = "FILE|DIR")]
     pub(crate) files: Vec<PathBuf>,
 }
 
@@ -106,6 +106,9 @@ pub(crate) struct FileDecryptArgs {
     /// Only these plain bytes: START..END, without the one at END; either may be left out
     #[arg(long, value_name = "START..END", value_parser = range)]
     pub(crate) range: Option<(u64, u64)>,
+    /// Unpack the directory that was encrypted as the new directory DIR
+    #[arg(short = 'x', long, value_name = "DIR", conflicts_with_all = ["range", "output"])]
+    pub(crate) extract: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: FileOutputArgs,
     /// What is decrypted; `-` or none is standard input. FILE.age becomes FILE
