@@ -1,10 +1,11 @@
 //! Options of the commands for single files, spelled as age's are.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::values::LogTarget;
+use super::values::{LogTarget, duration};
 
 /// What is done with single files.
 #[derive(Clone, Debug, Subcommand)]
@@ -40,6 +41,17 @@ pub(crate) struct FileOutputArgs {
     pub(crate) engine: Option<String>,
 }
 
+/// Plugins, `age-plugin-NAME` on the PATH.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FilePluginArgs {
+    /// With the plugin's own recipient or key, which it knows itself
+    #[arg(short = 'j', value_name = "PLUGIN")]
+    pub(crate) plugin: Vec<String>,
+    /// How long a plugin may say nothing before it is ended
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "2m")]
+    pub(crate) plugin_timeout: Duration,
+}
+
 /// Where a passphrase comes from.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct FilePassphraseArgs {
@@ -62,12 +74,11 @@ pub(crate) struct FileEncryptArgs {
     /// For all public keys in FILE, one in each line
     #[arg(short = 'R', long, value_name = "FILE")]
     pub(crate) recipients_file: Vec<PathBuf>,
-    /// For the owners of the secret keys in FILE
+    /// For the owners of the secret keys in FILE, which may be encrypted with a passphrase
     #[arg(short, long, value_name = "FILE")]
     pub(crate) identity: Vec<PathBuf>,
-    /// For a plugin's own recipient
-    #[arg(short = 'j', value_name = "PLUGIN")]
-    pub(crate) plugin: Vec<String>,
+    #[command(flatten)]
+    pub(crate) plugins: FilePluginArgs,
     /// With a passphrase, which is asked for
     #[arg(short, long, conflicts_with_all = ["recipient", "recipients_file", "identity", "plugin"])]
     pub(crate) passphrase: bool,
@@ -89,9 +100,8 @@ pub(crate) struct FileKeyArgs {
     /// With the secret keys in FILE, or the SSH key that it is; FILE may be encrypted with a passphrase
     #[arg(short, long, value_name = "FILE")]
     pub(crate) identity: Vec<PathBuf>,
-    /// With a plugin's own key
-    #[arg(short = 'j', value_name = "PLUGIN")]
-    pub(crate) plugin: Vec<String>,
+    #[command(flatten)]
+    pub(crate) plugins: FilePluginArgs,
     /// With a passphrase, which is asked for; so it is where no key is given
     #[arg(short, long)]
     pub(crate) passphrase: bool,

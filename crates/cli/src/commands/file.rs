@@ -3,7 +3,7 @@
 mod archive;
 mod asking;
 mod describe;
-mod keys;
+pub(crate) mod keys;
 mod mount;
 mod serve;
 mod target;
