@@ -4,6 +4,7 @@
 //! its command line and its mounts, and they treat a plain directory and other programs' mounts alike.
 #![forbid(unsafe_code)]
 
+mod age;
 mod bench;
 mod command;
 mod crash;
@@ -86,6 +87,8 @@ enum Task {
     Model(model::ModelArgs),
     /// Exchange encrypted disks with cryptsetup, QEMU, nbdkit, libnbd and fio, and put ext4 on them
     Luks(luks::LuksArgs),
+    /// Read C2SP's vectors of age, and exchange single files with age and rage
+    Age(age::AgeArgs),
     /// Exchange encrypted disks with dm-crypt in a virtual machine, and put ext4 on a ublk device there
     Vm(vm::VmArgs),
     /// Fill memory and check it: a part of `luks`
@@ -124,6 +127,7 @@ fn main() -> ExitCode {
         Task::Sparse(arguments) => concluded(sparse::run(&arguments)),
         Task::Crash(arguments) => concluded(crash::run(&arguments)),
         Task::Model(arguments) => concluded(model::run(&arguments)),
+        Task::Age(arguments) => concluded(age::run(&arguments)),
         Task::Luks(arguments) => concluded(luks::run(&arguments)),
         Task::Vm(arguments) => concluded(vm::run(&arguments)),
         Task::LuksPressure(arguments) => luks::pressure::fill(&arguments),

@@ -14,7 +14,7 @@ use crate::offer::Switch;
 use crate::subject::{Kind, Settings, SubjectArgs};
 use crate::tally::Tally;
 use crate::{
-    crash, demo, dudect, fsx, fuzz, git, kill, luks, model, packages, posix, postgres, powercut, soak,
+    age, crash, demo, dudect, fsx, fuzz, git, kill, luks, model, packages, posix, postgres, powercut, soak,
     sparse, sqlite, stress, workspace,
 };
 
@@ -32,7 +32,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
     /// Only these suites (cargo, unruly, crash, model, fuzz, dudect, demo, posix, fsx, stress, sqlite, postgres, kill, powercut,
-    /// soak, git, sparse, luks)
+    /// soak, git, sparse, luks, age)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }
@@ -43,7 +43,7 @@ struct Suite {
     run: fn(&SubjectArgs, bool) -> Result<Tally>,
 }
 
-const SUITES: [Suite; 18] = [
+const SUITES: [Suite; 19] = [
     Suite { name: "cargo", needs_root: false, run: |_, _| cargo_test() },
     Suite { name: "unruly", needs_root: false, run: |_, _| unruly_test() },
     Suite { name: "crash", needs_root: false, run: |_, long| crash::run(&crash::CrashArgs::on(long)) },
@@ -99,6 +99,11 @@ const SUITES: [Suite; 18] = [
         run: |subject, long| {
             luks::run(&luks::LuksArgs::on(subject.binary.clone(), subject.work.clone(), long))
         },
+    },
+    Suite {
+        name: "age",
+        needs_root: false,
+        run: |subject, _| age::run(&age::AgeArgs::on(subject.binary.clone(), subject.work.clone())),
     },
 ];
 

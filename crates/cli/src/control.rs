@@ -208,6 +208,7 @@ pub(crate) fn detached(path: &Path) -> Option<Mounted> {
         let Ok(Answer::Status(status)) = Client::at(socket)?.ask(Request::Status) else { return None };
         let was = PathBuf::from(status.mount_point);
         (was == absolute || Some(&was) == beside.as_ref()).then_some(Mounted {
+            kind: mounts::Kind::Vault,
             device,
             path: was,
             source: status.vault,

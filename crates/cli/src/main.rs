@@ -109,6 +109,7 @@ fn run(command: Command, output: Output) -> Result<Exit> {
         Command::Engines(args) => commands::engines::run(&args, output),
         Command::Tune(args) => commands::tune::run(&args, output),
         Command::Bench(BenchCommand::Crypto(args)) => commands::bench::run(&args, output),
+        Command::Bench(BenchCommand::File(args)) => commands::bench::file::run(&args, output),
         Command::MountHelper(args) => mount::helper(args.args),
         Command::UmountHelper(args) => umount::helper(args.args),
         Command::GenerateMan(args) => commands::generate::manual(&args.directory),

@@ -50,6 +50,13 @@ impl Progress {
         self.bar.set_prefix("0");
     }
 
+    /// Begins to count bytes, of which nobody knows how many there are.
+    pub(crate) fn begin_stream(&self, label: &'static str) {
+        self.bar.reset();
+        self.bar.set_style(style("{msg} {binary_bytes} {binary_bytes_per_sec} {spinner}"));
+        self.bar.set_message(label);
+    }
+
     /// So many bytes are done.
     pub(crate) fn done(&self, bytes: u64) {
         self.bar.inc(bytes);

@@ -32,8 +32,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// whatever was not synced is lost. With `--lazy` and `--abort`, which promise
 /// nothing, it is a warning.
 pub(crate) fn run(args: &UmountArgs, output: Output) -> Result<Exit> {
-    let mounted =
-        mounts::at(&args.directory).or_else(|failure| control::detached(&args.directory).ok_or(failure))?;
+    let mounted = mounts::any_at(&args.directory)
+        .or_else(|failure| control::detached(&args.directory).ok_or(failure))?;
     let client = Client::connect(&mounted);
     let is_lost = client.is_none() && !mounted.read_only;
     let done = match client {

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
-use strongroom_format::age::{ARMOR_BEGIN, ARMOR_END, ARMOR_LINE_BYTES, ArmorReader, armor_line};
+use strongroom_format::age::{ARMOR_BEGIN, ARMOR_END, ARMOR_LINE_BYTES, ArmorReader, INTRO, armor_line};
 
 /// Most bytes of a line: what is longer is no armor.
 const LINE_MAX: u64 = 1100;
@@ -14,8 +14,12 @@ const FILL: usize = 48 << 10;
 /// # Errors
 /// What the input says.
 pub fn detect<R: BufRead + Send + 'static>(mut input: R) -> io::Result<(Box<dyn BufRead + Send>, bool)> {
-    // No header begins with dashes.
-    let armored = input.fill_buf()?.trim_ascii_start().starts_with(b"-----");
+    // No header begins with dashes. What stands before an armor is junk, of
+    // which its reader tells.
+    let start = input.fill_buf()?;
+    let has_armor = || start.windows(ARMOR_BEGIN.len()).any(|window| window == ARMOR_BEGIN.as_bytes());
+    let armored =
+        start.trim_ascii_start().starts_with(b"-----") || !start.starts_with(INTRO.as_bytes()) && has_armor();
     if armored {
         return Ok((Box::new(BufReader::with_capacity(FILL, Dearmor::new(input))), true));
     }

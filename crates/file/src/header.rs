@@ -41,15 +41,30 @@ pub(crate) fn make(recipients: &Recipients) -> Result<(Vec<u8>, FileKey), Error>
     let mut drawn = keys::random::<16>()?;
     let file_key = FileKey::init_with_mut(|bytes| bytes.copy_from_slice(&drawn));
     drawn.zeroize();
+    let stanzas = wrap(&file_key, recipients)?;
+    let mac = keys::mac(&file_key, &Header::authenticated(&stanzas));
+    Ok((Header { stanzas, mac }.encode(), file_key))
+}
+
+/// Wraps a key of 16 bytes for each of `recipients`: what [`unwrap`] opens.
+/// Nothing binds the stanzas together but a MAC that the caller makes.
+///
+/// # Errors
+/// [`Error::Usage`] for recipients that cannot be used together, or none;
+/// [`Error::Plugin`].
+pub fn wrap(key: &FileKey, recipients: &Recipients) -> Result<Vec<age::Stanza>, Error> {
     let mut stanzas = Vec::new();
     let mut labels: Option<HashSet<String>> = None;
     for recipient in recipients.iter() {
-        let (made, its_labels) = recipient.wrap_file_key(&file_key).map_err(|error| wrapping(&error))?;
+        let (made, its_labels) = recipient.wrap_file_key(key).map_err(|error| wrapping(&error))?;
         if *labels.get_or_insert_with(|| its_labels.clone()) != its_labels {
             return Err(Error::Usage(
                 "these recipients cannot be used together: post-quantum ones, and a passphrase, stand alone"
                     .into(),
             ));
+        }
+        if made.is_empty() {
+            return Err(Error::Plugin("a plugin wrapped the key for nobody".into()));
         }
         stanzas.extend(made.into_iter().map(|stanza| age::Stanza {
             kind: stanza.tag,
@@ -60,8 +75,7 @@ pub(crate) fn make(recipients: &Recipients) -> Result<(Vec<u8>, FileKey), Error>
     if stanzas.is_empty() {
         return Err(Error::Usage("there is no recipient".into()));
     }
-    let mac = keys::mac(&file_key, &Header::authenticated(&stanzas));
-    Ok((Header { stanzas, mac }.encode(), file_key))
+    Ok(stanzas)
 }
 
 fn wrapping(error: &::age::EncryptError) -> Error {
@@ -84,8 +98,31 @@ pub fn unlock(header: &Header, identities: &Identities) -> Result<FileKey, Error
     if header.stanzas.len() > 1 && header.stanzas.iter().any(|stanza| stanza.kind == "scrypt") {
         return Err(Error::Header(FormatError::Inconsistent { what: "a passphrase beside another stanza" }));
     }
-    let stanzas: Vec<Stanza> = header
-        .stanzas
+    let (file_key, plugin) = unwrapped(&header.stanzas, identities)?;
+    match keys::is_mac(&file_key, &Header::authenticated(&header.stanzas), &header.mac) {
+        true => Ok(file_key),
+        // It may have made the key up.
+        false => Err(plugin.map_or(Error::HeaderForged, |name| {
+            Error::Plugin(format!("age-plugin-{name}: its key is not this file's, or the header was changed"))
+        })),
+    }
+}
+
+/// The key that [`wrap`] wrapped, if one of the identities opens a stanza. It
+/// is the right one only when a MAC with it says so.
+///
+/// # Errors
+/// As [`unlock`], but for what is wrong with the MAC.
+pub fn unwrap(stanzas: &[age::Stanza], identities: &Identities) -> Result<FileKey, Error> {
+    unwrapped(stanzas, identities).map(|(key, _)| key)
+}
+
+/// The key, and the name of the plugin that gave it.
+fn unwrapped<'a>(
+    stanzas: &[age::Stanza],
+    identities: &'a Identities,
+) -> Result<(FileKey, Option<&'a str>), Error> {
+    let stanzas: Vec<Stanza> = stanzas
         .iter()
         .map(|stanza| Stanza {
             tag: stanza.kind.clone(),
@@ -94,24 +131,19 @@ pub fn unlock(header: &Header, identities: &Identities) -> Result<FileKey, Error
         })
         .collect();
     let mut plugin_failure = None;
-    for identity in identities.iter() {
-        let file_key = match identity.unwrap_stanzas(&stanzas) {
-            None => continue,
-            Some(Ok(file_key)) => file_key,
+    for (plugin, identity) in identities.iter() {
+        match identity.unwrap_stanzas(&stanzas) {
+            None => {}
+            Some(Ok(file_key)) => return Ok((file_key, plugin)),
             Some(Err(error)) => match unwrapping(&error) {
-                Error::WrongKey => continue,
+                Error::WrongKey => {}
                 // Another identity may still do.
                 Error::Plugin(text) => {
                     plugin_failure.get_or_insert(Error::Plugin(text));
-                    continue;
                 }
                 other => return Err(other),
             },
-        };
-        if keys::is_mac(&file_key, &Header::authenticated(&header.stanzas), &header.mac) {
-            return Ok(file_key);
         }
-        return Err(Error::HeaderForged);
     }
     Err(plugin_failure.unwrap_or(Error::WrongKey))
 }

@@ -1,10 +1,12 @@
 //! Those who read: secret keys as text, SSH keys, passphrases, plugins.
 
+use std::time::Duration;
+
 use age::{Callbacks, Identity};
 use age_core::secrecy::{ExposeSecret, SecretString};
 
 use crate::recipients::{Recipients, missing};
-use crate::{Error, HybridIdentity};
+use crate::{Error, HybridIdentity, plugin};
 
 /// The highest work factor of a passphrase that is tried: 2^22 rounds of
 /// scrypt, 4 GiB, about fifteen seconds. The same as age's.
@@ -13,7 +15,8 @@ pub const WORK_FACTOR_MAX: u8 = 22;
 /// Secret keys that a file is tried with, in their order.
 #[derive(Default)]
 pub struct Identities {
-    all: Vec<Box<dyn Identity>>,
+    /// With the name of the plugin that it is.
+    all: Vec<(Option<String>, Box<dyn Identity>)>,
     plugins: Vec<age::plugin::Identity>,
 }
 
@@ -26,7 +29,7 @@ impl Identities {
 
     /// Adds one that opens stanzas itself.
     pub fn push(&mut self, identity: Box<dyn Identity>) {
-        self.all.push(identity);
+        self.all.push((None, identity));
     }
 
     /// Adds a passphrase.
@@ -82,25 +85,26 @@ impl Identities {
         Ok(())
     }
 
-    /// Finds the programs of plugins. To be called once, when all were added.
+    /// Finds the programs of plugins, of which none may say nothing for longer
+    /// than `limit`. To be called once, when all were added.
     ///
     /// # Errors
     /// [`Error::Plugin`] when a plugin is not on the PATH.
-    pub fn resolve(&mut self, callbacks: impl Callbacks) -> Result<(), Error> {
+    pub fn resolve(&mut self, callbacks: impl Callbacks, limit: Duration) -> Result<(), Error> {
         let plugins = std::mem::take(&mut self.plugins);
         let mut names: Vec<String> = plugins.iter().map(|plugin| plugin.plugin().to_owned()).collect();
         names.sort_unstable();
         names.dedup();
         for name in names {
-            let plugin = age::plugin::IdentityPluginV1::new(&name, &plugins, callbacks.clone())
-                .map_err(|_| missing(&name))?;
-            self.push(Box::new(plugin));
+            let identity = plugin::identity(&name, &plugins, callbacks.clone(), limit)?;
+            self.all.push((Some(name), identity));
         }
         Ok(())
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &dyn Identity> {
-        self.all.iter().map(|identity| &**identity)
+    /// Each with the name of its plugin, if it is one.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Option<&str>, &dyn Identity)> {
+        self.all.iter().map(|(plugin, identity)| (plugin.as_deref(), &**identity))
     }
 }
 

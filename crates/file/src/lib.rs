@@ -20,13 +20,17 @@ mod hybrid;
 pub mod identities;
 mod keys;
 pub mod payload;
+pub mod plugin;
 mod range;
 pub mod recipients;
+mod sealed;
 
 pub use age::Callbacks;
 pub use age::secrecy::{ExposeSecret, SecretString};
+pub use age_core::format::FileKey;
 pub use error::Error;
-pub use header::{read_header, unlock};
+pub use header::{read_header, unlock, unwrap, wrap};
 pub use hybrid::{HybridIdentity, HybridRecipient};
 pub use payload::{BATCH_CHUNKS, Input, Job, Output, decrypt, encrypt, memory_max};
 pub use range::Ranges;
+pub use sealed::{is_encrypted, open_with_passphrase};

@@ -1,9 +1,11 @@
 //! Those who may read: their public keys as text, and passphrases.
 
+use std::time::Duration;
+
 use age::{Callbacks, Recipient};
 use age_core::secrecy::SecretString;
 
-use crate::{Error, HybridRecipient};
+use crate::{Error, HybridRecipient, plugin};
 
 /// The work factor of a passphrase, as age has it: 2^18 rounds of scrypt, 256
 /// MiB, about a second.
@@ -96,11 +98,12 @@ impl Recipients {
         self.plugin_identities.push(identity);
     }
 
-    /// Finds the programs of plugins. To be called once, when all were added.
+    /// Finds the programs of plugins, of which none may say nothing for longer
+    /// than `limit`. To be called once, when all were added.
     ///
     /// # Errors
     /// [`Error::Plugin`] when a plugin is not on the PATH.
-    pub fn resolve(&mut self, callbacks: impl Callbacks) -> Result<(), Error> {
+    pub fn resolve(&mut self, callbacks: impl Callbacks, limit: Duration) -> Result<(), Error> {
         let (plugins, identities) =
             (std::mem::take(&mut self.plugins), std::mem::take(&mut self.plugin_identities));
         let names = plugins.iter().map(age::plugin::Recipient::plugin);
@@ -109,9 +112,7 @@ impl Recipients {
         names.sort_unstable();
         names.dedup();
         for name in names {
-            let plugin = age::plugin::RecipientPluginV1::new(&name, &plugins, &identities, callbacks.clone())
-                .map_err(|_| missing(&name))?;
-            self.push(Box::new(plugin));
+            self.push(plugin::recipient(&name, &plugins, &identities, callbacks.clone(), limit)?);
         }
         Ok(())
     }

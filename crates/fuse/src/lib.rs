@@ -11,8 +11,8 @@
 //! Architecture invariant: no thread of this crate opens, stats or otherwise
 //! touches a path inside a mount it serves; that would wait on itself.
 //!
-//! Two file systems are served: a vault ([`adapter`]) and an open disk as one
-//! file ([`raw`]).
+//! Three file systems are served: a vault ([`adapter`]), an open disk as one
+//! file ([`raw`]), and one file that can only be read ([`single`]).
 //!
 //! What this crate does not do: encrypt, store, or keep caches. Linux only.
 #![deny(unsafe_code)]
@@ -32,6 +32,7 @@ mod node;
 mod notify;
 pub mod raw;
 mod session;
+pub mod single;
 mod statistics;
 mod sys;
 pub mod transport;

@@ -47,6 +47,7 @@ const LAYERS: &[Layer] = &[
     layer("vault", &["units", "format", "keys", "engine", "store"], &["engine-cpu", "sched", "model"]),
     layer("disk", &["format", "keys", "engine", "store", "memory"], &["bench", "engine-cpu", "sched"]),
     layer("file", &["format", "engine"], &["engine-cpu"]),
+    layer("archive", &[], &[]),
     layer("fuse", &["units", "engine", "store", "vault", "disk"], &["format", "keys", "engine-cpu", "sched"]),
     layer("ublk", &["engine", "disk"], &[]),
     layer(
@@ -65,6 +66,7 @@ const LAYERS: &[Layer] = &[
             "store",
             "vault",
             "disk",
+            "archive",
             "file",
             "fuse",
             "ublk",

@@ -1,5 +1,7 @@
 //! Options of the commands about engines.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::values::size;
@@ -42,6 +44,45 @@ pub(crate) struct TuneArgs {
 pub(crate) enum BenchCommand {
     /// Measure how fast each engine encrypts and decrypts
     Crypto(BenchCryptoArgs),
+    /// Measure how fast files are encrypted and decrypted, here and by what else is installed
+    File(BenchFileArgs),
+}
+
+/// Options of `bench file`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  strongroom bench file
+  strongroom bench file --size 256MiB --repeats 3 --disk /var/tmp
+  strongroom bench file --engine auto,cpu --recipient x25519,hybrid,scrypt --files 0
+
+The programs take turns; shown are the median of their times, the least and the
+most, the CPU time of all their threads, and the most memory. On a disk what is
+read was forgotten before, and what is written is synced. Beside this program
+run cp and, where they are installed, age, rage, openssl (which authenticates
+nothing) and gpg; a tree also runs through tar and age.")]
+pub(crate) struct BenchFileArgs {
+    /// Bytes of the file; 0 for none
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1GiB")]
+    pub(crate) size: u64,
+    /// Files of 4 KiB in the tree; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub(crate) files: u32,
+    /// How often each takes its turn, after one that is not counted
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) repeats: u32,
+    /// Where files lie in memory [default: /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) memory: Option<PathBuf>,
+    /// Measure on the disk of DIR besides
+    #[arg(long, value_name = "DIR")]
+    pub(crate) disk: Option<PathBuf>,
+    /// Engines, as `strongroom engines` names them
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "auto")]
+    pub(crate) engine: Vec<String>,
+    /// Kinds of recipients
+    #[arg(long, value_name = "KIND", value_delimiter = ',', default_value = "x25519", value_parser = ["x25519", "hybrid", "scrypt"])]
+    pub(crate) recipient: Vec<String>,
 }
 
 /// With or without other work.

@@ -1,16 +1,23 @@
 //! Options of the commands for single files, spelled as age's are.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+
+use super::values::{LogTarget, duration};
 
 /// What is done with single files.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum FileCommand {
-    /// Encrypt files, or standard input, for recipients or with a passphrase
+    /// Encrypt files, directories or standard input, for recipients or with a passphrase
+    #[command(short_flag = 'e', long_flag = "encrypt")]
     Encrypt(FileEncryptArgs),
     /// Decrypt files, or standard input
+    #[command(short_flag = 'd', long_flag = "decrypt")]
     Decrypt(FileDecryptArgs),
+    /// Show a file in plain in a directory, read only, without decrypting it first
+    Mount(FileMountArgs),
     /// Tell for whom a file was encrypted, and how long it is
     Inspect(FileInspectArgs),
     /// Make a secret key, or print the recipient of one
@@ -32,6 +39,17 @@ pub(crate) struct FileOutputArgs {
     /// What computes: auto, cpu, or a name that `strongroom engines` lists
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,
+}
+
+/// Plugins, `age-plugin-NAME` on the PATH.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FilePluginArgs {
+    /// With the plugin's own recipient or key, which it knows itself
+    #[arg(short = 'j', value_name = "PLUGIN")]
+    pub(crate) plugin: Vec<String>,
+    /// How long a plugin may say nothing before it is ended
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "2m")]
+    pub(crate) plugin_timeout: Duration,
 }
 
 /// Where a passphrase comes from.
@@ -56,12 +74,11 @@ pub(crate) struct FileEncryptArgs {
     /// For all public keys in FILE, one in each line
     #[arg(short = 'R', long, value_name = "FILE")]
     pub(crate) recipients_file: Vec<PathBuf>,
-    /// For the owners of the secret keys in FILE
+    /// For the owners of the secret keys in FILE, which may be encrypted with a passphrase
     #[arg(short, long, value_name = "FILE")]
     pub(crate) identity: Vec<PathBuf>,
-    /// For a plugin's own recipient
-    #[arg(short = 'j', value_name = "PLUGIN")]
-    pub(crate) plugin: Vec<String>,
+    #[command(flatten)]
+    pub(crate) plugins: FilePluginArgs,
     /// With a passphrase, which is asked for
     #[arg(short, long, conflicts_with_all = ["recipient", "recipients_file", "identity", "plugin"])]
     pub(crate) passphrase: bool,
@@ -72,32 +89,72 @@ pub(crate) struct FileEncryptArgs {
     pub(crate) armor: bool,
     #[command(flatten)]
     pub(crate) output: FileOutputArgs,
-    /// What is encrypted; `-` or none is standard input. FILE becomes FILE.age
-    #[arg(value_name = "FILE")]
+    /// What is encrypted; `-` or none is standard input. FILE becomes FILE.age, and a directory one archive, DIR.tar.age
+    #[arg(value_name = "FILE|DIR")]
     pub(crate) files: Vec<PathBuf>,
 }
 
+/// What opens a file.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct FileDecryptArgs {
-    /// With the secret keys in FILE, or the SSH key that it is
+pub(crate) struct FileKeyArgs {
+    /// With the secret keys in FILE, or the SSH key that it is; FILE may be encrypted with a passphrase
     #[arg(short, long, value_name = "FILE")]
     pub(crate) identity: Vec<PathBuf>,
-    /// With a plugin's own key
-    #[arg(short = 'j', value_name = "PLUGIN")]
-    pub(crate) plugin: Vec<String>,
+    #[command(flatten)]
+    pub(crate) plugins: FilePluginArgs,
     /// With a passphrase, which is asked for; so it is where no key is given
     #[arg(short, long)]
     pub(crate) passphrase: bool,
     #[command(flatten)]
     pub(crate) source: FilePassphraseArgs,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FileDecryptArgs {
+    #[command(flatten)]
+    pub(crate) keys: FileKeyArgs,
     /// Only these plain bytes: START..END, without the one at END; either may be left out
     #[arg(long, value_name = "START..END", value_parser = range)]
     pub(crate) range: Option<(u64, u64)>,
+    /// Unpack the directory that was encrypted as the new directory DIR
+    #[arg(short = 'x', long, value_name = "DIR", conflicts_with_all = ["range", "output"])]
+    pub(crate) extract: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: FileOutputArgs,
     /// What is decrypted; `-` or none is standard input. FILE.age becomes FILE
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+The plain file has the name of FILE without `.age`. Every chunk is verified as it is read, the last one first.
+Unmount with `strongroom umount DIR`.")]
+pub(crate) struct FileMountArgs {
+    /// An encrypted file that is not armored
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Where it shall be seen: an empty directory
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    #[command(flatten)]
+    pub(crate) keys: FileKeyArgs,
+    /// Stay in the foreground until it is unmounted
+    #[arg(long, short)]
+    pub(crate) foreground: bool,
+    /// Let other users in (for others than root, /etc/fuse.conf must have user_allow_other)
+    #[arg(long)]
+    pub(crate) allow_other: bool,
+    /// What computes: auto, cpu, or a name that `strongroom engines` lists
+    #[arg(long, value_name = "NAME")]
+    pub(crate) engine: Option<String>,
+    /// Write messages to FILE, or to the system log with `syslog` [default: syslog, or standard error in the
+    /// foreground]
+    #[arg(long, value_name = "FILE|syslog")]
+    pub(crate) log: Option<LogTarget>,
+    /// Do not confine the daemon (for debugging)
+    #[arg(long)]
+    pub(crate) no_confinement: bool,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -82,6 +82,16 @@ pub(crate) enum KeyCommand {
     Remove(KeyRemoveArgs),
     /// Replace a password, key file or recovery key by another
     Change(KeyChangeArgs),
+    /// Print the recipients of the secret keys in a file, for which `file encrypt` encrypts
+    Recipient(KeyRecipientArgs),
+}
+
+/// Options of `key recipient`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct KeyRecipientArgs {
+    /// A file of secret keys, as `file keygen` makes them; `-` is standard input
+    #[arg(value_name = "IDENTITY")]
+    pub(crate) identity: PathBuf,
 }
 
 /// Options of `key add`.

@@ -1,8 +1,11 @@
 //! `strongroom file`: single files in the age format.
 
+mod archive;
 mod asking;
 mod describe;
-mod keys;
+pub(crate) mod keys;
+mod mount;
+mod serve;
 mod target;
 
 use std::fs::File;
@@ -13,7 +16,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use strongroom_engine::Engine;
 use strongroom_file::armor::Armor;
+use strongroom_file::recipients::Recipients;
 use strongroom_file::{Error, Input, Job, Output as Sink, Ranges};
+use strongroom_format::age::CHUNK_LEN;
 
 use crate::args::file::{FileCommand, FileDecryptArgs, FileEncryptArgs, FileOutputArgs};
 use crate::failure::{Exit, Failure, Result};
@@ -29,6 +34,7 @@ pub(crate) fn run(command: &FileCommand, output: Output) -> Result<Exit> {
     match command {
         FileCommand::Encrypt(args) => encrypt(args, output),
         FileCommand::Decrypt(args) => decrypt(args, output),
+        FileCommand::Mount(args) => mount::run(args),
         FileCommand::Inspect(args) => describe::run(args, output),
         FileCommand::Keygen(args) => keys::generate(args, output),
     }
@@ -47,6 +53,12 @@ struct Done {
     plain_bytes: u64,
 }
 
+impl Done {
+    fn of(input: &Path, output: &Path, plain_bytes: u64) -> Done {
+        Done { input: input.display().to_string(), output: output.display().to_string(), plain_bytes }
+    }
+}
+
 /// What one call works with.
 struct Setting {
     engine: Arc<dyn Engine>,
@@ -62,8 +74,11 @@ impl Setting {
         };
         let engine: Arc<dyn Engine> = crate::compose::compose(args.engine.as_deref())?;
         let progress = Progress::begin(label);
-        let lens = files.iter().filter_map(|file| std::fs::metadata(file).ok());
-        progress.begin_bytes(lens.map(|metadata| metadata.len()).sum(), label);
+        let lens = files.iter().map(|file| std::fs::metadata(file).ok().filter(|there| there.is_file()));
+        match lens.map(|there| there.map(|there| there.len())).sum::<Option<u64>>() {
+            Some(total) if total > 0 => progress.begin_bytes(total, label),
+            _ => progress.begin_stream(label),
+        }
         Ok(Setting { engine, threads, progress })
     }
 
@@ -78,38 +93,51 @@ fn encrypt(args: &FileEncryptArgs, output: Output) -> Result<Exit> {
     let setting = Setting::of(&args.output, "encrypting", &args.files)?;
     let done = |bytes| setting.progress.done(bytes);
     let job = setting.job(&done);
-    each(
-        &inputs,
-        &args.output,
-        output,
-        |path, target| {
-            let failed = |error| failure(path, target.path(), error);
-            let input = input_of(path)?;
-            if args.armor {
-                let armor = armored(target)?;
-                let sink = Sink::Stream(Box::new(armor.clone()));
-                let plain = strongroom_file::encrypt(&job, &recipients, input, sink).map_err(failed)?;
-                armor.finish().map_err(|error| Failure::system(target.path(), &error))?;
-                return Ok(plain);
-            }
-            strongroom_file::encrypt(&job, &recipients, input, target.sink()?).map_err(failed)
-        },
-        |path| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(".age");
-            Ok(PathBuf::from(name))
-        },
-        args.armor,
-    )
-    .inspect(|_| setting.progress.finish())
+    let work = |path: &Path, target: &Target| {
+        let (input, packed) = match path.is_dir() {
+            true => archive::packed(path, setting.threads).map(|(input, packed)| (input, Some(packed)))?,
+            false => (input_of(path)?, None),
+        };
+        let sealed = sealed(&job, &recipients, input, target, args.armor)?;
+        let plain = sealed.map_err(|error| failure(path, target.path(), error))?;
+        packed.iter().for_each(|packed| archive::tell(packed, output));
+        Ok(plain)
+    };
+    each(&inputs, &args.output, output, work, name_encrypted, args.armor)
+        .inspect(|_| setting.progress.finish())
+}
+
+/// Encrypts one input to where it goes, and gives its plain bytes.
+fn sealed(
+    job: &Job<'_>,
+    recipients: &Recipients,
+    input: Input,
+    target: &Target,
+    armor: bool,
+) -> Result<std::result::Result<u64, Error>> {
+    if !armor {
+        return Ok(strongroom_file::encrypt(job, recipients, input, target.sink()?));
+    }
+    let armor = armored(target)?;
+    let sealed = strongroom_file::encrypt(job, recipients, input, Sink::Stream(Box::new(armor.clone())));
+    if sealed.is_ok() {
+        armor.finish().map_err(|error| Failure::system(target.path(), &error))?;
+    }
+    Ok(sealed)
 }
 
 fn decrypt(args: &FileDecryptArgs, output: Output) -> Result<Exit> {
     let inputs = inputs_of(&args.files);
-    let identities = asking::identities(args)?;
+    let identities = asking::identities(&args.keys)?;
     let setting = Setting::of(&args.output, "decrypting", &args.files)?;
     let done = |bytes| setting.progress.done(bytes);
     let job = setting.job(&done);
+    if let Some(to) = &args.extract {
+        let [input] = &inputs[..] else { return Err(Failure::usage("--extract takes one file")) };
+        let plain_bytes = archive::extract(&job, &identities, input, to, args.output.force, output)?;
+        setting.progress.finish();
+        return tell(output, vec![Done::of(input, to, plain_bytes)]);
+    }
     each(
         &inputs,
         &args.output,
@@ -137,6 +165,17 @@ fn decrypt(args: &FileDecryptArgs, output: Output) -> Result<Exit> {
     .inspect(|_| setting.progress.finish())
 }
 
+/// `FILE.age`, or `DIR.tar.age`.
+fn name_encrypted(path: &Path) -> Result<PathBuf> {
+    let is_directory = path.is_dir();
+    let mut name = path
+        .file_name()
+        .map(std::ffi::OsStr::to_owned)
+        .ok_or_else(|| Failure::usage("it has no name").at(path).hint("Say with -o where it shall go."))?;
+    name.push(if is_directory { ".tar.age" } else { ".age" });
+    Ok(path.with_file_name(name))
+}
+
 fn copy_range(
     ranges: &Ranges,
     (start, end): (u64, u64),
@@ -144,11 +183,12 @@ fn copy_range(
 ) -> std::result::Result<u64, Error> {
     let end = end.min(ranges.len());
     let mut at = start;
+    let mut piece = vec![0; CHUNK_LEN];
     while at < end {
-        let mut piece = ranges.read(at)?;
-        piece.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
-        to.write_all(&piece).map_err(Error::Output)?;
-        at += piece.len() as u64;
+        let wanted = piece.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+        let read = ranges.read(at, &mut piece[..wanted])?;
+        to.write_all(&piece[..read]).map_err(Error::Output)?;
+        at += read as u64;
     }
     to.flush().map_err(Error::Output)?;
     Ok(at - start)
@@ -169,9 +209,7 @@ fn input_of(path: &Path) -> Result<Input> {
     let file = File::open(path).map_err(|error| Failure::system(path, &error))?;
     let metadata = file.metadata().map_err(|error| Failure::system(path, &error))?;
     if metadata.is_dir() {
-        return Err(Failure::usage("it is a directory")
-            .at(path)
-            .hint("Pack it first: tar -c DIR | strongroom file encrypt -o DIR.tar.age"));
+        return Err(Failure::usage("it is a directory").at(path));
     }
     Ok(if metadata.is_file() { Input::File(file) } else { Input::Stream(Box::new(file)) })
 }
@@ -195,12 +233,12 @@ fn each(
         let target = Target::new(&path, args.force)?;
         let plain_bytes = work(input, &target)?;
         target.keep()?;
-        files.push(Done {
-            input: input.display().to_string(),
-            output: path.display().to_string(),
-            plain_bytes,
-        });
+        files.push(Done::of(input, &path, plain_bytes));
     }
+    tell(output, files)
+}
+
+fn tell(output: Output, files: Vec<Done>) -> Result<Exit> {
     if output.json && !files.iter().any(|done| done.output == "-") {
         output.print(&Document { schema: "strongroom.file/1", files }, |_| String::new())?;
     }
@@ -216,10 +254,11 @@ fn place(
 ) -> Result<PathBuf> {
     match &args.output {
         Some(given) if given.is_dir() => {
-            let name = input.file_name().filter(|_| !is_standard(input));
-            let name =
-                name.ok_or_else(|| Failure::usage("standard input has no name: name a file with -o"))?;
-            Ok(given.join(named(Path::new(name))?))
+            if is_standard(input) {
+                return Err(Failure::usage("standard input has no name: name a file with -o"));
+            }
+            let named = named(input)?;
+            Ok(given.join(named.file_name().unwrap_or(named.as_os_str())))
         }
         Some(_) if inputs > 1 => Err(Failure::usage("several files need an existing directory after -o")),
         Some(given) => Ok(given.clone()),
@@ -275,7 +314,10 @@ fn failure(input: &Path, output: &Path, error: Error) -> Failure {
             Failure::new(Exit::Damage, message).at(input)
         }
         Error::Payload { .. } => Failure::new(Exit::Damage, message).at(input).hint(verified),
-        Error::Input(error) => Failure::system(input, &error),
+        Error::Input(error) => match archive::inside(&error) {
+            Some(error) => archive::explain(error, input),
+            None => Failure::system(input, &error),
+        },
         Error::Output(error) => Failure::system(output, &error),
         Error::Unsupported(_) | Error::Engine(_) => Failure::new(Exit::Unsupported, message).at(input),
         Error::Usage(_) => Failure::usage(message).at(input),

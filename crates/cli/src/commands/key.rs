@@ -45,6 +45,7 @@ pub(crate) fn run(command: &KeyCommand, output: Output) -> Result<Exit> {
         KeyCommand::Add(args) => add(args, output),
         KeyCommand::Remove(args) => remove(args, output),
         KeyCommand::Change(args) => change(args, output),
+        KeyCommand::Recipient(args) => super::file::keys::recipient(args, output),
     }
 }
 

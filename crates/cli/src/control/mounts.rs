@@ -11,8 +11,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
 
-/// The type that the mount table shows.
-const TYPE: &[u8] = b"fuse.strongroom";
+/// What is mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A vault.
+    Vault,
+    /// A single file, which cannot be written to.
+    File,
+}
+
+impl Kind {
+    /// Of a type that the mount table shows.
+    fn of(name: &[u8]) -> Option<Kind> {
+        match name {
+            b"fuse.strongroom" => Some(Kind::Vault),
+            b"fuse.strongroom-file" => Some(Kind::File),
+            _ => None,
+        }
+    }
+}
 
 /// The device number of a mounted file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +52,8 @@ impl DeviceNumber {
 /// A mount of this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mounted {
+    /// What it shows.
+    pub(crate) kind: Kind,
     /// Its device number.
     pub(crate) device: DeviceNumber,
     /// Where it is.
@@ -47,6 +66,15 @@ pub(crate) struct Mounted {
     pub(crate) read_only: bool,
 }
 
+/// All mounts of vaults, in the table's order.
+///
+/// # Errors
+/// When `/proc` is not there.
+pub(crate) fn vaults() -> Result<Vec<Mounted>> {
+    let all = all()?;
+    Ok(all.into_iter().filter(|mounted| mounted.kind == Kind::Vault).collect())
+}
+
 /// All mounts of this program, in the table's order.
 ///
 /// # Errors
@@ -57,12 +85,29 @@ pub(crate) fn all() -> Result<Vec<Mounted>> {
     Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
-/// The topmost mount of this program at `path`.
+/// The topmost mount of a vault at `path`.
 ///
 /// # Errors
 /// Usage when there is none.
 pub(crate) fn at(path: &Path) -> Result<Mounted> {
-    let mounts = all()?;
+    topmost(vaults()?, path)?.ok_or_else(|| {
+        Failure::usage("no vault is mounted here").at(path).hint("`strongroom status` lists the mounts.")
+    })
+}
+
+/// The topmost mount at `path`, of a vault or a single file.
+///
+/// # Errors
+/// Usage when there is none.
+pub(crate) fn any_at(path: &Path) -> Result<Mounted> {
+    topmost(all()?, path)?.ok_or_else(|| {
+        Failure::usage("no vault is mounted here, and no file")
+            .at(path)
+            .hint("`strongroom status` lists the mounts of vaults.")
+    })
+}
+
+fn topmost(mounts: Vec<Mounted>, path: &Path) -> Result<Option<Mounted>> {
     let found = |candidate: &Path| mounts.iter().rev().find(|mounted| mounted.path == candidate).cloned();
     let absolute = std::path::absolute(path).map_err(|error| Failure::system(path, &error))?;
     // Without entering it first, for it may not answer; a symlink to it last.
@@ -71,9 +116,7 @@ pub(crate) fn at(path: &Path) -> Result<Mounted> {
         found(&above.join(absolute.file_name()?))
     };
     let followed = || found(&absolute.canonicalize().ok()?);
-    found(&absolute).or_else(beside).or_else(followed).ok_or_else(|| {
-        Failure::usage("no vault is mounted here").at(path).hint("`strongroom status` lists the mounts.")
-    })
+    Ok(found(&absolute).or_else(beside).or_else(followed))
 }
 
 /// Where a table shows the file system `device`, in the table's order.
@@ -100,13 +143,12 @@ fn parse(line: &[u8]) -> Option<Mounted> {
     let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
     let dash = fields.iter().position(|field| *field == b"-")?;
     let (kind, source, options) = (fields.get(dash + 1)?, fields.get(dash + 2)?, fields.get(dash + 3)?);
-    if *kind != TYPE {
-        return None;
-    }
+    let kind = Kind::of(kind)?;
     let (major, minor) = std::str::from_utf8(fields.get(2)?).ok()?.split_once(':')?;
     let device = DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? };
     let owner = options.split(|&byte| byte == b',').find_map(|word| word.strip_prefix(b"user_id="));
     Some(Mounted {
+        kind,
         device,
         path: OsString::from_vec(unescape(fields.get(4)?)).into(),
         source: String::from_utf8_lossy(&unescape(source)).into_owned(),
@@ -140,6 +182,7 @@ mod tests {
     fn mounts_of_this_program_are_told_from_others() {
         let line = b"30 1 0:40 / /a\\040b rw,nosuid shared:7 - fuse.strongroom /my\\040vault rw,user_id=1000,group_id=5";
         let mounted = Mounted {
+            kind: Kind::Vault,
             device: DeviceNumber { major: 0, minor: 40 },
             path: "/a b".into(),
             source: "/my vault".to_owned(),
@@ -150,6 +193,8 @@ mod tests {
         let line = b"30 1 0:40 / /m ro,nosuid - fuse.strongroom /v rw,user_id=0";
         assert!(parse(line).is_some_and(|mounted| mounted.read_only));
         assert_eq!(parse(b"22 1 0:21 / /proc rw shared:5 - proc proc rw"), None);
+        let line = b"30 1 0:40 / /m ro - fuse.strongroom-file /f.age ro,user_id=0";
+        assert!(parse(line).is_some_and(|mounted| mounted.kind == Kind::File));
         assert_eq!(parse(b"31 1 0:41 / /m rw - fuse.sshfs host: rw,user_id=0"), None);
         assert_eq!(parse(b""), None);
     }

@@ -11,9 +11,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use strongroom_keys::{Credential, RecoveryKey, SecretBytes};
 
+use super::log::{Log, Severity};
+use crate::args::values::LogTarget;
 use crate::control::Answer;
 use crate::failure::{Exit, Failure, Result};
 use crate::secrets::{Source, with_key_file};
@@ -47,8 +51,8 @@ pub(crate) fn start(source: &Source, what: &str) -> Result<()> {
     begin(|input| send(input, credential.as_ref()))
 }
 
-/// Starts the daemon of a disk and waits until it is ready. Without a secret
-/// it has to read a key file, or needs none.
+/// Starts the daemon of a disk, or of a single file, and waits until it is
+/// ready. Without a secret it has to read a key file, or needs none.
 ///
 /// # Errors
 /// The daemon's failure.
@@ -138,8 +142,8 @@ pub(crate) fn receive(input: impl Read, source: &Source, what: &str) -> Result<C
     }
 }
 
-/// The secret that the first process hands on to the daemon of a disk, if it
-/// has one.
+/// The secret that the first process hands on to the daemon of a disk or a
+/// single file, if it has one.
 ///
 /// # Errors
 /// When the first process is gone.
@@ -148,6 +152,33 @@ pub(crate) fn receive_bytes(input: impl Read) -> Result<Option<SecretBytes>> {
         Some((KIND_PASSWORD, secret)) => Ok(Some(secret)),
         Some((KIND_NONE, _)) => Ok(None),
         _ => Err(Failure::new(Exit::Other, "the process that started the daemon is gone")),
+    }
+}
+
+/// Serves as the process that was launched: `serve` is handed a log, which is
+/// told of its failure, and what it has to call when it is ready; the first
+/// process is told of a failure until then.
+pub(crate) fn served(
+    log: Option<&LogTarget>,
+    serve: impl FnOnce(&Arc<Log>, &(dyn Fn() + Sync)) -> Result<()>,
+) -> Exit {
+    let is_ready = AtomicBool::new(false);
+    let become_ready = || {
+        is_ready.store(true, Ordering::SeqCst);
+        ready();
+    };
+    let target = log.cloned().unwrap_or(LogTarget::Syslog);
+    let served = Log::open(Some(&target)).map(Arc::new).and_then(|log| {
+        serve(&log, &become_ready).inspect_err(|failure| log.write(Severity::Error, failure.message()))
+    });
+    match served {
+        Ok(()) => Exit::Done,
+        Err(failure) => {
+            if !is_ready.load(Ordering::SeqCst) {
+                failed(&failure);
+            }
+            failure.exit()
+        }
     }
 }
 

@@ -13,9 +13,9 @@ mod generation;
 pub(crate) mod launch;
 pub(crate) mod log;
 mod pruning;
-mod server;
+pub(crate) mod server;
 pub(crate) mod status;
-mod unmounting;
+pub(crate) mod unmounting;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -375,7 +375,8 @@ fn mounted(
     });
     daemon.applies(engines.settings());
     let server = Server::bind(device)?;
-    server.start(&daemon)?;
+    let asked = Arc::clone(&daemon);
+    server.start(move |request, stream| server::converse(&asked, request, stream))?;
     unmounting::on_signals(&daemon, signals)?;
     unmounting::look_after(&daemon)?;
     generation::listen(&daemon)?;

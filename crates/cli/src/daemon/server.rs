@@ -24,7 +24,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A bound socket, removed when this is dropped.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     path: PathBuf,
     listener: UnixListener,
 }
@@ -34,7 +34,7 @@ impl Server {
     ///
     /// # Errors
     /// What the system reports.
-    pub(super) fn bind(device: DeviceNumber) -> Result<Server> {
+    pub(crate) fn bind(device: DeviceNumber) -> Result<Server> {
         let directory = control::own_directory()?;
         control::remove_dead(&directory);
         let path = directory.join(control::socket_name(device));
@@ -44,23 +44,30 @@ impl Server {
         Ok(Server { path, listener })
     }
 
-    /// Answers in threads of its own until the process ends.
+    /// Has `converse` answer each request, in threads of its own until the
+    /// process ends.
     ///
     /// # Errors
     /// When no thread can be had.
-    pub(super) fn start(&self, daemon: &Arc<Daemon>) -> Result<()> {
+    pub(crate) fn start(
+        &self,
+        converse: impl Fn(Request, &UnixStream) + Send + Sync + 'static,
+    ) -> Result<()> {
         let failed = |error: std::io::Error| Failure::system(&self.path, &error);
         let listener = self.listener.try_clone().map_err(failed)?;
-        let daemon = Arc::clone(daemon);
+        let converse = Arc::new(converse);
         let listen = move || {
             for stream in listener.incoming() {
                 match stream {
                     Ok(stream) => {
-                        let daemon = Arc::clone(&daemon);
+                        let converse = Arc::clone(&converse);
+                        let hear = move || {
+                            if let Some(request) = request(&stream) {
+                                converse(request, &stream);
+                            }
+                        };
                         // Without a thread the peer sees the connection end.
-                        let _ = thread::Builder::new()
-                            .name("control".into())
-                            .spawn(move || converse(&daemon, stream));
+                        let _ = thread::Builder::new().name("control".into()).spawn(hear);
                     }
                     // Out of descriptors, most likely: not to be hurried.
                     Err(_) => thread::sleep(Duration::from_millis(100)),
@@ -71,7 +78,7 @@ impl Server {
     }
 
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -82,18 +89,21 @@ impl Drop for Server {
     }
 }
 
-/// Answers one request.
-fn converse(daemon: &Arc<Daemon>, stream: UnixStream) {
-    if !is_trusted(&stream) {
-        return;
+/// What a peer asks that may.
+fn request(stream: &UnixStream) -> Option<Request> {
+    if !is_trusted(stream) {
+        return None;
     }
     let mut line = String::new();
-    let read = stream
-        .set_read_timeout(Some(REQUEST_TIMEOUT))
-        .and_then(|()| BufReader::new((&stream).take(REQUEST_LEN_MAX)).read_line(&mut line));
-    let Ok(Some(request)) = read.map(|_| serde_json::from_str(&line).ok()) else { return };
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT)).ok()?;
+    BufReader::new(stream.take(REQUEST_LEN_MAX)).read_line(&mut line).ok()?;
+    serde_json::from_str(&line).ok()
+}
+
+/// Answers one request to the daemon of a vault.
+pub(super) fn converse(daemon: &Arc<Daemon>, request: Request, stream: &UnixStream) {
     match request {
-        Request::Status => send(&stream, &Answer::Status(Box::new(daemon.status()))),
+        Request::Status => send(stream, &Answer::Status(Box::new(daemon.status()))),
         Request::Set { settings } => {
             let mut changed = daemon.engines.settings();
             let applied = settings.iter().try_for_each(|word| crate::set::apply(&mut changed, word));
@@ -101,9 +111,9 @@ fn converse(daemon: &Arc<Daemon>, stream: UnixStream) {
             if applied.is_ok() {
                 daemon.applies(changed);
             }
-            send(&stream, &answer(applied));
+            send(stream, &answer(applied));
         }
-        Request::Sync => send(&stream, &answer(daemon.vault.sync().map_err(Failure::from))),
+        Request::Sync => send(stream, &answer(daemon.vault.sync().map_err(Failure::from))),
         Request::Unmount { lazy } => {
             // First, for with the mount the process ends.
             let witness = daemon.ending.witness();
@@ -115,16 +125,16 @@ fn converse(daemon: &Arc<Daemon>, stream: UnixStream) {
             } else {
                 Answer::Held
             };
-            send(&stream, &reply);
+            send(stream, &reply);
         }
         Request::Abort => {
             let witness = daemon.ending.witness();
             unmounting::abort(daemon);
-            send(&stream, &answer(witness.wait()));
+            send(stream, &answer(witness.wait()));
         }
         Request::Closed => {
             let witness = daemon.ending.witness();
-            send(&stream, &answer(witness.wait()));
+            send(stream, &answer(witness.wait()));
         }
     }
 }
@@ -135,14 +145,16 @@ fn is_trusted(stream: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)
 }
 
-fn answer(outcome: Result<()>) -> Answer {
+/// What the peer is told of an outcome.
+pub(crate) fn answer(outcome: Result<()>) -> Answer {
     match outcome {
         Ok(()) => Answer::Done,
         Err(failure) => Answer::Failed((&failure).into()),
     }
 }
 
-fn send(mut stream: &UnixStream, answer: &Answer) {
+/// Sends an answer.
+pub(crate) fn send(mut stream: &UnixStream, answer: &Answer) {
     let mut line = serde_json::to_vec(answer).expect("an answer has text keys");
     line.push(b'\n');
     // A peer that is gone needs none.

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const RETRY_EVERY: Duration = Duration::from_millis(100);
 /// How long the kernel's connection may outlive the mount before something is
 /// taken to hold it: the call that unmounts has ended it as a rule.
-pub(super) const HELD_AFTER: Duration = Duration::from_secs(2);
+pub(crate) const HELD_AFTER: Duration = Duration::from_secs(2);
 /// How often the daemon looks after itself.
 const TICK: Duration = Duration::from_secs(1);
 /// The shortest time between two looks at whether a mount is idle.
@@ -30,7 +30,7 @@ const TICK_MIN: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// In use, or what the system reports. A mount that is gone already is none.
-pub(super) fn unmount(session: &SessionHandle, lazy: bool) -> Result<()> {
+pub(crate) fn unmount(session: &SessionHandle, lazy: bool) -> Result<()> {
     let mode = if lazy { UnmountMode::Lazy } else { UnmountMode::Orderly };
     match session.unmount(mode) {
         Ok(()) => Ok(()),
@@ -46,7 +46,7 @@ pub(super) fn unmount(session: &SessionHandle, lazy: bool) -> Result<()> {
 ///
 /// # Errors
 /// What the system reports.
-pub(super) fn signals() -> Result<Signals> {
+pub(crate) fn signals() -> Result<Signals> {
     Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::new(Exit::Other, format!("signals cannot be caught: {error}")))
 }
@@ -170,7 +170,7 @@ pub(super) fn look_after(daemon: &Arc<Daemon>) -> Result<()> {
 ///
 /// # Errors
 /// When none can be had.
-pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = thread::Builder::new().name(name.into()).spawn(run);
     thread.map(drop).map_err(|error| Failure::new(Exit::Other, format!("no thread can be started: {error}")))
 }

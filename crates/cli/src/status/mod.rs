@@ -50,7 +50,7 @@ pub(crate) fn run(args: &StatusArgs, output: Output) -> Result<Exit> {
 /// is warned of.
 fn own(output: Output) -> Result<Vec<MountStatus>> {
     let uid = rustix::process::geteuid().as_raw();
-    let asked = mounts::all()?.into_iter().filter(|mounted| uid == 0 || mounted.owner == uid);
+    let asked = mounts::vaults()?.into_iter().filter(|mounted| uid == 0 || mounted.owner == uid);
     let told = |mounted| ask(&mounted).map_err(|failure| output.warn(failure.message())).ok();
     Ok(asked.filter_map(told).collect())
 }

@@ -3,6 +3,8 @@
 mod check;
 mod disk;
 mod engines;
+mod file;
+mod file_damage;
 mod freshness;
 mod generated;
 mod header;

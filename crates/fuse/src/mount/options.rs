@@ -53,6 +53,8 @@ pub enum Subtype {
     Vault,
     /// An open disk: `fuse.strongroom-disk`.
     Disk,
+    /// A single file: `fuse.strongroom-file`.
+    File,
 }
 
 impl Subtype {
@@ -62,6 +64,7 @@ impl Subtype {
         match self {
             Subtype::Vault => "strongroom",
             Subtype::Disk => "strongroom-disk",
+            Subtype::File => "strongroom-file",
         }
     }
 }

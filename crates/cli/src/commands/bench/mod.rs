@@ -1,6 +1,7 @@
 //! `bench crypto`: how fast each engine encrypts and decrypts, as a table in
 //! the manner of `cryptsetup benchmark`.
 
+pub(crate) mod file;
 mod table;
 
 use std::io::Write;
@@ -15,7 +16,7 @@ use super::engines::is_typical;
 use crate::args::engines::{BenchCryptoArgs, CpuLoad};
 use crate::compose;
 use crate::failure::{Exit, Failure, Result};
-use crate::profile::file;
+use crate::profile::file as profile_file;
 use crate::progress::Steps;
 use crate::report::Output;
 
@@ -100,7 +101,7 @@ struct Wanted {
 pub(crate) fn run(args: &BenchCryptoArgs, output: Output) -> Result<Exit> {
     let wanted = wanted(args)?;
     let names: Vec<String> = compose::engine_names(&engines(args)?);
-    let hardware = file::hardware(&names);
+    let hardware = profile_file::hardware(&names);
     let mut results = Vec::with_capacity(wanted.len());
     let steps = Steps::begin(wanted.len() as u64);
     let print = |line: &str| -> Result<()> {

@@ -5,7 +5,7 @@
 //! everything is durable.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::mm::MlockAllFlags;
@@ -27,7 +27,6 @@ use super::control::{self, OpenDisk};
 use super::holders::holders;
 use super::image;
 use super::open::{Export, Plan};
-use crate::args::values::LogTarget;
 use crate::confinement;
 use crate::daemon::launch;
 use crate::daemon::log::{Log, Severity};
@@ -145,35 +144,15 @@ impl OpenDisk {
 /// Serves as the process that was launched, and tells it of any failure until
 /// the disk can be used.
 pub(super) fn run_launched(plan: &Plan) -> Exit {
-    let target = plan.log.clone().unwrap_or(LogTarget::Syslog);
-    let is_ready = Arc::new(Mutex::new(false));
-    let told = Arc::clone(&is_ready);
-    let ready = move || {
-        *told.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        launch::ready();
-    };
-    let served = Log::open(Some(&target)).map(Arc::new).and_then(|log| {
+    launch::served(plan.log.as_ref(), |log, ready| {
         let handed_on = launch::receive_bytes(Input::standard())?;
         let secret = match (&plan.source, handed_on) {
             (_, Some(secret)) => Some(secret),
             (Source::KeyFile(_), None) => Some(plan.source.read_bytes("", plan.range)?),
             (_, None) => None,
         };
-        let served = serve(plan, secret, &log, &ready);
-        if let Err(failure) = &served {
-            log.write(Severity::Error, failure.message());
-        }
-        served
-    });
-    match served {
-        Ok(()) => Exit::Done,
-        Err(failure) => {
-            if !*is_ready.lock().unwrap_or_else(PoisonError::into_inner) {
-                launch::failed(&failure);
-            }
-            failure.exit()
-        }
-    }
+        serve(plan, secret, log, ready)
+    })
 }
 
 /// Serves in this process until the disk is closed.
