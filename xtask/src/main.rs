@@ -15,6 +15,7 @@ mod failure;
 mod fsx;
 mod fuzz;
 mod git;
+mod hostile;
 mod kill;
 mod layers;
 mod ledger;
@@ -83,6 +84,8 @@ enum Task {
     Sparse(sparse::SparseArgs),
     /// Cut the power of recorded histories: every image has to be whole, every planted fault caught
     Crash(crash::CrashArgs),
+    /// Compose attacks of every stored state of random histories: what is read has to have been there once
+    Hostile(hostile::HostileArgs),
     /// Try many orders of the threads that share files, the journal and the table of live contents
     Model(model::ModelArgs),
     /// Exchange encrypted disks with cryptsetup, QEMU, nbdkit, libnbd and fio, and put ext4 on them
@@ -126,6 +129,7 @@ fn main() -> ExitCode {
         Task::Git(arguments) => concluded(git::run(&arguments)),
         Task::Sparse(arguments) => concluded(sparse::run(&arguments)),
         Task::Crash(arguments) => concluded(crash::run(&arguments)),
+        Task::Hostile(arguments) => concluded(hostile::run(&arguments)),
         Task::Model(arguments) => concluded(model::run(&arguments)),
         Task::Age(arguments) => concluded(age::run(&arguments)),
         Task::Luks(arguments) => concluded(luks::run(&arguments)),

@@ -102,6 +102,13 @@ pub(crate) struct SoundnessArgs {
     long: bool,
 }
 
+impl SoundnessArgs {
+    /// The suite as `cargo xtask test` runs it.
+    pub(crate) fn on(long: bool) -> Self {
+        Self { long }
+    }
+}
+
 /// Runs each tool that is here.
 pub(crate) fn run(arguments: &SoundnessArgs) -> Result<Tally> {
     let mut tally = Tally::default();

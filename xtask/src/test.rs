@@ -14,8 +14,8 @@ use crate::offer::Switch;
 use crate::subject::{Kind, Settings, SubjectArgs};
 use crate::tally::Tally;
 use crate::{
-    age, crash, demo, dudect, fsx, fuzz, git, kill, luks, model, packages, posix, postgres, powercut, soak,
-    sparse, sqlite, stress, workspace,
+    age, crash, demo, dudect, fsx, fuzz, git, hostile, kill, luks, model, packages, posix, postgres,
+    powercut, soak, soundness, sparse, sqlite, stress, workspace,
 };
 
 /// Compiling for the tests from nothing, on two slow cores, and running them.
@@ -31,7 +31,7 @@ pub(crate) struct TestArgs {
     /// Where the working directories are made [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// Only these suites (cargo, unruly, crash, model, fuzz, dudect, demo, posix, fsx, stress, sqlite, postgres, kill, powercut,
+    /// Only these suites (cargo, unruly, crash, hostile, model, soundness, fuzz, dudect, demo, posix, fsx, stress, sqlite, postgres, kill, powercut,
     /// soak, git, sparse, luks, age)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -43,10 +43,20 @@ struct Suite {
     run: fn(&SubjectArgs, bool) -> Result<Tally>,
 }
 
-const SUITES: [Suite; 19] = [
+const SUITES: [Suite; 21] = [
     Suite { name: "cargo", needs_root: false, run: |_, _| cargo_test() },
     Suite { name: "unruly", needs_root: false, run: |_, _| unruly_test() },
     Suite { name: "crash", needs_root: false, run: |_, long| crash::run(&crash::CrashArgs::on(long)) },
+    Suite {
+        name: "hostile",
+        needs_root: false,
+        run: |_, long| hostile::run(&hostile::HostileArgs::on(long)),
+    },
+    Suite {
+        name: "soundness",
+        needs_root: false,
+        run: |_, long| soundness::run(&soundness::SoundnessArgs::on(long)),
+    },
     Suite { name: "model", needs_root: false, run: |_, long| model::run(&model::ModelArgs::on(long)) },
     Suite {
         name: "fuzz",
@@ -126,7 +136,11 @@ pub(crate) fn run(arguments: &TestArgs) -> Result {
         binary: None,
     };
     if SUITES.iter().any(|suite| {
-        chosen(suite) && !matches!(suite.name, "cargo" | "unruly" | "crash" | "model" | "dudect")
+        chosen(suite)
+            && !matches!(
+                suite.name,
+                "cargo" | "unruly" | "crash" | "hostile" | "soundness" | "model" | "dudect"
+            )
     }) {
         subject.binary = Some(workspace::build_strongroom()?);
     }

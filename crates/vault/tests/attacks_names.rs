@@ -201,24 +201,24 @@ fn entries_exchanged_between_directories_do_not_open() {
 #[test]
 fn attributes_changed_or_moved_are_errors() {
     let resting = Resting::with(Suite::Xaes256Gcm, &[("f", content(1, 10)), ("g", content(2, 10))]);
-    resting.change(|vault| {
-        let names = vault.namespace();
-        let [f, g] = [&b"f"[..], b"g"].map(|name| names.lookup(ROOT, name).unwrap().number);
-        names.set_xattr(f, b"user.one", b"first value", XattrMode::Any, false).unwrap();
-        names.set_xattr(f, b"user.two", b"other value", XattrMode::Any, false).unwrap();
-        names.set_xattr(g, b"user.one", b"first value", XattrMode::Any, false).unwrap();
-    });
+    let set = |file: &[u8], name: &[u8], value: &[u8]| {
+        resting.change(|vault| {
+            let names = vault.namespace();
+            let number = names.lookup(ROOT, file).unwrap().number;
+            names.set_xattr(number, name, value, XattrMode::Any, false).unwrap();
+        });
+    };
+    set(b"f", b"user.one", b"first value");
+    set(b"g", b"user.one", b"first value");
     let (f, g) = (resting.node("f"), resting.node("g"));
+    let [one, on_g] = [&f, &g].map(|node| node.xattr_names().unwrap().remove(0));
+    assert_ne!(one, on_g, "equal names do not show");
+    set(b"f", b"user.two", b"other value");
+    let two = f.xattr_names().unwrap().into_iter().find(|name| *name != one).unwrap();
     let value = |file: &str, name: &[u8]| {
         let mounted = resting.mount();
         let number = mounted.find(file).unwrap().number;
         mounted.vault.namespace().xattr(number, name)
-    };
-    let on_g = g.xattr_names().unwrap().remove(0);
-    let [one, two] = {
-        let mut names = f.xattr_names().unwrap();
-        names.sort_by_key(|name| *name != on_g);
-        <[Vec<u8>; 2]>::try_from(names).unwrap()
     };
     let right = f.xattr(&one).unwrap();
     for at in 0..right.len() {

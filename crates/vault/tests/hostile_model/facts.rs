@@ -17,10 +17,14 @@ pub(crate) enum Weakness {
     /// commit behind a barrier, a directory until the next barrier, a special
     /// record until it is renamed again. It was there, if never durably.
     BeforeRename,
+    /// A whole state that a file had under this name, and that no barrier made
+    /// durable: parts of it were stored all the same, and whoever keeps every
+    /// write may put them together.
+    NotDurable,
 }
 
 impl Weakness {
-    pub(crate) const ALL: [Weakness; 2] = [Weakness::Linked, Weakness::BeforeRename];
+    pub(crate) const ALL: [Weakness; 3] = [Weakness::Linked, Weakness::BeforeRename, Weakness::NotDurable];
 }
 
 /// Everything that was true at some time of a history.
@@ -132,11 +136,10 @@ impl Facts {
         if self.before_rename.contains(&(sighting.place.clone(), id, digest)) {
             return Ok(Weakness::BeforeRename);
         }
-        let elsewhere = self.shown.contains(&(sighting.place.clone(), sighting.what.clone()));
-        Err(match elsewhere {
-            true => format!("a state that was never durable: {}", told(sighting)),
-            false => format!("a state under a name that it did not have: {}", told(sighting)),
-        })
+        if self.shown.contains(&(sighting.place.clone(), sighting.what.clone())) {
+            return Ok(Weakness::NotDurable);
+        }
+        Err(format!("a state under a name that it did not have: {}", told(sighting)))
     }
 }
 
