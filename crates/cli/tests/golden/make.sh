@@ -54,7 +54,7 @@ touch -h -d '2001-02-03T04:05:06Z' m/cut m/symlink m/moved
 
 if [[ ${5-} == damaged ]]; then
   # The last bit of every stored file that has blocks, and the record of one directory.
-  find vault -path vault/.strongroom -prune -o -type f -size +4096c -size -1G -print0 |
+  find vault -path vault/.strongroom -prune -o -type f -size +4096c -size -200M -print0 |
     while IFS= read -r -d '' file; do
       python3 -c 'import sys; f = open(sys.argv[1], "r+b"); f.seek(-1, 2); b = f.read(1); f.seek(-1, 2); f.write(bytes([b[0] ^ 1]))' "$file"
     done
