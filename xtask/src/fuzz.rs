@@ -22,7 +22,19 @@ use crate::subject::{Kind, Settings, Subject};
 use crate::tally::Tally;
 use crate::workspace;
 
-const TARGETS: [&str; 8] = ["page", "journal", "header", "names", "special", "request", "freshness", "luks"];
+const TARGETS: [&str; 11] = [
+    "page",
+    "journal",
+    "header",
+    "names",
+    "special",
+    "request",
+    "freshness",
+    "luks",
+    "age_header",
+    "age_armor",
+    "age_stream",
+];
 /// Seconds for each target in the short form, which CI runs.
 const SHORT: u64 = 15;
 /// Seconds for each target in the long form of `cargo xtask test`.
@@ -47,7 +59,8 @@ pub(crate) struct FuzzArgs {
     /// Seconds that one input may take; a machine that stands still at times needs more
     #[arg(long, value_name = "SECONDS", default_value_t = INPUT_LIMIT)]
     input_limit: u64,
-    /// Only these targets (page, journal, header, names, special, request, freshness, luks)
+    /// Only these targets (page, journal, header, names, special, request, freshness, luks, age_header, age_armor,
+    /// age_stream)
     targets: Vec<String>,
     /// A built strongroom binary, for the corpora [default: build one]
     #[arg(long, value_name = "FILE")]
@@ -120,8 +133,29 @@ fn seeds(subject: &Subject) -> Result<Vec<Vec<u8>>> {
     mount.crash()?;
     let mut seeds = Vec::new();
     collect(&vault.place.store, &mut seeds)?;
+    if let Subject::Strongroom { binary, .. } = subject {
+        seeds.extend(single_files(binary, scratch.path())?);
+    }
     ensure!(seeds.len() >= 8, "only {} seeds", seeds.len());
     Ok(seeds)
+}
+
+/// A file in age's format for several recipients, as bytes and armored.
+fn single_files(binary: &Path, directory: &Path) -> Result<Vec<Vec<u8>>> {
+    let directory = directory.join("files");
+    fs::create_dir(&directory)?;
+    let run = |words: &[&str]| {
+        let mut command = Command::new(binary);
+        command.arg("file").args(words).current_dir(&directory);
+        command::output(&mut command, Duration::from_secs(60))
+    };
+    fs::write(directory.join("plain"), vec![7; 300])?;
+    run(&["keygen", "-o", "key"])?;
+    run(&["keygen", "--pq", "-o", "hybrid"])?;
+    run(&["encrypt", "-i", "key", "-i", "key", "-o", "a", "plain"])?;
+    run(&["encrypt", "-i", "hybrid", "-o", "b", "plain"])?;
+    run(&["encrypt", "-a", "-i", "key", "-o", "c", "plain"])?;
+    ["a", "b", "c"].into_iter().map(|name| Ok(fs::read(directory.join(name))?)).collect()
 }
 
 fn collect(directory: &Path, seeds: &mut Vec<Vec<u8>>) -> Result {

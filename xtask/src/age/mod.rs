@@ -4,7 +4,7 @@
 //! Nothing is skipped in silence: what cannot be had on this machine is a line of the table, with the reason.
 
 mod exchange;
-mod peers;
+pub(crate) mod peers;
 mod vectors;
 
 use std::path::PathBuf;

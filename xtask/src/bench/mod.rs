@@ -6,6 +6,7 @@ mod cpu;
 mod crypto_peers;
 mod disk;
 mod durability;
+mod file;
 mod floor;
 mod folder;
 mod memory;
@@ -38,6 +39,8 @@ enum Benchmark {
     Disk(disk::DiskArgs),
     /// What the default durability costs against `--durability relaxed`, on a disk
     Durability(durability::DurabilityArgs),
+    /// Single files beside age 1.3, cp and `tar | age`, on two CPUs and on one
+    File(file::FileArgs),
     /// Where a mount places its work, against each engine forced, in turns on one mount
     Placement(placement::PlacementArgs),
     /// The engines against AWS-LC, ipsec-mb, libgcrypt and OpenSSL, on one core
@@ -51,6 +54,7 @@ pub(crate) fn run(arguments: &BenchArgs) -> Result {
         Benchmark::Folder(arguments) => folder::run(arguments),
         Benchmark::Disk(arguments) => disk::run(arguments),
         Benchmark::Durability(arguments) => durability::run(arguments),
+        Benchmark::File(arguments) => file::run(arguments),
         Benchmark::Placement(arguments) => placement::run(arguments),
         Benchmark::CryptoPeers(arguments) => crypto_peers::run(arguments),
     }
