@@ -136,7 +136,7 @@ fn configurations(arguments: &FsxArgs) -> Vec<Configuration> {
             all.map(|(suite, size)| (Some(suite.to_owned()), Some(size.to_owned()))).collect()
         } else {
             // Every suite and every block size at least once, the default pair first.
-            let set = SUITES.into_iter().zip(BLOCK_SIZES);
+            let set = SUITES.into_iter().zip(BLOCK_SIZES.into_iter().cycle());
             set.map(|(suite, size)| (Some(suite.to_owned()), Some(size.to_owned()))).collect()
         };
     let mut configurations = Vec::new();

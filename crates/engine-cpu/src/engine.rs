@@ -9,6 +9,7 @@ use strongroom_engine::{
 use strongroom_memory::{in_wiped_stack, lock_stack};
 
 use crate::aegis256x::{Aegis, Four, Two};
+use crate::counter_poly1305::{self, CounterPoly1305, Recipe};
 use crate::gcm::AesGcm;
 use crate::hardware::Tier;
 use crate::kernel::Code;
@@ -60,6 +61,7 @@ pub(crate) enum Cipher {
     ChaCha(ChaCha),
     AegisX2(Aegis<Two>),
     AegisX4(Aegis<Four>),
+    CounterPoly1305(Box<CounterPoly1305>),
     Sectors(Box<Sectors>),
 }
 
@@ -82,8 +84,18 @@ impl Cipher {
             Algorithm::Aead(Aead::ChaCha20Poly1305) => Cipher::ChaCha(ChaCha::new(aead_key()?)),
             Algorithm::Aead(Aead::Aegis256X2) => Cipher::AegisX2(Aegis::new(aead_key()?)),
             Algorithm::Aead(Aead::Aegis256X4) => Cipher::AegisX4(Aegis::new(aead_key()?)),
+            Algorithm::Aead(Aead::Serpent256Poly1305) => {
+                Cipher::counter_poly1305(tier, &counter_poly1305::SERPENT, aead_key()?)
+            }
+            Algorithm::Aead(Aead::Cascade) => {
+                Cipher::counter_poly1305(tier, &counter_poly1305::CASCADE, aead_key()?)
+            }
             Algorithm::Sector(sector) => Cipher::Sectors(Box::new(Sectors::new(tier, sector, key)?)),
         })
+    }
+
+    fn counter_poly1305(tier: Tier, recipe: &'static Recipe, key: &[u8; 32]) -> Cipher {
+        Cipher::CounterPoly1305(Box::new(CounterPoly1305::new(tier, recipe, key)))
     }
 
     /// Processes a batch that has been validated for this cipher's algorithm.
@@ -95,6 +107,7 @@ impl Cipher {
             Cipher::ChaCha(cipher) => process::aead(cipher, batch),
             Cipher::AegisX2(cipher) => process::aead(cipher, batch),
             Cipher::AegisX4(cipher) => process::aead(cipher, batch),
+            Cipher::CounterPoly1305(cipher) => process::aead(&**cipher, batch),
             Cipher::Sectors(cipher) => process::sectors(&**cipher, batch),
         }
     }

@@ -4,6 +4,7 @@ use strongroom_engine::{Aead, Algorithm, BlockCipher};
 
 use crate::by_block;
 use crate::chacha20_poly1305::ChaCha20Poly1305;
+use crate::counter_poly1305;
 use crate::gcm::{GcmKey, OnePass};
 use crate::kernel::{Code, Kernel};
 use crate::polyval::{self, Polyval};
@@ -80,6 +81,15 @@ impl Tier {
         }
     }
 
+    /// What code that takes several of its kernels is called.
+    pub(crate) const fn kernels(self) -> &'static str {
+        match self {
+            Tier::VectorAes => "own, the kernels with VAES and GFNI",
+            Tier::Aes => "own, the kernels with AES-NI",
+            Tier::Portable => "own, the portable kernels",
+        }
+    }
+
     /// True when the tier has the algorithm, if its self-test passes. libaegis
     /// picks its instructions by the CPU, so that only the best tier has it.
     pub(crate) fn has(self, algorithm: Algorithm) -> bool {
@@ -99,6 +109,8 @@ impl Tier {
             }
             Algorithm::Aead(Aead::Aegis256X2 | Aead::Aegis256X4) => Some(Code::LIBAEGIS),
             Algorithm::Aead(Aead::XAes256Gcm | Aead::Aes256Gcm) => Some(GcmKey::new(self, &[0; 32]).code()),
+            Algorithm::Aead(Aead::Serpent256Poly1305) => counter_poly1305::SERPENT.code(self),
+            Algorithm::Aead(Aead::Cascade) => counter_poly1305::CASCADE.code(self),
             Algorithm::Sector(sector) => self.kernel(sector.cipher, &[0; 32]).map(|kernel| kernel.code()),
         }
     }

@@ -13,14 +13,17 @@
 #![deny(unsafe_code)]
 
 mod aegis256x;
+mod authenticator;
 mod by_block;
 mod chacha20;
 mod chacha20_poly1305;
+mod counter_poly1305;
 mod engine;
 mod galois;
 mod gcm;
 mod hardware;
 mod kernel;
+mod key_cache;
 mod low;
 mod modes;
 mod poly1305;
@@ -30,7 +33,6 @@ mod rates;
 mod self_test;
 mod twofish;
 mod xaes;
-mod xaes_cache;
 mod xchacha;
 
 pub mod reference;

@@ -1,7 +1,10 @@
 //! The loop over a batch's segments, the same for every cipher and for the
 //! reference engine.
 
-use strongroom_engine::{Batch, Completed, Operation, Outcome, SectorNumbers, Tag};
+use strongroom_engine::{Batch, Completed, Operation, Outcome, SectorNumbers, Segment, Tag};
+
+/// Segments of a batch that a cipher is told of at once.
+pub(crate) const AHEAD: usize = 16;
 
 /// The tag was wrong. The data may hold anything; the loop zeroes it.
 pub(crate) struct Forged;
@@ -16,6 +19,10 @@ pub(crate) trait AeadCipher: Send + Sync {
 
     /// For the first segment of a batch.
     fn cursor(&self) -> Self::Cursor<'_>;
+
+    /// Told of the next segments to be sealed or opened, at most [`AHEAD`]: a
+    /// cipher may do for all of them at once what each needs.
+    fn ahead(&self, _cursor: &mut Self::Cursor<'_>, _segments: &[Segment]) {}
 
     /// Encrypts `data` in place.
     fn seal(&self, cursor: &mut Self::Cursor<'_>, nonce: &[u8; 24], ad: &[u8], data: &mut [u8]) -> Tag;
@@ -60,25 +67,30 @@ pub(crate) fn short_nonce(nonce: &[u8; 24]) -> [u8; 12] {
 pub(crate) fn aead<C: AeadCipher>(cipher: &C, mut batch: Batch) -> Completed {
     let mut outcome = Outcome::Done;
     let mut cursor = cipher.cursor();
-    for segment in &mut batch.segments {
-        let data = &mut batch.buffer[segment.range()];
-        match batch.operation {
-            Operation::Seal => {
-                let tag = cipher.seal(&mut cursor, segment.nonce(), segment.associated_data(), data);
-                segment.set_done(Some(tag));
-            }
-            Operation::Keystream => {
-                cipher.keystream(&mut cursor, segment.nonce(), data);
-                segment.set_done(None);
-            }
-            _ => {
-                let ad = segment.associated_data();
-                match cipher.open(&mut cursor, segment.nonce(), ad, segment.tag(), data) {
-                    Ok(()) => segment.set_done(None),
-                    Err(Forged) => {
-                        data.fill(0);
-                        segment.set_forged();
-                        outcome = Outcome::AuthenticationFailed;
+    for segments in batch.segments.chunks_mut(AHEAD) {
+        if batch.operation != Operation::Keystream {
+            cipher.ahead(&mut cursor, segments);
+        }
+        for segment in segments {
+            let data = &mut batch.buffer[segment.range()];
+            match batch.operation {
+                Operation::Seal => {
+                    let tag = cipher.seal(&mut cursor, segment.nonce(), segment.associated_data(), data);
+                    segment.set_done(Some(tag));
+                }
+                Operation::Keystream => {
+                    cipher.keystream(&mut cursor, segment.nonce(), data);
+                    segment.set_done(None);
+                }
+                _ => {
+                    let ad = segment.associated_data();
+                    match cipher.open(&mut cursor, segment.nonce(), ad, segment.tag(), data) {
+                        Ok(()) => segment.set_done(None),
+                        Err(Forged) => {
+                            data.fill(0);
+                            segment.set_forged();
+                            outcome = Outcome::AuthenticationFailed;
+                        }
                     }
                 }
             }

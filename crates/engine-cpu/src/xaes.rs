@@ -9,15 +9,15 @@ use zeroize::Zeroize;
 use crate::gcm::GcmKey;
 use crate::hardware::Tier;
 use crate::kernel::Kernel;
+use crate::key_cache::KeyCache;
 use crate::process::{AeadCipher, Forged};
-use crate::xaes_cache::KeyCache;
 
 /// A key for XAES-256-GCM, with the AES-GCM keys derived from it lately.
 pub(crate) struct Xaes {
     tier: Tier,
     block_cipher: Box<dyn Kernel>,
     subkey: [u8; 16],
-    derived: KeyCache,
+    derived: KeyCache<GcmKey>,
 }
 
 impl Drop for Xaes {

@@ -39,7 +39,15 @@ fn portable() {
 #[test]
 fn every_tier_has_the_suite_of_vaults_and_the_modes_of_disks() {
     for engine in Tier::ALL.into_iter().filter_map(CpuEngine::of_tier) {
-        for aead in ["xaes-256-gcm", "xchacha20-poly1305", "aes-256-gcm", "chacha20-poly1305"] {
+        let aeads = [
+            "xaes-256-gcm",
+            "xchacha20-poly1305",
+            "aes-256-gcm",
+            "chacha20-poly1305",
+            "serpent-256-poly1305",
+            "cascade",
+        ];
+        for aead in aeads {
             let algorithm: Algorithm = aead.parse().expect("a known name");
             assert!(engine.capability(algorithm, Operation::Seal).is_some(), "{} {aead}", engine.name());
         }

@@ -26,24 +26,37 @@ pub enum Aead {
     Aes256Gcm,
     /// ChaCha20-Poly1305 (RFC 8439) with a nonce of 12 bytes.
     ChaCha20Poly1305,
+    /// Serpent-256 in counter mode with Poly1305, committing to the key (the
+    /// vault format, section 3.1).
+    Serpent256Poly1305,
+    /// AES-256, Twofish-256 and Serpent-256 in counter mode, their keystreams
+    /// XORed, with Poly1305, committing to the key (the same).
+    Cascade,
 }
 
 impl Aead {
     /// Every authenticated cipher.
-    pub const ALL: [Aead; 6] = [
+    pub const ALL: [Aead; 8] = [
         Aead::XAes256Gcm,
         Aead::XChaCha20Poly1305,
         Aead::Aegis256X2,
         Aead::Aegis256X4,
         Aead::Aes256Gcm,
         Aead::ChaCha20Poly1305,
+        Aead::Serpent256Poly1305,
+        Aead::Cascade,
     ];
 
     /// Bytes of the contract's nonce that the algorithm takes, its last ones.
     #[must_use]
     pub const fn nonce_len(self) -> usize {
         match self {
-            Aead::XAes256Gcm | Aead::XChaCha20Poly1305 | Aead::Aegis256X2 | Aead::Aegis256X4 => 24,
+            Aead::XAes256Gcm
+            | Aead::XChaCha20Poly1305
+            | Aead::Aegis256X2
+            | Aead::Aegis256X4
+            | Aead::Serpent256Poly1305
+            | Aead::Cascade => 24,
             Aead::Aes256Gcm | Aead::ChaCha20Poly1305 => 12,
         }
     }
@@ -56,6 +69,8 @@ impl Aead {
             Aead::Aegis256X4 => "aegis-256x4",
             Aead::Aes256Gcm => "aes-256-gcm",
             Aead::ChaCha20Poly1305 => "chacha20-poly1305",
+            Aead::Serpent256Poly1305 => "serpent-256-poly1305",
+            Aead::Cascade => "cascade",
         }
     }
 }

@@ -68,6 +68,8 @@ fn allocates_nothing(engine: &Scheduler) {
         aead(Aead::XChaCha20Poly1305),
         aead(Aead::Aegis256X2),
         aead(Aead::Aegis256X4),
+        aead(Aead::Serpent256Poly1305),
+        aead(Aead::Cascade),
         (Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64), 32),
         (Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64), 64),
     ];

@@ -28,6 +28,8 @@ pub fn algorithm(suite: Suite) -> Algorithm {
         Suite::XChaCha20Poly1305 => Aead::XChaCha20Poly1305,
         Suite::Aegis256X2 => Aead::Aegis256X2,
         Suite::Aegis256X4 => Aead::Aegis256X4,
+        Suite::Serpent256Poly1305 => Aead::Serpent256Poly1305,
+        Suite::Cascade => Aead::Cascade,
     })
 }
 

@@ -20,7 +20,8 @@ use crate::subject::peer::Peer;
 use crate::workspace;
 
 /// The suites that `strongroom init --suite` knows.
-pub(crate) const SUITES: [&str; 4] = ["xaes-256-gcm", "xchacha20-poly1305", "aegis-256x2", "aegis-256x4"];
+pub(crate) const SUITES: [&str; 6] =
+    ["xaes-256-gcm", "xchacha20-poly1305", "aegis-256x2", "aegis-256x4", "serpent-256-poly1305", "cascade"];
 
 /// Which kind of thing is under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -38,7 +38,8 @@ once: print it, and keep it where nobody finds it.")]
 pub(crate) struct InitArgs {
     /// A new or empty directory
     pub(crate) vault: PathBuf,
-    /// xaes-256-gcm, xchacha20-poly1305, aegis-256x2 or aegis-256x4 [default: what suits this CPU]
+    /// xaes-256-gcm, xchacha20-poly1305, aegis-256x2, aegis-256x4, serpent-256-poly1305 or cascade (AES,
+    /// Twofish and Serpent) [default: what suits this CPU]
     #[arg(long, value_name = "NAME")]
     pub(crate) suite: Option<Suite>,
     /// 4KiB to 1MiB, a power of two; larger blocks suit data that is written once

@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use strongroom_format::vault::Suite;
+
 use crate::support::{CHEAP, Place};
 
 fn init(words: &[&str]) -> Vec<String> {
@@ -11,7 +13,7 @@ fn init(words: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_new_vault_is_as_asked_for() {
-    for suite in ["xaes-256-gcm", "xchacha20-poly1305", "aegis-256x2", "aegis-256x4"] {
+    for suite in Suite::ALL.map(Suite::name) {
         let place = Place::new();
         let words = init(&["--suite", suite, "--block-size", "64KiB", "--label", "Ada's", "--json"]);
         let made = place.run(words).expect(0).document();

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::{Node, Place, Run, content, flip};
 
-const SUITES: [&str; 3] = ["xaes-256-gcm", "aegis-256x2", "aegis-256x4"];
+const SUITES: [&str; 4] = ["xaes-256-gcm", "aegis-256x2", "aegis-256x4", "cascade"];
 
 fn long(letter: &str) -> String {
     letter.repeat(240)

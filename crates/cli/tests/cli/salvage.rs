@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{Node, Place, Run, content, flip};
 
-const SUITES: [&str; 3] = ["xaes-256-gcm", "aegis-256x2", "aegis-256x4"];
+const SUITES: [&str; 4] = ["xaes-256-gcm", "aegis-256x2", "aegis-256x4", "cascade"];
 
 fn filled(suite: &str) -> Place {
     let place = Place::new().vault_of(suite);

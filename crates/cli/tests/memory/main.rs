@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use scan::{Found, Pattern, halves, scan};
+use sha2::{Digest, Sha256};
 use strongroom_disk::FileBacking;
 use strongroom_engine_cpu::CpuEngine;
 use strongroom_format::vault::header::Header;
@@ -67,6 +68,26 @@ fn hmac_state(key: &[u8; 32], pad: u8) -> Vec<u8> {
     state.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
+/// HMAC-SHA-256 (RFC 2104) of a message shorter than a block.
+fn hmac(key: &[u8; 32], message: &[u8]) -> [u8; 32] {
+    let padded = |pad: u8| {
+        let mut block = [pad; 64];
+        block.iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);
+        block
+    };
+    let inner = Sha256::digest([&padded(0x36)[..], message].concat());
+    Sha256::digest([&padded(0x5c)[..], &inner].concat()).into()
+}
+
+/// What the suites of section 3.1 of the format make of a key.
+fn keys_of_counter_mode(suite: &str, name: &str, key: &[u8; 32]) -> Vec<Pattern> {
+    let extracted = hmac(&[0; 32], key);
+    let commitment = hmac(&extracted, format!("{suite} commitment\0\x01").as_bytes());
+    let mut patterns = halves(&format!("{EXTRACTED} of {name}"), &extracted);
+    patterns.extend(halves(&format!("the commitment key of {name}"), &commitment));
+    patterns
+}
+
 /// Every key of a vault.
 fn keys_of(vault: &Path) -> Vec<Pattern> {
     let copies: Vec<Vec<u8>> = [0, 1]
@@ -89,6 +110,7 @@ fn keys_of(vault: &Path) -> Vec<Pattern> {
         ("the key of the header", header_key.expose()),
     ] {
         patterns.extend(halves(name, key));
+        patterns.extend(keys_of_counter_mode(header.suite.name(), name, key));
         for pad in [0x36, 0x5c] {
             patterns.extend(halves(&format!("{name}, as HMAC holds it"), &hmac_state(key, pad)));
         }
@@ -164,6 +186,21 @@ fn keys_of_xchacha() {
 fn keys_of_aegis() {
     keys_stand_in_locked_memory_alone("aegis-256x2", "cpu", None);
     keys_stand_in_locked_memory_alone("aegis-256x4", "cpu", None);
+}
+
+/// What HKDF makes of a key before it is expanded to those of ciphers.
+const EXTRACTED: &str = "the extracted key";
+
+#[test]
+fn keys_of_serpent() {
+    keys_stand_in_locked_memory_alone("serpent-256-poly1305", "cpu", Some(EXTRACTED));
+    keys_stand_in_locked_memory_alone("serpent-256-poly1305", "cpu-portable", Some(EXTRACTED));
+}
+
+#[test]
+fn keys_of_the_cascade() {
+    keys_stand_in_locked_memory_alone("cascade", "cpu", EXPANDED);
+    keys_stand_in_locked_memory_alone("cascade", "cpu-portable", Some(EXTRACTED));
 }
 
 /// What leads the password to the daemon, and serving in the first process.

@@ -9,12 +9,15 @@
 mod x86_64;
 
 use strongroom_engine::Tag;
-use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use crate::authenticator::{Authenticator, Sums, same};
 use crate::chacha20::State;
-use crate::kernel::{Block, Code};
+#[cfg(test)]
+use crate::kernel::Block;
+use crate::kernel::Code;
 use crate::low::aws_lc;
+#[cfg(test)]
 use crate::poly1305::{Key, Limbs};
 use crate::process::Forged;
 
@@ -22,15 +25,9 @@ use crate::process::Forged;
 /// nearest cache. A multiple of what every kernel takes at once.
 const STRIDE: usize = 8192;
 
-/// Bytes from which on powers of the one-time key are worth their making.
-const POWERS_WORTH: usize = 256;
-
 /// ChaCha20 and Poly1305 on some instructions, which the value proves to be
 /// there.
-pub(crate) trait Kernels: Copy + Send + Sync + 'static {
-    /// Powers of a key of Poly1305, wiped when dropped.
-    type Powers;
-
+pub(crate) trait Kernels: Sums {
     /// Which code this is.
     const CODE: Code;
 
@@ -39,12 +36,6 @@ pub(crate) trait Kernels: Copy + Send + Sync + 'static {
 
     /// XORs the keystream that begins at block `counter`.
     fn xor(self, state: &State, counter: u32, data: &mut [u8]);
-
-    /// Prepares [`Kernels::sum`].
-    fn powers(self, r: Limbs) -> Self::Powers;
-
-    /// Adds the first blocks, as many as it can, and says how many these are.
-    fn sum(self, powers: &Self::Powers, sum: Limbs, blocks: &[Block]) -> (Limbs, usize);
 }
 
 /// [`Kernels`] whose kind is known when it runs.
@@ -67,50 +58,6 @@ fn own() -> Option<Box<dyn Own>> {
     #[cfg(not(target_arch = "x86_64"))]
     let own = None;
     own
-}
-
-/// A message's Poly1305.
-struct Authenticator<K: Kernels> {
-    kernels: K,
-    key: Key,
-    powers: Option<K::Powers>,
-    sum: Limbs,
-}
-
-impl<K: Kernels> Authenticator<K> {
-    /// With the associated data added.
-    fn new(kernels: K, key: &[u8; 32], ad: &[u8], data_len: usize) -> Authenticator<K> {
-        let key = Key::new(key);
-        let powers = (ad.len().max(data_len) >= POWERS_WORTH).then(|| kernels.powers(key.r));
-        let mut authenticator = Authenticator { kernels, key, powers, sum: Limbs::default() };
-        authenticator.add(ad);
-        authenticator
-    }
-
-    /// Adds bytes, the last block of them padded with zeros.
-    fn add(&mut self, bytes: &[u8]) {
-        let (mut blocks, rest) = bytes.as_chunks::<16>();
-        if let Some(powers) = self.powers.as_ref().filter(|_| bytes.len() >= POWERS_WORTH) {
-            let (sum, added) = self.kernels.sum(powers, self.sum, blocks);
-            self.sum = sum;
-            blocks = &blocks[added..];
-        }
-        self.sum = self.sum.absorb(self.key.r, blocks);
-        if !rest.is_empty() {
-            let mut padded = [0; 16];
-            padded[..rest.len()].copy_from_slice(rest);
-            self.sum = self.sum.absorb(self.key.r, &[padded]);
-        }
-    }
-
-    fn tag(self, ad_len: usize, data_len: usize) -> Tag {
-        let lengths = ad_len as u128 | (data_len as u128) << 64;
-        self.key.tag(self.sum.absorb(self.key.r, &[lengths.to_le_bytes()]))
-    }
-}
-
-fn same(expected: &Tag, tag: &Tag) -> Result<(), Forged> {
-    if bool::from(expected.ct_eq(tag)) { Ok(()) } else { Err(Forged) }
 }
 
 /// Counters of the blocks of keystream for a message's strides; the one before

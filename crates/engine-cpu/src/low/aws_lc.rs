@@ -1,6 +1,6 @@
 //! AWS-LC's C interface where its safe one has no equivalent:
 //! ChaCha20-Poly1305 without an allocation per key, bare ChaCha20, and a hash
-//! that is wiped.
+//! and a derivation of keys that are wiped.
 //!
 //! Nothing above can pass a wrong length: they are in the types, or checked
 //! here.
@@ -152,4 +152,61 @@ pub(crate) fn sha256(bytes: &[u8]) -> Zeroizing<[u8; 32]> {
     // SAFETY: reads the bytes of the slice and writes the 32 of `hash`.
     unsafe { c::SHA256(bytes.as_ptr(), bytes.len(), hash.as_mut_ptr()) };
     hash
+}
+
+/// What HKDF-SHA256 (RFC 5869) expands keys from, wiped when dropped.
+pub(crate) struct HkdfKey(Zeroizing<[u8; 32]>);
+
+/// Most bytes of an `info` here.
+const INFO_MAX: usize = 64;
+
+impl HkdfKey {
+    /// HKDF-Extract without salt.
+    pub(crate) fn extract(secret: &[u8; 32]) -> HkdfKey {
+        let mut key = Zeroizing::new([0; 32]);
+        let mut len = key.len();
+        // SAFETY: `key` has room for a hash of SHA-256, whose length is
+        // written to `len`; the secret has 32 bytes; no salt (null with length
+        // 0) is allowed; the digest is a static table.
+        let made = unsafe {
+            c::HKDF_extract(
+                key.as_mut_ptr(),
+                &mut len,
+                c::EVP_sha256(),
+                secret.as_ptr(),
+                secret.len(),
+                ptr::null(),
+                0,
+            )
+        };
+        assert_eq!((made, len), (1, 32), "AWS-LC has SHA-256");
+        HkdfKey(key)
+    }
+
+    /// HKDF-Expand, `info` being the parts one after the other.
+    ///
+    /// # Panics
+    /// When the parts are longer than [`INFO_MAX`].
+    pub(crate) fn expand(&self, info: &[&[u8]], key: &mut [u8]) {
+        let mut joined = [0; INFO_MAX];
+        let mut end = 0;
+        for part in info {
+            joined[end..end + part.len()].copy_from_slice(part);
+            end += part.len();
+        }
+        // SAFETY: `key` is written and the 32 bytes of the extracted key and
+        // the first `end` of `joined` are read.
+        let made = unsafe {
+            c::HKDF_expand(
+                key.as_mut_ptr(),
+                key.len(),
+                c::EVP_sha256(),
+                self.0.as_ptr(),
+                self.0.len(),
+                joined.as_ptr(),
+                end,
+            )
+        };
+        assert_eq!(made, 1, "a key is shorter than what HKDF can give");
+    }
 }

@@ -4,6 +4,7 @@
 
 mod aegis256x;
 mod block;
+mod counter_poly1305;
 mod gcm;
 mod sectors;
 mod short_nonce;
@@ -32,6 +33,7 @@ enum Cipher {
     AegisX4(aegis256x::Aegis<4>),
     AesGcm(Box<short_nonce::AesGcm>),
     ChaCha(short_nonce::ChaCha),
+    CounterPoly1305(counter_poly1305::CounterPoly1305),
     Sectors(sectors::Sectors),
 }
 
@@ -47,6 +49,12 @@ impl Cipher {
                 Cipher::AesGcm(Box::new(short_nonce::AesGcm(gcm::Gcm::new(aead_key()?))))
             }
             Algorithm::Aead(Aead::ChaCha20Poly1305) => Cipher::ChaCha(short_nonce::ChaCha::new(aead_key()?)),
+            Algorithm::Aead(Aead::Serpent256Poly1305) => {
+                Cipher::CounterPoly1305(counter_poly1305::CounterPoly1305::serpent(aead_key()?))
+            }
+            Algorithm::Aead(Aead::Cascade) => {
+                Cipher::CounterPoly1305(counter_poly1305::CounterPoly1305::cascade(aead_key()?))
+            }
             Algorithm::Sector(sector) => {
                 Cipher::Sectors(sectors::Sectors::new(sector, key).ok_or(SessionError::KeyLength)?)
             }
@@ -91,6 +99,7 @@ impl Engine for ReferenceEngine {
             Cipher::AegisX4(cipher) => process::aead(cipher, batch),
             Cipher::AesGcm(cipher) => process::aead(&**cipher, batch),
             Cipher::ChaCha(cipher) => process::aead(cipher, batch),
+            Cipher::CounterPoly1305(cipher) => process::aead(cipher, batch),
             Cipher::Sectors(cipher) => process::sectors(cipher, batch),
         }))
     }

@@ -17,12 +17,23 @@ pub enum Suite {
     Aegis256X2 = 3,
     /// AEGIS-256X4 with a 16-byte tag (draft-irtf-cfrg-aegis-aead).
     Aegis256X4 = 4,
+    /// Serpent-256 in counter mode with Poly1305 (section 3.1).
+    Serpent256Poly1305 = 5,
+    /// AES-256, Twofish-256 and Serpent-256 in counter mode with Poly1305
+    /// (section 3.1).
+    Cascade = 6,
 }
 
 impl Suite {
     /// Every suite, by number.
-    pub const ALL: [Suite; 4] =
-        [Suite::Xaes256Gcm, Suite::XChaCha20Poly1305, Suite::Aegis256X2, Suite::Aegis256X4];
+    pub const ALL: [Suite; 6] = [
+        Suite::Xaes256Gcm,
+        Suite::XChaCha20Poly1305,
+        Suite::Aegis256X2,
+        Suite::Aegis256X4,
+        Suite::Serpent256Poly1305,
+        Suite::Cascade,
+    ];
 
     /// What stands before the 24 bytes of the wire in a nonce of AEGIS-256.
     pub const AEGIS_NONCE_PREFIX: [u8; 8] = *b"strongrm";
@@ -52,6 +63,8 @@ impl Suite {
             Suite::XChaCha20Poly1305 => "xchacha20-poly1305",
             Suite::Aegis256X2 => "aegis-256x2",
             Suite::Aegis256X4 => "aegis-256x4",
+            Suite::Serpent256Poly1305 => "serpent-256-poly1305",
+            Suite::Cascade => "cascade",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The AES-GCM keys derived for the nonce prefixes met lately.
+//! The keys derived for the nonce prefixes met lately.
 //!
 //! A prefix is a write session, so a mount that writes needs one and a file
 //! written over many mounts a few. A hit takes one uncontended read lock and
@@ -9,34 +9,37 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use strongroom_memory::in_locked_heap;
 
-use crate::gcm::GcmKey;
-
 const SETS: usize = 16;
 const WAYS: usize = 4;
 
 /// See the module.
-pub(crate) struct KeyCache {
-    sets: [RwLock<Set>; SETS],
+pub(crate) struct KeyCache<K> {
+    sets: [RwLock<Set<K>>; SETS],
 }
 
-#[derive(Default)]
-struct Set {
-    ways: [Option<Entry>; WAYS],
+struct Set<K> {
+    ways: [Option<Entry<K>>; WAYS],
     oldest: usize,
 }
 
-struct Entry {
-    prefix: [u8; 12],
-    key: Arc<GcmKey>,
+impl<K> Default for Set<K> {
+    fn default() -> Set<K> {
+        Set { ways: [const { None }; WAYS], oldest: 0 }
+    }
 }
 
-impl KeyCache {
-    pub(crate) fn new() -> KeyCache {
+struct Entry<K> {
+    prefix: [u8; 12],
+    key: Arc<K>,
+}
+
+impl<K> KeyCache<K> {
+    pub(crate) fn new() -> KeyCache<K> {
         KeyCache { sets: std::array::from_fn(|_| RwLock::default()) }
     }
 
     /// The key for `prefix`, derived if it is not there.
-    pub(crate) fn find_or_insert(&self, prefix: [u8; 12], derive: impl FnOnce() -> GcmKey) -> Arc<GcmKey> {
+    pub(crate) fn find_or_insert(&self, prefix: [u8; 12], derive: impl FnOnce() -> K) -> Arc<K> {
         let set = &self.sets[usize::from(prefix[0] ^ prefix[11]) % SETS];
         if let Some(key) = set.read().unwrap_or_else(PoisonError::into_inner).find(&prefix) {
             return key;
@@ -47,13 +50,13 @@ impl KeyCache {
     }
 }
 
-impl Set {
-    fn find(&self, prefix: &[u8; 12]) -> Option<Arc<GcmKey>> {
+impl<K> Set<K> {
+    fn find(&self, prefix: &[u8; 12]) -> Option<Arc<K>> {
         self.ways.iter().flatten().find(|entry| entry.prefix == *prefix).map(|entry| Arc::clone(&entry.key))
     }
 
     /// Two threads may both have missed; the second finds the first's entry.
-    fn insert(&mut self, prefix: [u8; 12], key: Arc<GcmKey>) {
+    fn insert(&mut self, prefix: [u8; 12], key: Arc<K>) {
         if self.find(&prefix).is_none() {
             self.ways[self.oldest] = Some(Entry { prefix, key });
             self.oldest = (self.oldest + 1) % WAYS;
@@ -64,10 +67,9 @@ impl Set {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::Tier;
 
-    fn key() -> GcmKey {
-        GcmKey::new(Tier::best(), &[0; 32])
+    fn key() -> u32 {
+        0
     }
 
     #[test]
