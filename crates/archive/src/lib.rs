@@ -18,6 +18,9 @@ mod pack;
 mod read;
 mod unpack;
 
+/// Names with values: records of a header, or extended attributes.
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
 pub use error::Error;
 pub use pack::{Packed, Packer};
 pub use unpack::{Unpacked, unpack};

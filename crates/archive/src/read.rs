@@ -11,6 +11,7 @@ use std::io::{self, Read};
 use tar::{EntryType, Header};
 
 use crate::Error;
+use crate::Pairs;
 
 const BLOCK: usize = 512;
 /// Longest name or set of records before an entry.
@@ -25,7 +26,7 @@ pub(crate) struct Head {
     /// Bytes of content.
     pub(crate) len: u64,
     /// PAX records, the last of each key in force.
-    pub(crate) records: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) records: Pairs,
 }
 
 /// Reads entries one after the other. As a reader it gives the content of the
@@ -73,7 +74,7 @@ impl<R: Read> Entries<R> {
         header: Header,
         name: Option<Vec<u8>>,
         target: Option<Vec<u8>>,
-        records: Vec<(Vec<u8>, Vec<u8>)>,
+        records: Pairs,
     ) -> Result<Head, Error> {
         let is_sparse = records.iter().any(|(key, _)| key.starts_with(b"GNU.sparse."));
         if header.entry_type().is_gnu_sparse() || is_sparse {
@@ -148,7 +149,7 @@ fn text(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// Records of the form `LEN KEY=VALUE\n`, in which LEN counts all of it.
-fn parse(mut bytes: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+fn parse(mut bytes: &[u8]) -> Result<Pairs, Error> {
     let wrong = || malformed("a PAX record that is spelled wrongly");
     let mut records = Vec::new();
     while bytes.first().is_some_and(|&byte| byte != 0) {

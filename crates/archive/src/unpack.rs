@@ -98,7 +98,7 @@ impl Facts {
     }
 
     fn times(&self) -> Timestamps {
-        let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT.into() };
+        let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         Timestamps { last_access: omitted, last_modification: self.modified }
     }
 

@@ -13,6 +13,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::walk::Item;
 use crate::Error;
+use crate::Pairs;
 
 /// Longest content that is read ahead.
 const SMALL_MAX: u64 = 64 << 10;
@@ -248,7 +249,7 @@ fn header_of(stat: &Stat, kind: EntryType) -> Header {
 }
 
 /// Attributes of an open file, but those of the `system` namespace.
-fn xattrs(file: impl AsFd) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Errno> {
+fn xattrs(file: impl AsFd) -> Result<Pairs, Errno> {
     // Most files have none.
     let mut names = vec![0; 256];
     let len = match rustix::fs::flistxattr(&file, &mut names[..]) {

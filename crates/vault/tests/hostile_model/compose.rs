@@ -334,7 +334,7 @@ impl<'a> Attacker<'a> {
         stored::copy(&stored::at(&store, &source.path)?, &parent, source.name());
         // The side file of a long name comes with it.
         let side = [&b".n"[..], source.name()].concat();
-        if let Some(node) = stored::at(&store, &[source.parent(), &[side.clone()]].concat()) {
+        if let Some(node) = stored::at(&store, &[source.parent(), std::slice::from_ref(&side)].concat()) {
             stored::copy(&node, &parent, &side);
         }
         Some(format!("{} of {index}", name(&source.path)))

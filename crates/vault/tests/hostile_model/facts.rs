@@ -93,9 +93,8 @@ impl Facts {
     /// What shows that never was.
     pub(crate) fn judge(&self, seen: &Seen, weak: &mut BTreeMap<Weakness, u64>) -> Result<(), String> {
         for sighting in &seen.sightings {
-            match self.weakness(sighting)? {
-                Some(weakness) => *weak.entry(weakness).or_default() += 1,
-                None => {}
+            if let Some(weakness) = self.weakness(sighting)? {
+                *weak.entry(weakness).or_default() += 1;
             }
         }
         match seen.attributes.iter().find(|attribute| !self.attributes.contains(*attribute)) {

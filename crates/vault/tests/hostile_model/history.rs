@@ -220,14 +220,14 @@ impl Player {
         self.marks.push(self.store.position());
         drop(vault);
         self.keep_states();
-        while self.kept.len() > STATES {
-            let at = self.rng.below(self.kept.len() as u64) as usize;
-            self.kept.swap_remove(at);
-        }
         for (index, store) in self.kept.iter().enumerate() {
             let seen = read_only(store, &self.engine, &self.options, self.size)
                 .and_then(|seen| self.facts.note_durable(&seen));
             seen.map_err(|fault| format!("state {index}: {fault}"))?;
+        }
+        while self.kept.len() > STATES {
+            let at = self.rng.below(self.kept.len() as u64) as usize;
+            self.kept.swap_remove(at);
         }
         let states = self.kept.into_iter();
         let states = states.map(|store| State { entries: stored::entries(&store), store }).collect();
@@ -302,7 +302,7 @@ impl Player {
         }
         let mut directories = vec![Vec::new()];
         for spot in spots.iter().filter(|spot| spot.kind == Kind::Directory) {
-            directories.push([&spot.parents[..], &[spot.name.clone()]].concat());
+            directories.push([&spot.parents[..], std::slice::from_ref(&spot.name)].concat());
         }
         let parents = directories.swap_remove(self.rng.below(directories.len() as u64) as usize);
         let name = self.name();
