@@ -11,7 +11,14 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 /// The vaults that are kept, by name.
-const SOUND: [&str; 4] = ["xaes-256-gcm-4k", "xchacha20-poly1305-16k", "aegis-256x2-8k", "aegis-256x4-32k"];
+const SOUND: [&str; 6] = [
+    "xaes-256-gcm-4k",
+    "xchacha20-poly1305-16k",
+    "aegis-256x2-8k",
+    "aegis-256x4-32k",
+    "serpent-256-poly1305-4k",
+    "cascade-4k",
+];
 /// One that was damaged before it was kept.
 const DAMAGED: &str = "damaged";
 

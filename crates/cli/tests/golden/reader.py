@@ -193,11 +193,49 @@ def aegis_256x(key, degree):
     return open_
 
 
+def counter_poly1305(name):
+    """Suites of section 3.1, with the ciphers that compute the document's vectors: very slow."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../../docs/format"))
+    import suites
+
+    def of_key(key):
+        commitment = suites.hkdf(key, f"{name} commitment\0".encode())
+        sessions = {}
+
+        def ciphers(session):
+            if session not in sessions:
+                info = [f"{name} {cipher}\0".encode() + session for cipher in suites.SUITES[name]]
+                made = zip(suites.SUITES[name], info)
+                sessions[session] = [suites.CIPHERS[cipher](suites.hkdf(key, info)) for cipher, info in made]
+            return sessions[session]
+
+        def open_(nonce, sealed, associated):
+            body, tag = sealed[:-16], sealed[-16:]
+            stream = bytearray()
+            for counter in range(2 + -(-len(body) // 16)):
+                mask = bytes(16)
+                for encrypt in ciphers(nonce[:12]):
+                    mask = xor(mask, encrypt(nonce[12:] + counter.to_bytes(4, "big")))
+                stream += mask
+            lengths = struct.pack("<QQ", len(associated), len(body))
+            inner = suites.poly1305(stream[:32], suites.padded(associated) + suites.padded(body) + lengths)
+            found = hashlib.sha256(commitment + nonce + associated + inner).digest()[:16]
+            if not hmac.compare_digest(found, tag):
+                raise InvalidTag
+            return xor(body, stream[32:])
+
+        return open_
+
+    return of_key
+
+
 SUITES = {
     1: xaes_256_gcm,
     2: xchacha20_poly1305,
     3: lambda key: aegis_256x(key, 2),
     4: lambda key: aegis_256x(key, 4),
+    5: counter_poly1305("serpent-256-poly1305"),
+    6: counter_poly1305("cascade"),
 }
 
 
