@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -147,10 +148,17 @@ impl Finding {
     }
 }
 
+/// Findings of each kind that are kept, and facts: a store can be given millions, and what
+/// is found in it must not fill the memory.
+const KEPT_MAX: usize = 100_000;
+
 /// Gathers findings from all threads, and the facts behind them.
 #[derive(Default)]
 pub(super) struct Findings {
-    found: Mutex<Vec<Finding>>,
+    damage: Mutex<Vec<Finding>>,
+    unreadable: Mutex<Vec<Finding>>,
+    /// Those that were not kept.
+    beyond: AtomicU64,
     facts: Mutex<Option<Vec<Fact>>>,
 }
 
@@ -161,22 +169,35 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Findings {
     /// Findings, with facts if a repair will ask for them.
     pub(super) fn new(with_facts: bool) -> Findings {
-        Findings { found: Mutex::default(), facts: Mutex::new(with_facts.then(Vec::new)) }
+        Findings { facts: Mutex::new(with_facts.then(Vec::new)), ..Findings::default() }
     }
 
     /// Whether something could not be read.
     pub(super) fn has_unreadable(&self) -> bool {
-        lock(&self.found).iter().any(|finding| !finding.is_damage())
+        !lock(&self.unreadable).is_empty()
     }
 
     /// Notes a finding.
     pub(super) fn add(&self, finding: Finding) {
-        lock(&self.found).push(finding);
+        let mut found = lock(if finding.is_damage() { &self.damage } else { &self.unreadable });
+        if found.len() < KEPT_MAX {
+            found.push(finding);
+        } else {
+            self.beyond.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
-    /// Notes a fact.
+    /// How many findings were not kept.
+    pub(super) fn beyond(&self) -> u64 {
+        self.beyond.load(Ordering::Relaxed)
+    }
+
+    /// Notes a fact. A repair goes on with those that are not kept when it is
+    /// run again.
     pub(super) fn note(&self, fact: Fact) {
-        if let Some(facts) = &mut *lock(&self.facts) {
+        if let Some(facts) = &mut *lock(&self.facts)
+            && facts.len() < KEPT_MAX
+        {
             facts.push(fact);
         }
     }
@@ -186,12 +207,16 @@ impl Findings {
         lock(&self.facts).take().unwrap_or_default()
     }
 
-    /// Everything found, in the order of paths, each once.
-    pub(super) fn take(&self) -> Vec<Finding> {
-        let mut found = std::mem::take(&mut *lock(&self.found));
-        found.sort();
-        found.dedup();
-        found
+    /// The damage that was found, and what could not be read, in the order of
+    /// paths, each once.
+    pub(super) fn take(&self) -> (Vec<Finding>, Vec<Finding>) {
+        let taken = |found: &Mutex<Vec<Finding>>| {
+            let mut found = std::mem::take(&mut *lock(found));
+            found.sort();
+            found.dedup();
+            found
+        };
+        (taken(&self.damage), taken(&self.unreadable))
     }
 }
 
@@ -236,6 +261,8 @@ pub(super) struct Document {
     pub(super) damage: Vec<Finding>,
     /// What could not be read, of which nothing is known.
     pub(super) unreadable: Vec<Finding>,
+    /// Findings beyond those that are listed.
+    pub(super) not_listed: u64,
     pub(super) recovered: Vec<Recovery>,
     pub(super) leftovers: Vec<Leftover>,
     pub(super) header_copies: [HeaderCopy; 2],
@@ -307,6 +334,9 @@ pub(super) fn text(document: &Document) -> String {
             );
         }
     }
+    if document.not_listed > 0 {
+        let _ = writeln!(text, "{} more findings are not listed.", document.not_listed);
+    }
     if document.interrupted {
         text.push_str("Interrupted: not everything was looked at.\n");
     }
@@ -319,6 +349,20 @@ pub(super) fn text(document: &Document) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_full_of_damage_does_not_fill_the_memory() {
+        let findings = Findings::new(true);
+        for number in 0..KEPT_MAX + 7 {
+            findings.add(Finding::name(b"", number.to_string().as_bytes(), "forged"));
+            findings.note(Fact::DuplicateFile(strongroom_format::vault::FileId([0; 16])));
+        }
+        findings.add(Finding::new(b"f", &Error::Engine("lost")));
+        assert_eq!((findings.beyond(), findings.has_unreadable()), (7, true));
+        let (damage, unreadable) = findings.take();
+        assert_eq!((damage.len(), unreadable.len()), (KEPT_MAX, 1));
+        assert_eq!(findings.take_facts().len(), KEPT_MAX);
+    }
 
     #[test]
     fn the_bytes_that_are_lost_are_told() {
@@ -352,7 +396,7 @@ mod tests {
         for path in [&b"b"[..], b"a", b"b"] {
             findings.add(Finding::new(path, &error));
         }
-        let paths: Vec<_> = findings.take().into_iter().map(|finding| finding.path).collect();
+        let paths: Vec<_> = findings.take().0.into_iter().map(|finding| finding.path).collect();
         assert_eq!(paths, ["a", "b"]);
     }
 }

@@ -193,7 +193,7 @@ fn check(
     for copy in copies.iter().filter(|copy| copy.state.is_damage()) {
         findings.add(Finding::header(copy));
     }
-    let (damage, unreadable) = findings.take().into_iter().partition(Finding::is_damage);
+    let (damage, unreadable) = findings.take();
     Ok(Document {
         schema: "strongroom.check/1",
         vault: args.vault.display().to_string(),
@@ -211,6 +211,7 @@ fn check(
         sample: verifier.sample.as_ref().map(Sample::sampled),
         damage,
         unreadable,
+        not_listed: findings.beyond(),
         leftovers: std::mem::take(&mut walk.leftovers),
         recovered,
         header_copies: copies.clone(),
