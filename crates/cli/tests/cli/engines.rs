@@ -23,7 +23,7 @@ fn engines_are_listed_with_their_self_tests() {
     assert_eq!(names, ["cpu-vaes", "cpu-aes", "cpu-portable", "reference"]);
     let best = engines.iter().find(|engine| engine["state"] == "used").expect("one computes");
     let algorithms = best["algorithms"].as_array().expect("a list");
-    assert_eq!(algorithms.len(), 54);
+    assert_eq!(algorithms.len(), 56);
     assert!(algorithms.iter().all(|algorithm| algorithm["self_test"] == "passed"), "{best}");
     let text = run(&place, "engines").expect(0).stdout;
     assert!(text.contains("self-tests passed") && text.contains("strongroom tune"), "{text}");
