@@ -69,9 +69,13 @@ impl ArmorReader {
                 Ok(())
             }
             Place::Inside if !line.is_empty() && line.len() <= COLUMNS => {
-                let before = bytes.len();
-                bytes.extend_from_slice(&BASE64.decode(line).map_err(|_| failed())?);
-                if bytes.len() - before < ARMOR_LINE_BYTES {
+                let decoded = BASE64.decode(line).map_err(|_| failed())?;
+                // The decoder takes several padded texts in a row.
+                if BASE64.encode(&decoded).as_bytes() != line {
+                    return Err(failed());
+                }
+                bytes.extend_from_slice(&decoded);
+                if decoded.len() < ARMOR_LINE_BYTES {
                     self.place = Place::AtEnd;
                 }
                 Ok(())
@@ -126,6 +130,7 @@ mod tests {
             read(&format!("{ARMOR_BEGIN}\nAAAA\nAAAA\n{ARMOR_END}\n")).is_err(),
             "a short line is the last"
         );
+        assert!(read(&format!("{ARMOR_BEGIN}\nAAA=AAAA\n{ARMOR_END}\n")).is_err(), "padding in the middle");
         assert!(read(&format!("{}{ARMOR_BEGIN}\nAAAA\n{ARMOR_END}\n", "\n".repeat(1025))).is_err());
     }
 }
