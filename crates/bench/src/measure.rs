@@ -5,7 +5,8 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use strongroom_engine::{Engine, Outcome, Refusal, SessionError};
+use strongroom_engine::client::Cause;
+use strongroom_engine::{Engine, Outcome, SessionError};
 
 use crate::case::Case;
 use crate::summary::Summary;
@@ -45,8 +46,8 @@ pub struct Figure {
 pub enum MeasureError {
     /// The engine opens no session.
     Session(SessionError),
-    /// The engine took a batch not at all.
-    Refused(Refusal),
+    /// The engine did not compute a batch.
+    Engine(Cause),
     /// A batch ended badly.
     Failed(Outcome),
     /// The kernel gives no random bytes.
@@ -57,13 +58,11 @@ impl fmt::Display for MeasureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MeasureError::Session(error) => error.fmt(f),
-            MeasureError::Refused(Refusal::Busy) => f.write_str("the engine stays busy"),
-            MeasureError::Refused(Refusal::Unsupported) => f.write_str("the engine does not take this size"),
-            MeasureError::Refused(Refusal::Misuse(what)) => f.write_str(what),
+            MeasureError::Engine(cause) => write!(f, "the engine failed: {}", cause.what()),
             MeasureError::Failed(Outcome::AuthenticationFailed) => {
                 f.write_str("the engine opens what it sealed as forged")
             }
-            MeasureError::Failed(_) => f.write_str("the device lost a batch"),
+            MeasureError::Failed(_) => f.write_str("the engine did not do what it was asked to"),
             MeasureError::Entropy => f.write_str("the kernel gives no random bytes"),
         }
     }
@@ -117,7 +116,7 @@ fn lane(
     Ok(samples)
 }
 
-fn sample(work: &mut Work<'_>, length: Duration) -> Result<Sample, MeasureError> {
+fn sample(work: &mut Work, length: Duration) -> Result<Sample, MeasureError> {
     let (mut wall, mut cpu, mut bursts) = (Duration::ZERO, Duration::ZERO, 0u32);
     while bursts == 0 || wall < length {
         let prepared = work.prepare()?;

@@ -1,12 +1,12 @@
 //! Batches to be timed: made beforehand, so that making them is not.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use strongroom_engine::client::{Client, Failure};
 use strongroom_engine::{
     Algorithm, AssociatedData, Batch, BatchNonces, Buffer, Completed, Engine, FreshNonce, NonceSource,
-    Operation, Outcome, Refusal, Segment, Session, StoredNonce, StreamNonces, Ticket,
+    Operation, Outcome, Segment, StoredNonce, StreamNonces,
 };
 
 use crate::case::Case;
@@ -17,15 +17,10 @@ use crate::measure::MeasureError;
 const BURST_BYTES: usize = 256 << 10;
 /// Most batches of a burst, but for more in flight.
 const BURST_BATCHES_MAX: usize = 128;
-/// How long a busy engine that has nothing of ours is left alone.
-const BUSY_PAUSE: Duration = Duration::from_micros(50);
-/// Times it may say so before it counts as broken.
-const BUSY_MAX: u32 = 20_000;
 
 /// What one thread needs for a case.
-pub(crate) struct Work<'e> {
-    engine: &'e Arc<dyn Engine>,
-    session: Session,
+pub(crate) struct Work {
+    client: Client,
     case: Case,
     nonces: NonceSource,
     /// Short nonces count on: the key has them from here alone.
@@ -50,18 +45,17 @@ impl Nonces<'_> {
     }
 }
 
-impl<'e> Work<'e> {
-    pub(crate) fn new(engine: &'e Arc<dyn Engine>, case: Case) -> Result<Work<'e>, MeasureError> {
+impl Work {
+    pub(crate) fn new(engine: &Arc<dyn Engine>, case: Case) -> Result<Work, MeasureError> {
         // Any key will do; the halves of one for XTS have to differ.
         let key: Vec<u8> = (1..=case.key_len).map(|byte| byte as u8).collect();
-        let session = engine.session(case.algorithm, &key).map_err(MeasureError::Session)?;
+        let client = Client::open(engine, case.algorithm, &key).map_err(MeasureError::Session)?;
         let short = match case.algorithm {
             Algorithm::Aead(aead) if aead.nonce_len() == 12 => Some(StreamNonces::for_fresh_key()),
             _ => None,
         };
         Ok(Work {
-            engine,
-            session,
+            client,
             case,
             nonces: NonceSource::new().map_err(|_| MeasureError::Entropy)?,
             short,
@@ -99,13 +93,13 @@ impl<'e> Work<'e> {
     }
 
     /// Makes the batches of a burst.
-    pub(crate) fn prepare(&mut self) -> Result<VecDeque<Batch>, MeasureError> {
+    pub(crate) fn prepare(&mut self) -> Result<Vec<Batch>, MeasureError> {
         self.buffers.extend(self.done.drain(..).map(|completed| completed.batch.buffer));
         (0..self.batches).map(|_| self.batch()).collect()
     }
 
     fn batch(&mut self) -> Result<Batch, MeasureError> {
-        let buffer = self.buffers.pop().unwrap_or_else(|| Buffer::new(self.case.bytes));
+        let buffer = self.buffers.pop().unwrap_or_else(|| self.client.buffer(self.case.bytes));
         let operation = self.case.operation;
         let Operation::Open = operation else {
             let segments = self.segments(operation)?;
@@ -148,59 +142,36 @@ impl<'e> Work<'e> {
 
     /// One batch from submission to completion.
     fn run(&self, batch: Batch) -> Result<Completed, MeasureError> {
-        let mut batch = batch;
-        for _ in 0..BUSY_MAX {
-            match self.engine.submit(&self.session, batch) {
-                Ok(ticket) => return finished(ticket),
-                Err(refused) if refused.refusal == Refusal::Busy => {
-                    batch = refused.batch;
-                    std::thread::sleep(BUSY_PAUSE);
-                }
-                Err(refused) => return Err(MeasureError::Refused(refused.refusal)),
-            }
-        }
-        Err(MeasureError::Refused(Refusal::Busy))
+        finished(self.client.execute(batch))
     }
 
     /// Has the engine do what was prepared, with so many in flight as the case
     /// says. This is what is timed; what came back is kept for [`Work::prepare`].
-    pub(crate) fn burst(&mut self, mut prepared: VecDeque<Batch>) -> Result<(), MeasureError> {
-        let mut out: VecDeque<Ticket> = VecDeque::with_capacity(self.case.in_flight);
-        let mut pauses = 0;
-        while let Some(batch) = prepared.pop_front() {
-            if out.len() >= self.case.in_flight
-                && let Some(oldest) = out.pop_front()
+    pub(crate) fn burst(&mut self, prepared: Vec<Batch>) -> Result<(), MeasureError> {
+        let mut flight = self.client.flight();
+        for batch in prepared {
+            if flight.len() >= self.case.in_flight
+                && let Some(oldest) = flight.next()
             {
                 self.done.push(finished(oldest)?);
             }
-            match self.engine.submit(&self.session, batch) {
-                Ok(ticket) if ticket.is_inline() => self.done.push(finished(ticket)?),
-                Ok(ticket) => out.push_back(ticket),
-                Err(refused) if refused.refusal == Refusal::Busy => {
-                    prepared.push_front(refused.batch);
-                    match out.pop_front() {
-                        Some(oldest) => self.done.push(finished(oldest)?),
-                        None if pauses < BUSY_MAX => {
-                            pauses += 1;
-                            std::thread::sleep(BUSY_PAUSE);
-                        }
-                        None => return Err(MeasureError::Refused(Refusal::Busy)),
-                    }
-                }
-                Err(refused) => return Err(MeasureError::Refused(refused.refusal)),
-            }
+            flight.add(self.client.session(), batch).map_err(refused)?;
         }
-        for ticket in out {
-            self.done.push(finished(ticket)?);
+        for completed in flight {
+            self.done.push(finished(completed)?);
         }
         Ok(())
     }
 }
 
-fn finished(ticket: Ticket) -> Result<Completed, MeasureError> {
-    match ticket.wait() {
-        Ok(completed) if completed.outcome == Outcome::Done => Ok(completed),
-        Ok(completed) => Err(MeasureError::Failed(completed.outcome)),
-        Err(_) => Err(MeasureError::Failed(Outcome::DeviceLost)),
+fn finished(answer: Result<Completed, Failure>) -> Result<Completed, MeasureError> {
+    let completed = answer.map_err(refused)?;
+    match completed.outcome {
+        Outcome::Done => Ok(completed),
+        outcome => Err(MeasureError::Failed(outcome)),
     }
+}
+
+fn refused(failure: Failure) -> MeasureError {
+    MeasureError::Engine(failure.cause)
 }

@@ -9,10 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use strongroom_engine::{
-    Algorithm, Batch, Capability, Cross, Crossing, Engine, Operation, Refusal, Refused, Session,
-    SessionError, Ticket,
-};
+use strongroom_engine::{Batch, Cross, Crossing, Engine, Layer, Refusal, Refused, Session, Ticket};
 
 /// One batch in so many is timed.
 const SAMPLED: u64 = 16;
@@ -54,39 +51,29 @@ impl Metered {
     }
 }
 
-impl Cross for Metered {
-    fn cross(&self, session: &Session, crossing: Crossing<'_>) -> Result<(), Refusal> {
-        let cross = || self.engine.crossing().map(|engine| engine.cross(session, crossing));
-        self.sampled(cross).unwrap_or(Err(Refusal::Unsupported))
-    }
-}
-
-impl Engine for Metered {
-    fn name(&self) -> &str {
-        self.engine.name()
+impl Layer for Metered {
+    fn inner(&self) -> &dyn Engine {
+        &*self.engine
     }
 
-    fn capability(&self, algorithm: Algorithm, operation: Operation) -> Option<Capability> {
-        self.engine.capability(algorithm, operation)
-    }
-
-    fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError> {
-        self.engine.session(algorithm, key)
-    }
-
-    fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
+    fn pass(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
         self.sampled(|| self.engine.submit(session, batch))
     }
 
-    fn crossing(&self) -> Option<&dyn Cross> {
-        self.engine.crossing().map(|_| self as &dyn Cross)
+    fn pass_crossing(
+        &self,
+        inner: &dyn Cross,
+        session: &Session,
+        crossing: Crossing<'_>,
+    ) -> Result<(), Refusal> {
+        self.sampled(|| inner.cross(session, crossing))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strongroom_engine::{Buffer, Outcome, SectorCipher, Segment, SharedBytes, Way};
+    use strongroom_engine::{Algorithm, Buffer, Operation, Outcome, SectorCipher, Segment, SharedBytes, Way};
     use strongroom_engine_cpu::CpuEngine;
 
     #[test]

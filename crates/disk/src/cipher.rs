@@ -1,6 +1,9 @@
 //! From names in headers to what engines compute.
 
-use strongroom_engine::{Algorithm, Engine, Operation, SectorCipher, SectorIv, SectorMode, Session};
+use std::sync::Arc;
+
+use strongroom_engine::client::Client;
+use strongroom_engine::{Algorithm, Engine, Operation, SectorCipher, SectorIv, SectorMode};
 use strongroom_format::luks::CipherSpec;
 
 use crate::error::{Error, Result};
@@ -14,26 +17,27 @@ pub fn algorithm(spec: &CipherSpec) -> Option<Algorithm> {
     is_known.then_some(Algorithm::Sector(cipher))
 }
 
-/// A session of `engine` for the cipher that a header names.
+/// A client of `engine` for the cipher that a header names.
 ///
 /// # Errors
 /// [`Error::Cipher`] when the engine does not have it with keys of this
 /// length.
-pub fn session(engine: &dyn Engine, spec: &CipherSpec, key: &[u8]) -> Result<Session> {
+pub(crate) fn client(engine: &Arc<dyn Engine>, spec: &CipherSpec, key: &[u8]) -> Result<Client> {
     let lacking = || Error::Cipher { name: spec.to_string(), key_bits: key.len() as u32 * 8 };
     let algorithm = algorithm(spec).ok_or_else(lacking)?;
-    engine.session(algorithm, key).map_err(|_| lacking())
+    Client::open(engine, algorithm, key).map_err(|_| lacking())
 }
 
 /// Whether `engine` has the cipher that a header names, with keys of
 /// `key_len` bytes.
 #[must_use]
-pub fn is_available(engine: &dyn Engine, spec: &CipherSpec, key_len: usize) -> bool {
+pub fn is_available(engine: &Arc<dyn Engine>, spec: &CipherSpec, key_len: usize) -> bool {
     // A key of different halves, which XTS demands.
     let key: Vec<u8> = (0..key_len).map(|at| at as u8).collect();
-    session(engine, spec, &key).is_ok_and(|session| {
+    client(engine, spec, &key).is_ok_and(|client| {
+        let algorithm = client.session().algorithm();
         [Operation::EncryptSectors, Operation::DecryptSectors]
             .iter()
-            .all(|operation| engine.capability(session.algorithm(), *operation).is_some())
+            .all(|operation| engine.capability(algorithm, *operation).is_some())
     })
 }

@@ -45,6 +45,10 @@ pub trait Device: Send + Sync {
     /// Whether nothing can be written.
     fn is_read_only(&self) -> bool;
 
+    /// `len` zero bytes for requests: memory that suits what computes. Any other
+    /// buffer may be used as well.
+    fn buffer(&self, len: usize) -> Buffer;
+
     /// Whether [`Device::discard`] does anything.
     fn can_discard(&self) -> bool;
 
@@ -157,6 +161,10 @@ impl<B: Backing> Device for PlainDevice<B> {
 
     fn is_read_only(&self) -> bool {
         false
+    }
+
+    fn buffer(&self, len: usize) -> Buffer {
+        Buffer::new(len)
     }
 
     fn can_discard(&self) -> bool {

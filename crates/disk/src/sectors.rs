@@ -2,20 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-use strongroom_engine::{
-    Batch, Buffer, Crossing, Engine, Operation, Outcome, Refusal, SectorNumbers, Segment, Session, Way,
-};
+use strongroom_engine::client::{Client, Failure};
+use strongroom_engine::{Batch, Buffer, Crossing, Engine, Operation, SectorNumbers, Segment, Way};
 use strongroom_format::luks::{CipherSpec, UNIT};
 
 use crate::cipher;
 use crate::error::{Error, Result};
-
-/// How often a busy engine is asked again before it is an error.
-const RETRIES: u32 = 1000;
-/// How long is waited before the first retry that waits.
-const PAUSE: Duration = Duration::from_micros(50);
 
 /// Most segments of a batch.
 pub(crate) const SEGMENTS_MAX: usize = 64;
@@ -25,8 +18,7 @@ const LISTS: usize = 32;
 
 /// A sector cipher with its key and sector size.
 pub(crate) struct KeyedCipher {
-    engine: Arc<dyn Engine>,
-    session: Session,
+    client: Client,
     sector_len: u32,
     /// Lists of segments that are not in use, so that none is allocated for
     /// each batch: a server that backs swap must not ask for memory.
@@ -42,9 +34,14 @@ impl KeyedCipher {
         key: &[u8],
         sector_len: u32,
     ) -> Result<KeyedCipher> {
-        let session = cipher::session(&**engine, spec, key)?;
+        let client = cipher::client(engine, spec, key)?;
         let lists = Mutex::new((0..LISTS).map(|_| Vec::with_capacity(SEGMENTS_MAX)).collect());
-        Ok(KeyedCipher { engine: Arc::clone(engine), session, sector_len, lists })
+        Ok(KeyedCipher { client, sector_len, lists })
+    }
+
+    /// `len` zero bytes that suit the engine.
+    pub(crate) fn buffer(&self, len: usize) -> Buffer {
+        self.client.buffer(len)
     }
 
     /// An empty list with room for [`SEGMENTS_MAX`] segments, to be handed to
@@ -73,8 +70,7 @@ impl KeyedCipher {
     /// was written.
     pub(crate) fn cross(&self, unit: u64, way: Way<'_>) -> bool {
         let numbers = SectorNumbers { first: unit.into(), step: self.sector_len / UNIT as u32 };
-        let crossing = Crossing { numbers, sector_len: self.sector_len, way };
-        self.engine.crossing().is_some_and(|engine| engine.cross(&self.session, crossing).is_ok())
+        self.client.cross(Crossing { numbers, sector_len: self.sector_len, way }).is_ok()
     }
 
     /// Runs `operation` over a list's segments of `buffer`, in place. The
@@ -85,43 +81,17 @@ impl KeyedCipher {
     /// [`Error::Engine`]; the segments may hold anything then.
     pub(crate) fn apply(&self, operation: Operation, buffer: &mut Buffer, list: Vec<Segment>) -> Result<()> {
         let len = buffer.len();
-        let (result, batch) = self.run(Batch::new(operation, buffer.take(), list));
+        let (result, batch) = match self.client.execute(Batch::new(operation, buffer.take(), list)) {
+            Ok(completed) => (Ok(()), Some(completed.batch)),
+            Err(Failure { cause, batch }) => (Err(Error::Engine(cause.what())), batch.map(|batch| *batch)),
+        };
         match batch {
             Some(batch) => {
                 *buffer = batch.buffer;
                 self.put_back(batch.segments);
             }
-            None => *buffer = Buffer::new(len),
+            None => *buffer = self.buffer(len),
         }
         result
-    }
-
-    /// What came of a batch, and the batch if it came back.
-    fn run(&self, mut batch: Batch) -> (Result<()>, Option<Batch>) {
-        for attempt in 0..RETRIES {
-            let ticket = match self.engine.submit(&self.session, batch) {
-                Ok(ticket) => ticket,
-                Err(refused) if refused.refusal == Refusal::Busy => {
-                    batch = refused.batch;
-                    if attempt > 4 {
-                        std::thread::sleep(PAUSE * attempt.min(100));
-                    }
-                    continue;
-                }
-                Err(refused) => {
-                    let what = match refused.refusal {
-                        Refusal::Misuse(what) => what,
-                        _ => "it does not have the operation",
-                    };
-                    return (Err(Error::Engine(what)), Some(refused.batch));
-                }
-            };
-            return match ticket.wait() {
-                Ok(completed) if completed.outcome == Outcome::Done => (Ok(()), Some(completed.batch)),
-                Ok(completed) => (Err(Error::Engine("the device was lost")), Some(completed.batch)),
-                Err(_) => (Err(Error::Engine("a batch was lost")), None),
-            };
-        }
-        (Err(Error::Engine("it stays busy")), Some(batch))
     }
 }

@@ -145,6 +145,10 @@ impl Device for Volume {
         self.options.read_only
     }
 
+    fn buffer(&self, len: usize) -> Buffer {
+        self.cipher.buffer(len)
+    }
+
     fn can_discard(&self) -> bool {
         self.options.discard && !self.options.read_only
     }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use strongroom_engine::{
-    Aead, Algorithm, Batch, BlockCipher, Capability, Cross, Crossing, Engine, Operation, Refusal, Refused,
-    SectorCipher, SectorIv, SectorMode, Session, SessionError, Ticket,
+    Aead, Algorithm, Batch, BlockCipher, Buffer, Capability, Cross, Crossing, Engine, Operation, Refusal,
+    Refused, SectorCipher, SectorIv, SectorMode, Session, SessionError, Ticket,
 };
 use strongroom_memory::{in_wiped_stack, lock_stack};
 
@@ -230,6 +230,12 @@ impl Engine for CpuEngine {
             Ok(()) => Ok(Ticket::ready(keyed.cipher.process(batch))),
             Err(refusal) => Err(Box::new(Refused { batch, refusal })),
         }
+    }
+
+    fn flush(&self) {}
+
+    fn buffer(&self, _: &Session, len: usize) -> Buffer {
+        Buffer::new(len)
     }
 
     fn crossing(&self) -> Option<&dyn Cross> {

@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use strongroom_engine::{
-    Algorithm, Batch, Capability, Completed, Engine, Operation, Outcome, Refusal, Refused, Session,
-    SessionError, Ticket, conformance,
+    Batch, Completed, Cross, Crossing, Engine, Layer, Operation, Outcome, Refusal, Refused, Session, Ticket,
+    conformance,
 };
 use strongroom_engine_cpu::{CpuEngine, ReferenceEngine};
 
@@ -16,20 +16,16 @@ struct Faulty {
     dirty_refusals: bool,
 }
 
-impl Engine for Faulty {
-    fn name(&self) -> &str {
+impl Layer for Faulty {
+    fn inner(&self) -> &dyn Engine {
+        &self.inner
+    }
+
+    fn label(&self) -> &str {
         "faulty"
     }
 
-    fn capability(&self, algorithm: Algorithm, operation: Operation) -> Option<Capability> {
-        self.inner.capability(algorithm, operation)
-    }
-
-    fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError> {
-        self.inner.session(algorithm, key)
-    }
-
-    fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
+    fn pass(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
         match self.inner.submit(session, batch) {
             Ok(ticket) => {
                 let mut completed = ticket.wait().expect("an inline engine answers");
@@ -45,8 +41,8 @@ impl Engine for Faulty {
         }
     }
 
-    fn crossing(&self) -> Option<&dyn strongroom_engine::Cross> {
-        None
+    fn pass_crossing(&self, _: &dyn Cross, _: &Session, _: Crossing<'_>) -> Result<(), Refusal> {
+        Err(Refusal::Unsupported)
     }
 }
 

@@ -2,7 +2,8 @@
 //! on threads of its own and answers when a modelled device would.
 //!
 //! What it models: a time for each batch and for each byte, units that work at
-//! the same time, a queue with a limit, and what a completion costs the CPU.
+//! the same time, a queue with a limit and a doorbell, memory that it lends, and
+//! what a completion costs the CPU.
 //! What goes wrong is drawn from a seed ([`Faults`]). Results that were
 //! [prepared](SimEngine::prepare) are copied and not computed, so that the
 //! device leaves the CPU free, as a real one does.
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod faults;
+mod memory;
 mod prepared;
 mod unit;
 
@@ -21,12 +23,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use strongroom_engine::{
-    Algorithm, Batch, Capability, Completer, Engine, Operation, Refusal, Refused, Session, SessionError,
-    Ticket,
+    Algorithm, Batch, Buffer, Capability, Completer, Engine, Operation, Refusal, Refused, Session,
+    SessionError, Ticket,
 };
 
 use faults::Fate;
 pub use faults::Faults;
+use memory::Lender;
+pub use memory::Lending;
 use prepared::Prepared;
 
 /// How a completion reaches the host.
@@ -88,11 +92,17 @@ struct Shared {
     inner: Arc<dyn Engine>,
     model: Model,
     faults: Faults,
+    lender: Arc<Lender>,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 struct State {
+    /// Submitted, and the doorbell has not rung.
+    submitted: VecDeque<Job>,
+    /// How many of those that come next are held, and those that are.
+    to_hold: usize,
+    held: VecDeque<Job>,
     queue: VecDeque<Job>,
     outstanding: usize,
     random: u64,
@@ -121,10 +131,24 @@ impl SimEngine {
     #[must_use]
     pub fn new(inner: Arc<dyn Engine>, model: Model, faults: Faults, seed: u64) -> SimEngine {
         let name = format!("sim({})", inner.name());
-        let state =
-            State { queue: VecDeque::new(), outstanding: 0, random: seed, accepted: 0, closing: false };
-        let shared =
-            Arc::new(Shared { inner, model, faults, state: Mutex::new(state), changed: Condvar::new() });
+        let state = State {
+            submitted: VecDeque::new(),
+            to_hold: 0,
+            held: VecDeque::new(),
+            queue: VecDeque::new(),
+            outstanding: 0,
+            random: seed,
+            accepted: 0,
+            closing: false,
+        };
+        let shared = Arc::new(Shared {
+            inner,
+            model,
+            faults,
+            lender: Arc::default(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        });
         let unit = || {
             let shared = Arc::clone(&shared);
             std::thread::spawn(move || unit::work(&shared))
@@ -141,12 +165,41 @@ impl SimEngine {
         let Some(own) = session.state::<SimSession>() else { return false };
         own.prepared.prepare(&*self.shared.inner, &own.inner, batch)
     }
+
+    /// Has the next so many batches that are flushed wait until
+    /// [`SimEngine::release`]; what comes after them is served.
+    pub fn hold(&self, batches: usize) {
+        self.shared.lock().to_hold = batches;
+    }
+
+    /// How many batches are held.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.shared.lock().held.len()
+    }
+
+    /// Serves what is held, and holds nothing more.
+    pub fn release(&self) {
+        let mut state = self.shared.lock();
+        state.to_hold = 0;
+        let mut held = std::mem::take(&mut state.held);
+        state.queue.append(&mut held);
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// What became of the memory that it lends.
+    #[must_use]
+    pub fn lending(&self) -> Lending {
+        self.shared.lender.lending()
+    }
 }
 
 impl Drop for SimEngine {
     fn drop(&mut self) {
         self.shared.lock().closing = true;
-        self.shared.changed.notify_all();
+        self.flush();
+        self.release();
         for unit in self.units.drain(..) {
             if unit.join().is_err() && !std::thread::panicking() {
                 panic!("a unit of the simulated device panicked");
@@ -203,10 +256,11 @@ impl Engine for SimEngine {
         if state.outstanding >= self.shared.model.queue_max || state.is_busy(&self.shared.faults) {
             return refuse(batch, Refusal::Busy);
         }
+        self.shared.lender.note(&batch.buffer);
         let fate = state.fate(&self.shared.faults);
         let (ticket, completer) = Ticket::pending();
         state.outstanding += 1;
-        state.queue.push_back(Job {
+        state.submitted.push_back(Job {
             session: own.inner.clone(),
             prepared: Arc::clone(&own.prepared),
             batch,
@@ -214,9 +268,27 @@ impl Engine for SimEngine {
             arrived: Instant::now(),
             fate,
         });
-        drop(state);
-        self.shared.changed.notify_one();
         Ok(ticket)
+    }
+
+    fn flush(&self) {
+        let mut state = self.shared.lock();
+        let now = Instant::now();
+        while let Some(mut job) = state.submitted.pop_front() {
+            job.arrived = now;
+            if state.to_hold > 0 {
+                state.to_hold -= 1;
+                state.held.push_back(job);
+            } else {
+                state.queue.push_back(job);
+            }
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    fn buffer(&self, _: &Session, len: usize) -> Buffer {
+        Lender::lend(&self.shared.lender, len)
     }
 
     /// A device writes when it likes.

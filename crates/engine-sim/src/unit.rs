@@ -4,7 +4,7 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use strongroom_engine::{Batch, Completed, Refusal, Session};
+use strongroom_engine::{Batch, Completed, Session, client};
 
 use crate::faults::{Fate, corrupt, ruin};
 use crate::prepared::Prepared;
@@ -68,21 +68,14 @@ fn answer(shared: &Shared, job: Job, due: Instant) {
     completer.complete(completed);
 }
 
-/// The prepared or the inner engine's answer, however often that is busy;
-/// `None` when it refuses or loses the batch, which then vanishes.
+/// The prepared or the inner engine's answer; `None` when that refuses or loses
+/// the batch, which then vanishes.
 fn compute(shared: &Shared, prepared: &Prepared, session: &Session, batch: Batch) -> Option<Completed> {
     let mut batch = batch;
     if let Some(outcome) = prepared.answer(&mut batch) {
         return Some(Completed { batch, outcome });
     }
-    loop {
-        match shared.inner.submit(session, batch) {
-            Ok(ticket) => return ticket.wait().ok(),
-            Err(refused) if refused.refusal == Refusal::Busy => batch = refused.batch,
-            Err(_) => return None,
-        }
-        std::thread::sleep(Duration::from_micros(50));
-    }
+    client::execute(&*shared.inner, session, batch).ok()
 }
 
 fn wait_until(due: Instant) {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use strongroom_engine::client::{Cause, Client, execute};
 use strongroom_engine::{
     Aead, Algorithm, AssociatedData, Batch, Buffer, Engine, FreshNonce, Operation, Outcome, Refusal, Segment,
     conformance,
@@ -43,6 +44,7 @@ fn it_takes_the_modelled_time_and_serves_units_at_once() {
     let session = device.session(XAES, &[1; 32]).unwrap();
     let began = Instant::now();
     let tickets: Vec<_> = (0..4).map(|_| device.submit(&session, batch()).unwrap()).collect();
+    device.flush();
     for ticket in tickets {
         assert_eq!(ticket.wait().unwrap().outcome, Outcome::Done);
     }
@@ -67,7 +69,7 @@ fn a_wrong_result_differs_in_one_bit() {
     let wrong = device(fast(), Faults { wrong_ppm: 1_000_000, ..Faults::default() });
     let results = [&right, &wrong].map(|device| {
         let session = device.session(XAES, &[1; 32]).unwrap();
-        device.submit(&session, batch()).unwrap().wait().unwrap()
+        execute(device, &session, batch()).unwrap()
     });
     let bits = |one: &[u8], other: &[u8]| -> u32 {
         one.iter().zip(other).map(|(one, other)| (one ^ other).count_ones()).sum()
@@ -82,8 +84,8 @@ fn a_wrong_result_differs_in_one_bit() {
 fn a_device_that_is_gone_answers_nothing_more() {
     let device = device(fast(), Faults { gone_after: Some(1), ..Faults::default() });
     let session = device.session(XAES, &[1; 32]).unwrap();
-    assert!(device.submit(&session, batch()).unwrap().wait().is_ok());
-    assert!(device.submit(&session, batch()).unwrap().wait().is_err());
+    assert!(execute(&device, &session, batch()).is_ok());
+    assert_eq!(execute(&device, &session, batch()).err().unwrap().cause, Cause::Vanished);
 }
 
 #[test]
@@ -91,16 +93,59 @@ fn a_prepared_result_is_the_computed_one() {
     let prepared = device(fast(), Faults::default());
     let session = prepared.session(XAES, &[1; 32]).unwrap();
     assert!(prepared.prepare(&session, &batch()));
-    let answered = prepared.submit(&session, batch()).unwrap().wait().unwrap();
+    let answered = execute(&prepared, &session, batch()).unwrap();
     let plain = device(fast(), Faults::default());
     let session = plain.session(XAES, &[1; 32]).unwrap();
-    let computed = plain.submit(&session, batch()).unwrap().wait().unwrap();
+    let computed = execute(&plain, &session, batch()).unwrap();
     assert_eq!(answered.batch.buffer[..], computed.batch.buffer[..]);
     assert_eq!(answered.batch.segments[0].tag(), computed.batch.segments[0].tag());
     // Other data are not taken for the prepared ones.
     let mut other = batch();
     other.buffer[0] = 1;
-    let answered =
-        prepared.submit(&prepared.session(XAES, &[1; 32]).unwrap(), other).unwrap().wait().unwrap();
+    let answered = execute(&prepared, &prepared.session(XAES, &[1; 32]).unwrap(), other).unwrap();
     assert_ne!(answered.batch.buffer[..], computed.batch.buffer[..]);
+}
+
+#[test]
+fn nothing_begins_before_the_doorbell() {
+    let device = device(fast(), Faults::default());
+    let session = device.session(XAES, &[1; 32]).unwrap();
+    let ticket = device.submit(&session, batch()).unwrap();
+    let ticket = ticket.wait_for(Duration::from_millis(50)).expect_err("nobody has flushed");
+    device.flush();
+    assert_eq!(ticket.wait().unwrap().outcome, Outcome::Done);
+}
+
+#[test]
+fn a_batch_that_is_held_lets_others_pass() {
+    let device = device(fast(), Faults::default());
+    let session = device.session(XAES, &[1; 32]).unwrap();
+    device.hold(1);
+    let first = device.submit(&session, batch()).unwrap();
+    assert!(execute(&device, &session, batch()).is_ok());
+    let first = first.wait_for(Duration::from_millis(50)).expect_err("it is held");
+    assert_eq!(device.held(), 1);
+    device.release();
+    assert_eq!(first.wait().unwrap().outcome, Outcome::Done);
+}
+
+/// More batches than the device has room for go through a client together, in
+/// the device's own memory, which comes back wiped.
+#[test]
+fn a_flight_longer_than_the_queue_comes_through_in_lent_memory() {
+    let device = Arc::new(device(Model { queue_max: 3, ..fast() }, Faults::default()));
+    let engine: Arc<dyn Engine> = Arc::clone(&device) as _;
+    let client = Client::open(&engine, XAES, &[1; 32]).unwrap();
+    let batches = (0..20).map(|_| Batch { buffer: client.buffer(4096), ..batch() });
+    let flight = client.submit_many(batches).unwrap();
+    let done: Vec<_> = flight.map(Result::unwrap).collect();
+    let expected = execute(&*device, client.session(), batch()).unwrap();
+    assert!(done.iter().all(|one| one.batch.buffer[..] == expected.batch.buffer[..]));
+    let lending = device.lending();
+    assert_eq!((done.len(), lending.out, lending.batches, lending.made), (20, 20, 20, 20));
+    drop(done);
+    let again = client.buffer(4096);
+    let lending = device.lending();
+    assert_eq!((lending.out, lending.made, lending.is_clean), (1, 20, true));
+    assert!(again.iter().all(|&byte| byte == 0));
 }

@@ -6,7 +6,8 @@
 //! over lengths, alignments and associated data, that a batch equals its
 //! segments one by one, that tampering with any byte is noticed and harms no
 //! neighbour, and that the contract is kept: refusals leave data untouched,
-//! threads and keys do not mix, bytes between segments stay as they are.
+//! threads and keys do not mix, bytes between segments stay as they are, batches
+//! submitted together all come back, and the engine's buffers are like others.
 //!
 //! A failed check panics with the engine, algorithm and case. What the suite
 //! does not do: measure speed, or test an engine's own life cycle.
@@ -56,6 +57,7 @@ fn run_all(engine: Exerciser<'_>, reference: Exerciser<'_>) {
         tampering::every_byte(engine, algorithm);
         tampering::lengths_and_places(engine, algorithm);
         contract::keys(engine, algorithm);
+        contract::buffers(engine, algorithm);
         if !reference.claims(algorithm, Operation::Seal) {
             continue;
         }
@@ -67,6 +69,7 @@ fn run_all(engine: Exerciser<'_>, reference: Exerciser<'_>) {
             equality::keystream(engine, reference, algorithm);
         }
         contract::refusals(engine, reference, algorithm);
+        contract::together(engine, reference, algorithm);
         contract::threads(engine, reference, algorithm);
     }
     for sector in SectorCipher::all() {

@@ -7,6 +7,9 @@
 //! something else. A CPU engine completes inside `submit` and costs no
 //! allocation and no thread switch.
 //!
+//! Consumers hold a [`client::Client`], the one place that retries and waits.
+//! How an engine is written, and how devices fit, stands in [`implementing`].
+//!
 //! What this crate does not do: place work (that is the scheduler, itself an
 //! engine over engines) or compute anything (that is an `engine-*` crate).
 #![forbid(unsafe_code)]
@@ -14,7 +17,10 @@
 mod algorithm;
 mod batch;
 mod buffer;
+pub mod client;
 mod crossing;
+pub mod implementing;
+mod layer;
 pub mod limits;
 mod machine;
 mod nonce;
@@ -33,11 +39,12 @@ pub mod unruly;
 
 pub use algorithm::{Aead, Algorithm, BlockCipher, SectorCipher, SectorIv, SectorMode, UnknownAlgorithm};
 pub use batch::{AssociatedData, Batch, Operation, SectorNumbers, Segment, Tag, Verdict};
-pub use buffer::Buffer;
+pub use buffer::{Buffer, LentMemory};
 pub use crossing::{Cross, Crossing, Way};
+pub use layer::Layer;
 pub use nonce::{BatchNonces, EntropyError, FreshNonce, NonceSource, SessionId, StoredNonce, StreamNonces};
 pub use origin::Origin;
-pub use ticket::{Answer, Answered, Completed, Completer, Outcome, Ticket, Vanished};
+pub use ticket::{Answer, Answered, Completed, Completer, Outcome, Poller, Ticket, Vanished};
 
 pub use strongroom_units::{SharedBytes, SharedBytesMut};
 
@@ -142,6 +149,10 @@ pub struct Refused {
 }
 
 /// Something that computes. Implementations are shared by threads.
+///
+/// No method has a default, so that an engine over others cannot lose one;
+/// what only looks on or changes one step is a [`Layer`]. How to write one
+/// stands in [`implementing`].
 pub trait Engine: Send + Sync {
     /// A short, stable name: `cpu-vaes`, `reference`, `fixed(cpu-vaes)`.
     fn name(&self) -> &str;
@@ -158,13 +169,24 @@ pub trait Engine: Send + Sync {
     fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError>;
 
     /// Takes a batch. An inline engine has completed it when this returns.
+    /// Another one may leave it in its queue until [`Engine::flush`]: whoever
+    /// submits flushes before waiting, and before asking a busy engine again.
     ///
     /// # Errors
     /// The batch, untouched, with the reason.
     fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>>;
 
+    /// Begins all that was submitted, by any thread: the doorbell, one for as
+    /// many batches as have come. Nobody calls it for batches that were inline.
+    fn flush(&self);
+
+    /// `len` zero bytes, page-aligned, for batches of this session: memory that
+    /// the engine lends ([`Buffer::lent`]), because it is pinned, registered or
+    /// mapped already, or [`Buffer::new`] where it has none or none left. Any
+    /// batch may have any buffer all the same.
+    fn buffer(&self, session: &Session, len: usize) -> Buffer;
+
     /// Itself, or what it wraps, where it can compute sectors from one place to
-    /// another; none where it cannot. Without a default, so that an engine over
-    /// another one has to say what becomes of it.
+    /// another; none where it cannot.
     fn crossing(&self) -> Option<&dyn Cross>;
 }

@@ -1,5 +1,32 @@
 //! Every bound of the contract, in one place.
 
+use std::time::Duration;
+
+/// How often a busy engine is asked again at once, before it is left alone.
+pub const BUSY_ATTEMPTS: u32 = 4;
+
+/// How long a busy engine is left alone the first time, twice as long each
+/// time: the service time of a small batch on a fast device.
+pub const BUSY_PAUSE_MIN: Duration = Duration::from_micros(20);
+
+/// The longest of these pauses: that of a large batch on a slow one.
+pub const BUSY_PAUSE_MAX: Duration = Duration::from_millis(5);
+
+/// Pauses of an engine that stays busy, in all, before that is an error: ten
+/// times what a scheduler gives a device to answer.
+pub const BUSY_MAX: Duration = Duration::from_secs(20);
+
+/// A batch is waited for in steps of this length, so that the time in which the
+/// whole process stood still counts as one of them at most.
+pub const ANSWER_STEP: Duration = Duration::from_secs(1);
+
+/// Steps after which an engine that does not answer is in error.
+pub const ANSWER_STEPS: u32 = 60;
+
+/// Longest time that a [`crate::Poller`] is asked to wait at once. A waiter
+/// whose answer was found by another one notices after this at the latest.
+pub const POLL_MAX: Duration = Duration::from_millis(10);
+
 /// Most bytes of associated data of one segment.
 pub const ASSOCIATED_DATA_MAX: usize = 96;
 

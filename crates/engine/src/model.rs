@@ -149,16 +149,25 @@ impl Engine for AddOne {
         Ok(Ticket::ready(done(batch)))
     }
 
+    fn flush(&self) {}
+
+    fn buffer(&self, _: &Session, len: usize) -> Buffer {
+        Buffer::new(len)
+    }
+
     fn crossing(&self) -> Option<&dyn crate::Cross> {
         None
     }
 }
 
-/// Hands a batch over, however often the engine is busy.
+/// Hands a batch over, however often the engine is busy, and has it begun with.
 fn submit(engine: &dyn Engine, session: &Session, mut batch: Batch) -> Ticket {
     loop {
         match engine.submit(session, batch) {
-            Ok(ticket) => return ticket,
+            Ok(ticket) => {
+                engine.flush();
+                return ticket;
+            }
             Err(refused) => {
                 assert_eq!(refused.refusal, Refusal::Busy);
                 batch = refused.batch;

@@ -4,12 +4,16 @@
 //! guarded: pending, with a step that sees the answer before the waiter does
 //! and may replace it. That is how an engine over engines redoes lost work
 //! without a thread of its own, on the thread that waits.
+//!
+//! Who looks for the completions of a pending ticket is the engine's choice: a
+//! thread of its own ([`Ticket::pending`]), or those that wait
+//! ([`Ticket::polled`]).
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::Batch;
 use crate::sync::{Condvar, Mutex};
+use crate::{Batch, limits};
 
 /// How a batch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +44,26 @@ pub struct Ticket(State);
 
 enum State {
     Inline(Completed),
-    Pending(Arc<Slot>),
+    Pending(Pending),
     Guarded(Box<Guarded>),
+}
+
+struct Pending {
+    slot: Arc<Slot>,
+    poller: Option<Arc<dyn Poller>>,
+}
+
+/// What an engine without a thread of its own has those do that wait for its
+/// [polled](Ticket::polled) tickets.
+pub trait Poller: Send + Sync {
+    /// Answers what the device has completed; while that is nothing, waits for
+    /// it, at most `limit`, by spinning or asleep as the engine sees fit. Begins
+    /// what was submitted and not flushed.
+    ///
+    /// Several threads may be here at once. Each returns soon after any batch of
+    /// the engine was answered, by whomever, or after `limit`; it may return
+    /// earlier, and is called again.
+    fn poll(&self, limit: Duration);
 }
 
 /// What a guard is told about the ticket it guards.
@@ -117,8 +139,20 @@ impl Ticket {
 
     /// To be completed later, from any thread, through the [`Completer`].
     pub fn pending() -> (Ticket, Completer) {
+        Ticket::of_slot(None)
+    }
+
+    /// As [`Ticket::pending`], of an engine that looks for completions when
+    /// somebody waits: who does calls `poller` until the completer was used.
+    /// Nobody calls it for a ticket that is only to be [told of](Ticket::on_arrival).
+    pub fn polled(poller: Arc<dyn Poller>) -> (Ticket, Completer) {
+        Ticket::of_slot(Some(poller))
+    }
+
+    fn of_slot(poller: Option<Arc<dyn Poller>>) -> (Ticket, Completer) {
         let slot = Arc::new(Slot::default());
-        (Ticket(State::Pending(Arc::clone(&slot))), Completer { slot, answered: false })
+        let pending = Pending { slot: Arc::clone(&slot), poller };
+        (Ticket(State::Pending(pending)), Completer { slot, answered: false })
     }
 
     /// This ticket with a step between its answer and its waiter: `guard`
@@ -143,7 +177,7 @@ impl Ticket {
     pub fn on_arrival(&self, notice: impl FnOnce() + Send + 'static) {
         match &self.0 {
             State::Inline(_) => notice(),
-            State::Pending(slot) => slot.on_arrival(notice),
+            State::Pending(pending) => pending.slot.on_arrival(notice),
             State::Guarded(guarded) => guarded.ticket.on_arrival(notice),
         }
     }
@@ -161,8 +195,8 @@ impl Ticket {
     pub fn wait(self) -> Result<Completed, Vanished> {
         match self.0 {
             State::Inline(completed) => Ok(completed),
-            State::Pending(slot) => {
-                slot.take_within(None).expect("waits until it arrives").map(|(completed, _)| completed)
+            State::Pending(pending) => {
+                pending.take_within(None).expect("waits until it arrives").map(|(completed, _)| completed)
             }
             State::Guarded(guarded) => {
                 let Guarded { ticket, deadline, guard } = *guarded;
@@ -191,7 +225,9 @@ impl Ticket {
     fn arrival_within(self, limit: Duration) -> Result<Result<(Completed, Answered), Vanished>, Ticket> {
         match self.0 {
             State::Inline(completed) => Ok(Ok((completed, Answered::now()))),
-            State::Pending(slot) => slot.take_within(Some(limit)).ok_or(Ticket(State::Pending(slot))),
+            State::Pending(pending) => {
+                pending.take_within(Some(limit)).ok_or(Ticket(State::Pending(pending)))
+            }
             State::Guarded(guarded) => {
                 let answer = (*guarded).wait_for(limit)?;
                 Ok(answer.map(|completed| (completed, Answered::now())))
@@ -209,6 +245,28 @@ impl Guarded {
             Ok(Err(Vanished)) => Ok(guard(Answer::Vanished)),
             Err(_abandoned) if until_deadline <= limit => Ok(guard(Answer::Late)),
             Err(ticket) => Err(Ticket(State::Guarded(Box::new(Guarded { ticket, deadline, guard })))),
+        }
+    }
+}
+
+impl Pending {
+    /// The answer, or `None` if it has not arrived within `limit`.
+    fn take_within(&self, limit: Option<Duration>) -> Option<Result<(Completed, Answered), Vanished>> {
+        let Some(poller) = &self.poller else { return self.slot.take_within(limit) };
+        let began = Instant::now();
+        let mut left = limits::POLL_MAX;
+        loop {
+            if let Some(arrived) = self.slot.take_within(Some(Duration::ZERO)) {
+                return Some(arrived);
+            }
+            if left.is_zero() {
+                return None;
+            }
+            if let Some(limit) = limit {
+                left = limit.saturating_sub(began.elapsed()).min(limits::POLL_MAX);
+            }
+            // At the end once more, without waiting.
+            poller.poll(left);
         }
     }
 }
@@ -296,6 +354,43 @@ mod tests {
         let answering = std::thread::spawn(move || completer.complete(completed(Outcome::Done)));
         assert_eq!(ticket.wait().unwrap().outcome, Outcome::Done);
         answering.join().unwrap();
+    }
+
+    /// A device that has done its work when it is asked for the third time.
+    #[derive(Default)]
+    struct Third(std::sync::Mutex<(u32, Option<Completer>)>);
+
+    impl Poller for Third {
+        fn poll(&self, limit: Duration) {
+            assert!(limit <= limits::POLL_MAX);
+            let mut state = self.0.lock().unwrap();
+            state.0 += 1;
+            if state.0 == 3 {
+                state.1.take().expect("it was not asked before").complete(completed(Outcome::Done));
+            } else {
+                std::thread::sleep(limit.min(Duration::from_millis(2)));
+            }
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_polled_ticket_looks_for_its_answer() {
+        for limit in [None, Some(Duration::from_secs(3600))] {
+            let device = Arc::new(Third::default());
+            let (ticket, completer) = Ticket::polled(Arc::clone(&device) as _);
+            device.0.lock().unwrap().1 = Some(completer);
+            let ticket = ticket.wait_for(Duration::from_millis(1)).expect_err("it was asked twice");
+            let ticket = ticket.guarded(Instant::now() + Duration::from_secs(3600), |answer| match answer {
+                Answer::Completed(completed, _) => Ok(completed),
+                _ => Err(Vanished),
+            });
+            let answer = match limit {
+                None => ticket.wait(),
+                Some(limit) => ticket.wait_for(limit).ok().expect("it is done by then"),
+            };
+            assert_eq!(answer.unwrap().outcome, Outcome::Done);
+            assert_eq!(device.0.lock().unwrap().0, 3);
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A test engine that does everything an asynchronous engine may do: it
-//! answers from other threads, out of order and late, is busy, and, where
-//! asked to, loses batches or lets them vanish.
+//! begins nothing before it is flushed, answers from other threads, out of
+//! order and late, is busy, and, where asked to, loses batches or lets them
+//! vanish.
 //!
 //! The computing is another engine's. What goes wrong is drawn from a seed,
 //! though threads make the order of events differ from run to run.
@@ -11,14 +12,14 @@ use std::time::Duration;
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::{
-    Algorithm, Batch, Capability, Completed, Completer, Engine, Operation, Outcome, Refusal, Refused,
-    Session, SessionError, Ticket,
+    Algorithm, Batch, Buffer, Capability, Completed, Completer, Engine, Operation, Outcome, Refusal, Refused,
+    Session, SessionError, Ticket, client,
 };
 
 /// Threads that answer.
 const WORKERS: usize = 2;
 
-/// Batches queued before `submit` answers busy.
+/// Batches queued, begun with or not, before `submit` answers busy.
 const QUEUE_DEPTH_MAX: usize = 16;
 
 /// What goes wrong, each in per mille of batches.
@@ -65,6 +66,8 @@ struct Shared {
 }
 
 struct State {
+    /// Submitted and not flushed.
+    held: Vec<Job>,
     queue: Vec<Job>,
     random: u64,
     closing: bool,
@@ -84,7 +87,7 @@ impl UnrulyEngine {
     #[must_use]
     pub fn new(inner: Arc<dyn Engine>, seed: u64, faults: Faults) -> UnrulyEngine {
         let name = format!("unruly({})", inner.name());
-        let state = Mutex::new(State { queue: Vec::new(), random: seed, closing: false });
+        let state = Mutex::new(State { held: Vec::new(), queue: Vec::new(), random: seed, closing: false });
         let shared = Arc::new(Shared { inner, faults, state, changed: Condvar::new() });
         let workers = std::iter::repeat_with(|| {
             let shared = Arc::clone(&shared);
@@ -97,7 +100,7 @@ impl UnrulyEngine {
 impl Drop for UnrulyEngine {
     fn drop(&mut self) {
         self.shared.lock().closing = true;
-        self.shared.changed.notify_all();
+        self.flush();
         for worker in self.workers.drain(..) {
             if worker.join().is_err() && !std::thread::panicking() {
                 panic!("a worker of the unruly engine panicked");
@@ -155,17 +158,10 @@ impl Shared {
         true
     }
 
-    /// The inner engine's answer, however often it is busy; `None` when it
-    /// refuses or loses the batch, which then vanishes.
-    fn compute(&self, session: &Session, mut batch: Batch) -> Option<Completed> {
-        loop {
-            match self.inner.submit(session, batch) {
-                Ok(ticket) => return ticket.wait().ok(),
-                Err(refused) if refused.refusal == Refusal::Busy => batch = refused.batch,
-                Err(_) => return None,
-            }
-            thread::sleep(Duration::from_micros(50));
-        }
+    /// The inner engine's answer; `None` when it refuses or loses the batch,
+    /// which then vanishes.
+    fn compute(&self, session: &Session, batch: Batch) -> Option<Completed> {
+        client::execute(&*self.inner, session, batch).ok()
     }
 }
 
@@ -201,7 +197,7 @@ impl Engine for UnrulyEngine {
             return refuse(batch, Refusal::Misuse("the session belongs to another engine"));
         };
         let mut state = self.shared.lock();
-        if state.queue.len() >= QUEUE_DEPTH_MAX || state.happens(self.shared.faults.busy) {
+        if state.queue.len() + state.held.len() >= QUEUE_DEPTH_MAX || state.happens(self.shared.faults.busy) {
             return refuse(batch, Refusal::Busy);
         }
         if let Err(refusal) = batch.validate(session.algorithm()) {
@@ -215,10 +211,23 @@ impl Engine for UnrulyEngine {
             return refuse(batch, Refusal::Unsupported);
         }
         let (ticket, completer) = Ticket::pending();
-        state.queue.push(Job { session: inner.clone(), batch, completer });
-        drop(state);
-        self.shared.changed.notify_one();
+        state.held.push(Job { session: inner.clone(), batch, completer });
         Ok(ticket)
+    }
+
+    fn flush(&self) {
+        let mut state = self.shared.lock();
+        let mut held = std::mem::take(&mut state.held);
+        state.queue.append(&mut held);
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    fn buffer(&self, session: &Session, len: usize) -> Buffer {
+        match session.state::<UnrulySession>() {
+            Some(UnrulySession(inner)) => self.shared.inner.buffer(inner, len),
+            None => Buffer::new(len),
+        }
     }
 
     /// A device writes when it likes.

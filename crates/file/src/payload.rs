@@ -5,7 +5,7 @@
 //! chunks and, to seal, their nonces, all fixed under one lock), reads it,
 //! has the engine compute it and writes it. So reading, computing and writing
 //! overlap, a byte stays in the cache of one CPU, and what is in memory is one
-//! batch for each thread. Files are read and written at their places, in any
+//! batch for each thread, or two where a device computes. Files are read and written at their places, in any
 //! order; streams in turn, under a lock.
 //!
 //! Invariants: no plaintext of a chunk is written that did not verify; to a
@@ -14,14 +14,15 @@
 mod source;
 mod turns;
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use age_core::format::FileKey;
+use strongroom_engine::client::{Client, Failure, Flight};
 use strongroom_engine::{
-    Aead, Algorithm, AssociatedData, Batch, Buffer, Engine, Operation, Outcome, Refusal, Segment, Session,
-    StoredNonce, Verdict,
+    Aead, Algorithm, AssociatedData, Batch, Buffer, Engine, Operation, Segment, StoredNonce, Verdict,
 };
 use strongroom_format::FormatError;
 use strongroom_format::age::{CHUNK_LEN, PAYLOAD_NONCE_LEN, SEALED_CHUNK_LEN, TAG_LEN};
@@ -38,8 +39,8 @@ pub const BATCH_CHUNKS: usize = 8;
 const THREADS_MAX: usize = 32;
 const ALGORITHM: Algorithm = Algorithm::Aead(Aead::ChaCha20Poly1305);
 
-/// Most bytes that so many threads hold at once: a batch each, and its
-/// ciphertext once more while a stream is decrypted. 32 MiB for the most
+/// Most bytes that so many threads hold at once: a batch each, and a second one
+/// of a file on a device, or the ciphertext while a stream is decrypted. 32 MiB for the most
 /// threads there may be.
 #[must_use]
 pub const fn memory_max(threads: usize) -> usize {
@@ -136,15 +137,14 @@ struct Work<'a> {
     operation: Operation,
     threads: usize,
     progress: &'a (dyn Fn(u64) + Sync),
+    /// The input is one, and not a stream.
+    is_file: bool,
     source: Mutex<Source>,
     sink: Sink,
 }
 
 /// A payload's key on an engine.
-pub(crate) struct Cipher {
-    engine: Arc<dyn Engine>,
-    session: Session,
-}
+pub(crate) struct Cipher(Client);
 
 impl Cipher {
     pub(crate) fn new(
@@ -152,30 +152,14 @@ impl Cipher {
         file_key: &FileKey,
         nonce: &[u8; PAYLOAD_NONCE_LEN],
     ) -> Result<Cipher, Error> {
-        let session = engine
-            .session(ALGORITHM, &keys::payload(file_key, nonce)[..])
-            .map_err(|_| Error::Engine("it has no chacha20-poly1305"))?;
-        Ok(Cipher { engine: Arc::clone(engine), session })
+        Client::open(engine, ALGORITHM, &keys::payload(file_key, nonce)[..])
+            .map(Cipher)
+            .map_err(|_| Error::Engine("it has no chacha20-poly1305"))
     }
 
-    /// Computes a batch and waits for it. Buffer and segments come back.
-    pub(crate) fn execute(&self, mut batch: Batch) -> Result<Batch, Error> {
-        loop {
-            let ticket = match self.engine.submit(&self.session, batch) {
-                Ok(ticket) => ticket,
-                Err(refused) if refused.refusal == Refusal::Busy => {
-                    batch = refused.batch;
-                    std::thread::yield_now();
-                    continue;
-                }
-                Err(_) => return Err(Error::Engine("it refused a batch")),
-            };
-            let completed = ticket.wait().map_err(|_| Error::Engine("it lost a batch"))?;
-            return match completed.outcome {
-                Outcome::Done | Outcome::AuthenticationFailed => Ok(completed.batch),
-                _ => Err(Error::Engine("the device is lost")),
-            };
-        }
+    /// `len` zero bytes that suit the engine.
+    pub(crate) fn buffer(&self, len: usize) -> Buffer {
+        self.0.buffer(len)
     }
 
     /// Opens the chunk that stands at the start of `buffer`; false when it is
@@ -188,10 +172,15 @@ impl Cipher {
         last: bool,
     ) -> Result<bool, Error> {
         let segment = to_open(buffer, 0, sealed, chunk, last);
-        let mut batch = self.execute(Batch::new(Operation::Open, buffer.take(), vec![segment]))?;
+        let batch = Batch::new(Operation::Open, buffer.take(), vec![segment]);
+        let mut batch = self.0.execute(batch).map_err(failed)?.batch;
         *buffer = batch.buffer.take();
         Ok(batch.segments[0].verdict() == Verdict::Done)
     }
+}
+
+fn failed(failure: Failure) -> Error {
+    Error::Engine(failure.cause.what())
 }
 
 /// A chunk at `start`, its tag after it.
@@ -202,7 +191,25 @@ fn to_open(buffer: &[u8], start: usize, sealed: usize, chunk: u64, last: bool) -
     Segment::open(start, sealed - TAG_LEN, nonce, AssociatedData::new(&[]), tag)
 }
 
-/// What a thread holds.
+/// The batch that seals what was read.
+fn to_seal(claim: &mut Claim, hands: &mut Hands) -> Batch {
+    let mut segments = std::mem::take(&mut hands.segments);
+    let nonces = std::mem::take(&mut claim.nonces).into_iter();
+    segments.extend(nonces.enumerate().map(|(index, nonce)| {
+        let plain = CHUNK_LEN.min(claim.len - index * CHUNK_LEN);
+        Segment::seal(index * SEALED_CHUNK_LEN, plain, nonce, AssociatedData::new(&[]))
+    }));
+    Batch::new(Operation::Seal, hands.buffer.take(), segments)
+}
+
+/// What a thread has under way, the oldest first, and its free hands.
+struct Lane<'s> {
+    flight: Flight<'s>,
+    begun: VecDeque<(Claim, Hands)>,
+    free: Vec<Hands>,
+}
+
+/// What a batch takes.
 struct Hands {
     buffer: Buffer,
     segments: Vec<Segment>,
@@ -228,10 +235,12 @@ impl<'a> Work<'a> {
         sink: Sink,
     ) -> Result<Work<'a>, Error> {
         let batch = (BATCH_CHUNKS * CHUNK_LEN) as u64;
+        let is_file = source.len().is_some();
         let worth = source.len().map_or(u64::MAX, |len| len.div_ceil(batch).max(1));
         let threads = job.threads.clamp(1, THREADS_MAX).min(usize::try_from(worth).unwrap_or(usize::MAX));
         let cipher = Cipher::new(&job.engine, file_key, nonce)?;
-        Ok(Work { cipher, operation, threads, progress: job.progress, source: Mutex::new(source), sink })
+        let (progress, source) = (job.progress, Mutex::new(source));
+        Ok(Work { cipher, operation, threads, progress, is_file, source, sink })
     }
 
     fn run(self) -> Result<u64, Error> {
@@ -247,48 +256,76 @@ impl<'a> Work<'a> {
         Ok(plain)
     }
 
+    /// What one thread does: it has as many batches under way as it has hands,
+    /// and puts the oldest where it belongs when they are full.
     fn serve(&self) {
-        let mut hands = Hands {
-            buffer: Buffer::new(BATCH_CHUNKS * SEALED_CHUNK_LEN),
-            segments: Vec::with_capacity(BATCH_CHUNKS),
-            kept: Kept::default(),
-        };
-        while !self.sink.has_failed() {
-            let claimed = {
-                let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
-                let number = source.batches();
-                (number, source.claim(self.operation, &mut hands.buffer))
+        let mut lane = self.lane();
+        let mut more = true;
+        loop {
+            more &= !self.sink.has_failed();
+            let step = match lane.free.pop().filter(|_| more) {
+                Some(hands) => self.begin_next(&mut lane, hands),
+                None if lane.begun.is_empty() => return,
+                None => self.finish_oldest(&mut lane).map(|()| true),
             };
-            match claimed {
-                (_, Ok(None)) => return,
-                (_, Ok(Some(claim))) => {
-                    let number = claim.number;
-                    if let Err(error) = self.batch(claim, &mut hands) {
-                        return self.sink.fail(number, error);
-                    }
+            match step {
+                Ok(any) => more &= any,
+                Err((number, error)) => {
+                    self.sink.fail(number, error);
+                    more = false;
                 }
-                (number, Err(error)) => return self.sink.fail(number, error),
             }
         }
     }
 
-    fn batch(&self, claim: Claim, hands: &mut Hands) -> Result<(), Error> {
-        claim.read(&mut hands.buffer)?;
-        match self.operation {
-            Operation::Seal => self.seal(claim, hands),
-            _ => self.open(&claim, hands),
-        }
+    /// While a device computes one batch of a file the next one is read. An
+    /// inline engine leaves nothing to be done meanwhile, and of a stream no more
+    /// is read than has to be before anything is written.
+    fn lane(&self) -> Lane<'_> {
+        let reads_ahead = self.is_file && !self.cipher.0.is_inline(self.operation);
+        let hands = || Hands {
+            buffer: self.cipher.buffer(BATCH_CHUNKS * SEALED_CHUNK_LEN),
+            segments: Vec::with_capacity(BATCH_CHUNKS),
+            kept: Kept::default(),
+        };
+        let free = std::iter::repeat_with(hands).take(if reads_ahead { 2 } else { 1 }).collect();
+        Lane { flight: self.cipher.0.flight(), begun: VecDeque::new(), free }
     }
 
-    fn seal(&self, claim: Claim, hands: &mut Hands) -> Result<(), Error> {
+    /// Claims a batch, reads it and gives it to the engine; false when there is
+    /// no more. An error comes with the number of its batch.
+    fn begin_next<'s>(&'s self, lane: &mut Lane<'s>, mut hands: Hands) -> Result<bool, (u64, Error)> {
+        let claimed = {
+            let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+            let number = source.batches();
+            source.claim(self.operation, &mut hands.buffer).map_err(|error| (number, error))?
+        };
+        let Some(mut claim) = claimed else { return Ok(false) };
+        let number = claim.number;
+        claim.read(&mut hands.buffer).map_err(|error| (number, error))?;
+        let batch = match self.operation {
+            Operation::Seal => to_seal(&mut claim, &mut hands),
+            _ => self.to_open(&claim, &mut hands),
+        };
+        let session = self.cipher.0.session();
+        lane.flight.add(session, batch).map_err(|failure| (number, failed(failure)))?;
+        lane.begun.push_back((claim, hands));
+        Ok(true)
+    }
+
+    fn finish_oldest(&self, lane: &mut Lane<'_>) -> Result<(), (u64, Error)> {
+        let (claim, mut hands) = lane.begun.pop_front().expect("one is under way");
+        let completed = lane.flight.next().expect("the engine has it");
+        let placed = completed.map_err(failed).and_then(|completed| match self.operation {
+            Operation::Seal => self.place_sealed(&claim, completed.batch, &mut hands),
+            _ => self.place_opened(&claim, completed.batch, &mut hands),
+        });
+        lane.free.push(hands);
+        placed.map_err(|error| (claim.number, error))
+    }
+
+    fn place_sealed(&self, claim: &Claim, mut batch: Batch, hands: &mut Hands) -> Result<(), Error> {
         let (number, first, len) = (claim.number, claim.first_chunk, claim.len);
-        let mut segments = std::mem::take(&mut hands.segments);
-        let nonces = claim.nonces.into_iter();
-        segments.extend(nonces.enumerate().map(|(index, nonce)| {
-            let plain = CHUNK_LEN.min(len - index * CHUNK_LEN);
-            Segment::seal(index * SEALED_CHUNK_LEN, plain, nonce, AssociatedData::new(&[]))
-        }));
-        let mut batch = self.cipher.execute(Batch::new(Operation::Seal, hands.buffer.take(), segments))?;
         let mut end = 0;
         for segment in &batch.segments {
             end = segment.range().end + TAG_LEN;
@@ -300,7 +337,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    fn open(&self, claim: &Claim, hands: &mut Hands) -> Result<(), Error> {
+    fn to_open(&self, claim: &Claim, hands: &mut Hands) -> Batch {
         let chunks = claim.len.div_ceil(SEALED_CHUNK_LEN);
         let mut segments = std::mem::take(&mut hands.segments);
         for index in 0..chunks {
@@ -320,7 +357,11 @@ impl<'a> Work<'a> {
         hands.kept.start = start;
         hands.kept.bytes.clear();
         hands.kept.bytes.extend_from_slice(&hands.buffer[start..claim.len]);
-        let batch = self.cipher.execute(Batch::new(Operation::Open, hands.buffer.take(), segments))?;
+        Batch::new(Operation::Open, hands.buffer.take(), segments)
+    }
+
+    fn place_opened(&self, claim: &Claim, batch: Batch, hands: &mut Hands) -> Result<(), Error> {
+        let chunks = claim.len.div_ceil(SEALED_CHUNK_LEN);
         let whole = batch.segments.iter().take_while(|segment| segment.verdict() == Verdict::Done).count();
         if whole < chunks {
             return self.damaged(claim, whole, batch, &hands.kept);

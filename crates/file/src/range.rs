@@ -109,7 +109,7 @@ impl Ranges {
         let at = chunk * SEALED_CHUNK_LEN as u64;
         let sealed = (self.sealed - at).min(SEALED_CHUNK_LEN as u64) as usize;
         let last = at + sealed as u64 == self.sealed;
-        let mut buffer = Buffer::new(sealed);
+        let mut buffer = self.cipher.buffer(sealed);
         self.file.read_exact_at(&mut buffer, self.start + at).map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => Error::Changed,
             _ => Error::Input(error),

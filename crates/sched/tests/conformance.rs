@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::time::{Duration, Instant};
 
+use strongroom_engine::client::{Cause, Flight, execute};
 use strongroom_engine::unruly::{Faults, UnrulyEngine};
 use strongroom_engine::{
     Aead, Algorithm, AssociatedData, Batch, Buffer, Capability, Completed, Cross, Crossing, Engine,
@@ -191,7 +192,7 @@ fn a_batch_is_split_between_both() {
         if splits(0) > 0 && splits(1) > 0 {
             break;
         }
-        let found = scheduler.submit(&session, batch_of_many()).unwrap().wait().unwrap();
+        let found = execute(&scheduler, &session, batch_of_many()).unwrap();
         assert_eq!(found.outcome, Outcome::Done);
         assert!(found.batch.buffer[..] == expected.batch.buffer[..]);
         for (found, expected) in found.batch.segments.iter().zip(&expected.batch.segments) {
@@ -208,7 +209,7 @@ fn a_batch_is_split_between_both() {
 fn settings_change_while_it_works() {
     let scheduler = beside_cpu(sim(SimFaults::default()), Settings { policy: Policy::Fixed, ..SIZE });
     let session = scheduler.session(XAES, &[1; 32]).unwrap();
-    let submit = || scheduler.submit(&session, batch_of_one()).unwrap().wait().unwrap();
+    let submit = || execute(&scheduler, &session, batch_of_one()).unwrap();
     submit();
     assert_eq!(device_of(&scheduler).operations, 0);
     scheduler.set(Settings { engine: 1, ..scheduler.settings() });
@@ -226,6 +227,26 @@ fn a_dropped_ticket_leaves_nothing_behind() {
     assert_eq!(device_of(&scheduler).in_flight, 0);
 }
 
+/// Batches that go to a device and to the CPU in turn come back in their order,
+/// and the device's, each of which was begun with when the CPU computed.
+#[test]
+fn a_flight_over_cpu_and_device_comes_back_in_order() {
+    let device = Arc::new(SimEngine::new(cpu(), Model::moderate(), SimFaults::default(), 7));
+    let scheduler = beside_cpu(Arc::clone(&device) as _, SIZE);
+    let session = scheduler.session(XAES, &[1; 32]).unwrap();
+    let lens = [4096usize, 16, 4096, 64, 8192, 128, 4096];
+    let mut flight = Flight::new(&scheduler);
+    for len in lens {
+        let segment = Segment::seal(0, len, FreshNonce::published([2; 24]), AssociatedData::new(&[]));
+        let buffer = scheduler.buffer(&session, len);
+        flight.add(&session, Batch::new(Operation::Seal, buffer, vec![segment])).unwrap();
+    }
+    let found: Vec<usize> = flight.map(|completed| completed.unwrap().batch.segments[0].len()).collect();
+    assert_eq!(found, lens);
+    assert_eq!(device_of(&scheduler).operations, 4);
+    assert_eq!((device.lending().batches, device.lending().is_clean), (4, true));
+}
+
 #[test]
 fn a_device_that_misses_its_deadline_is_overtaken() {
     // Longer than a busy machine keeps anyone waiting.
@@ -235,7 +256,7 @@ fn a_device_that_misses_its_deadline_is_overtaken() {
     let scheduler = beside_cpu(Arc::new(unruly), SIZE);
     let session = scheduler.session(XAES, &[1; 32]).unwrap();
     let started = Instant::now();
-    let completed = scheduler.submit(&session, batch_of_one()).unwrap().wait().unwrap();
+    let completed = execute(&scheduler, &session, batch_of_one()).unwrap();
     assert!(started.elapsed() < late_by);
     assert_eq!(completed.outcome, Outcome::Done);
     assert_eq!(device_of(&scheduler).lost, 1);
@@ -271,6 +292,12 @@ impl Engine for Useless {
         Ok(ticket)
     }
 
+    fn flush(&self) {}
+
+    fn buffer(&self, _: &Session, len: usize) -> Buffer {
+        Buffer::new(len)
+    }
+
     fn crossing(&self) -> Option<&dyn strongroom_engine::Cross> {
         None
     }
@@ -288,10 +315,11 @@ fn what_both_lose_comes_back_as_it_was() {
     let useless = || Arc::new(Useless { accepts: true });
     let fixed = Scheduler::fixed(useless(), useless());
     let session = fixed.session(XAES, &[1; 32]).unwrap();
-    let completed = fixed.submit(&session, batch_of_one()).unwrap().wait().unwrap();
-    assert_eq!(completed.outcome, Outcome::DeviceLost);
-    assert_eq!(completed.batch.buffer[..], [0; 4096]);
-    assert_eq!(completed.batch.segments[0].verdict(), Verdict::Pending);
+    let failure = execute(&fixed, &session, batch_of_one()).unwrap_err();
+    assert_eq!(failure.cause, Cause::DeviceLost);
+    let batch = failure.batch.expect("it comes back");
+    assert_eq!(batch.buffer[..], [0; 4096]);
+    assert_eq!(batch.segments[0].verdict(), Verdict::Pending);
 }
 
 #[test]
@@ -340,7 +368,7 @@ fn crossings_are_placed_as_batches_are() {
                 let bytes: Vec<u8> = (0..65_536u32).map(|at| at as u8).collect();
                 let segment = Segment::sectors(0, bytes.len(), 9, 512);
                 let batch = Batch::new(Operation::DecryptSectors, Buffer::copy_of(&bytes), vec![segment]);
-                let done = tiers.submit(&session, batch).unwrap().wait().unwrap();
+                let done = execute(&tiers, &session, batch).unwrap();
                 assert!(done.batch.buffer[..] == expected);
             }
         }

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::Duration;
 
+use strongroom_engine::client::execute;
 use strongroom_engine::{
-    Algorithm, Batch, Buffer, Capability, Engine, Operation, Refused, SectorCipher, Segment, Session,
-    SessionError, Ticket,
+    Algorithm, Batch, Buffer, Cross, Crossing, Engine, Layer, Operation, Refusal, Refused, SectorCipher,
+    Segment, Session, Ticket,
 };
 use strongroom_engine_cpu::CpuEngine;
 use strongroom_engine_sim::{Faults, Model, SimEngine};
@@ -25,28 +26,25 @@ struct Napping {
     batches: AtomicU64,
 }
 
-impl Engine for Napping {
-    fn name(&self) -> &str {
-        "napping"
+impl Layer for Napping {
+    fn inner(&self) -> &dyn Engine {
+        &self.cpu
     }
 
-    fn capability(&self, algorithm: Algorithm, operation: Operation) -> Option<Capability> {
-        self.cpu.capability(algorithm, operation)
-    }
-
-    fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError> {
-        self.cpu.session(algorithm, key)
-    }
-
-    fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
+    fn pass(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
         if self.batches.fetch_add(1, Relaxed).is_multiple_of(NAPS) {
             sleep(NAP);
         }
         self.cpu.submit(session, batch)
     }
 
-    fn crossing(&self) -> Option<&dyn strongroom_engine::Cross> {
-        self.cpu.crossing()
+    fn pass_crossing(
+        &self,
+        inner: &dyn Cross,
+        session: &Session,
+        crossing: Crossing<'_>,
+    ) -> Result<(), Refusal> {
+        inner.cross(session, crossing)
     }
 }
 
@@ -65,7 +63,7 @@ fn who_else_has_the_cpu_does_not_count_as_cost() {
     for _ in 0..BATCHES {
         let segments = vec![Segment::sectors(0, LEN, 1, LEN as u32)];
         let batch = Batch::new(Operation::EncryptSectors, Buffer::new(LEN), segments);
-        scheduler.submit(&session, batch).expect("a sound batch").wait().expect("an answer");
+        execute(&scheduler, &session, batch).expect("an answer");
     }
     let napping = &scheduler.statistics().engines[0];
     assert_eq!(napping.operations, BATCHES);

@@ -64,7 +64,7 @@ impl<'a> Worker<'a> {
         let depth = usize::from(depth);
         Worker {
             device,
-            buffer: Buffer::new(BUFFER_LEN),
+            buffer: device.buffer(BUFFER_LEN),
             tags: Vec::with_capacity(depth),
             taken: Vec::with_capacity(depth),
             pieces: Vec::with_capacity(depth),

@@ -1,5 +1,6 @@
 //! What can go wrong in a vault, and which error number a caller sees.
 
+use strongroom_engine::client::Failure;
 use strongroom_store as store;
 use strongroom_units::{BlockIndex, PlainOffset};
 
@@ -166,6 +167,12 @@ impl std::fmt::Display for Damage {
 }
 
 impl std::error::Error for Error {}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        Error::Engine(failure.cause.what())
+    }
+}
 
 impl From<store::Error> for Error {
     fn from(error: store::Error) -> Error {

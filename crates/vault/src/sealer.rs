@@ -1,18 +1,17 @@
 //! Sealing and opening through the engine that the vault was handed.
 //!
-//! Everything is submitted before it is waited for, nonces are drawn before
-//! anything runs in parallel, and a busy engine is asked again: no caller
-//! sees `Busy`. What an engine lost for good is an error here; the scheduler
-//! above it redoes such work, so that this does not happen while any engine
+//! Everything is submitted before it is waited for, and nonces are drawn before
+//! anything runs in parallel. What an engine lost for good is an error here; the
+//! scheduler redoes such work, so that this does not happen while any engine
 //! works.
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
+use strongroom_engine::client::{Client, Flight};
 use strongroom_engine::{
-    Aead, Algorithm, AssociatedData, Batch, BatchNonces, Buffer, Completed, Engine, NonceSource, Operation,
-    Outcome, Refusal, Segment, Session, StoredNonce, Ticket,
+    Aead, Algorithm, AssociatedData, Batch, BatchNonces, Buffer, Engine, NonceSource, Operation, Segment,
+    StoredNonce,
 };
 use strongroom_format::vault::Suite;
 use strongroom_format::vault::header::Header;
@@ -35,19 +34,19 @@ pub fn algorithm(suite: Suite) -> Algorithm {
 
 /// An engine with the vault's sealing keys in it.
 pub(crate) struct Sealer {
-    engine: Arc<dyn Engine>,
     /// Of each generation that the header accepts, from the lowest on.
-    data: Vec<DataSessions>,
+    data: Vec<DataClients>,
     generation_min: u32,
-    journal: Session,
-    freshness: Session,
+    journal: Client,
+    freshness: Client,
+    is_inline: bool,
     nonces: NonceSource,
 }
 
 /// The keys of one generation, in the engine.
-struct DataSessions {
-    blocks: Session,
-    pages: Session,
+struct DataClients {
+    blocks: Client,
+    pages: Client,
 }
 
 /// Which key a batch is sealed under; those of files are of a generation.
@@ -61,27 +60,29 @@ pub(crate) enum Purpose {
 
 impl Sealer {
     pub(crate) fn new(
-        engine: Arc<dyn Engine>,
+        engine: &Arc<dyn Engine>,
         header: &Header,
         root: &RootKey,
         keys: &VaultKeys,
     ) -> Result<Sealer> {
         let open = |key: &[u8]| {
-            engine
-                .session(algorithm(header.suite), key)
+            Client::open(engine, algorithm(header.suite), key)
                 .map_err(|_| Error::Engine("the engine does not offer this vault's suite"))
         };
         let data = (header.generation_min..=header.generation).map(|generation| {
             let keys = DataKeys::derive(root, header.vault, generation);
-            Ok(DataSessions { blocks: open(keys.blocks())?, pages: open(keys.pages())? })
+            Ok(DataClients { blocks: open(keys.blocks())?, pages: open(keys.pages())? })
         });
+        let journal = open(keys.journal())?;
         Ok(Sealer {
             data: data.collect::<Result<_>>()?,
             generation_min: header.generation_min,
-            journal: open(keys.journal())?,
+            is_inline: [Operation::Seal, Operation::Open]
+                .iter()
+                .all(|operation| journal.is_inline(*operation)),
+            journal,
             freshness: open(keys.freshness())?,
             nonces: NonceSource::new().map_err(|_| Error::Entropy)?,
-            engine,
         })
     }
 
@@ -102,7 +103,7 @@ impl Sealer {
 
     /// # Errors
     /// Damage when the vault's header does not accept the generation.
-    fn data(&self, generation: u32) -> Result<&DataSessions> {
+    fn data(&self, generation: u32) -> Result<&DataClients> {
         let index = generation.checked_sub(self.generation_min).map(|index| index as usize);
         let data = index.and_then(|index| self.data.get(index));
         data.ok_or(Error::Damaged(Damage::Page(
@@ -110,7 +111,7 @@ impl Sealer {
         )))
     }
 
-    fn session(&self, purpose: Purpose) -> Result<&Session> {
+    fn client(&self, purpose: Purpose) -> Result<&Client> {
         Ok(match purpose {
             Purpose::Blocks(generation) => &self.data(generation)?.blocks,
             Purpose::Pages(generation) => &self.data(generation)?.pages,
@@ -119,35 +120,30 @@ impl Sealer {
         })
     }
 
-    /// Hands a batch to the engine and returns while it may be under way.
-    pub(crate) fn submit(&self, purpose: Purpose, batch: Batch) -> Result<Ticket> {
-        let session = self.session(purpose)?;
-        let mut batch = batch;
-        let mut pause = Duration::from_micros(20);
-        loop {
-            let refused = match self.engine.submit(session, batch) {
-                Ok(ticket) => return Ok(ticket),
-                Err(refused) => *refused,
-            };
-            match refused.refusal {
-                Refusal::Busy => {
-                    std::thread::sleep(pause);
-                    pause = (pause * 2).min(Duration::from_millis(5));
-                    batch = refused.batch;
-                }
-                Refusal::Unsupported => return Err(Error::Engine("the engine refused the batch")),
-                Refusal::Misuse(what) => return Err(Error::Engine(what)),
-            }
-        }
+    /// Computes a batch and waits for it. Forged segments are not an error here:
+    /// their verdicts say which they are.
+    pub(crate) fn execute(&self, purpose: Purpose, batch: Batch) -> Result<Batch> {
+        Ok(self.client(purpose)?.execute(batch)?.batch)
     }
 
-    /// Waits for a batch. Forged segments are not an error here: their
-    /// verdicts say which they are.
-    pub(crate) fn wait(ticket: Ticket) -> Result<Batch> {
-        match ticket.wait() {
-            Ok(Completed { batch, outcome: Outcome::Done | Outcome::AuthenticationFailed }) => Ok(batch),
-            Ok(_) | Err(_) => Err(Error::Engine("the engine lost a batch")),
-        }
+    /// Begins batches that are wanted together; they come back in their order.
+    pub(crate) fn submit_many(
+        &self,
+        purpose: Purpose,
+        batches: impl IntoIterator<Item = Batch>,
+    ) -> Result<Flight<'_>> {
+        Ok(self.client(purpose)?.submit_many(batches)?)
+    }
+
+    /// Whether the engine computes on the caller's thread, so that nobody ever
+    /// waits for it.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.is_inline
+    }
+
+    /// `len` zero bytes that suit the engine, for batches of this purpose.
+    pub(crate) fn buffer(&self, purpose: Purpose, len: usize) -> Buffer {
+        self.client(purpose).map_or_else(|_| Buffer::new(len), |client| client.buffer(len))
     }
 
     /// Seals one range of a buffer in place and gives nonce and tag.
@@ -162,7 +158,7 @@ impl Sealer {
         let bytes = nonce.bytes();
         let segment = Segment::seal(range.start, range.len(), nonce, associate(&bytes));
         let batch = Batch::new(Operation::Seal, buffer.take(), vec![segment]);
-        let batch = Self::wait(self.submit(purpose, batch)?)?;
+        let batch = self.execute(purpose, batch)?;
         *buffer = batch.buffer;
         Ok((bytes, *batch.segments[0].tag()))
     }
@@ -180,7 +176,7 @@ impl Sealer {
         let associated_data = AssociatedData::new(associated_data);
         let segment = Segment::open(range.start, range.len(), StoredNonce::new(nonce), associated_data, tag);
         let batch = Batch::new(Operation::Open, buffer.take(), vec![segment]);
-        let batch = Self::wait(self.submit(purpose, batch)?)?;
+        let batch = self.execute(purpose, batch)?;
         *buffer = batch.buffer;
         Ok(batch.segments[0].verdict() == strongroom_engine::Verdict::Done)
     }

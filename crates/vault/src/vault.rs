@@ -567,7 +567,7 @@ struct Unopened<'a> {
 
 impl Unopened<'_> {
     fn sealer(&self) -> Result<Sealer> {
-        Sealer::new(Arc::clone(&self.engine), &self.header, &self.root, &self.keys)
+        Sealer::new(&self.engine, &self.header, &self.root, &self.keys)
     }
 
     fn read_record(&self, trusted: &Trusted) -> Result<Freshness> {

@@ -58,7 +58,7 @@ impl NewHeader {
     /// # Errors
     /// [`Error::Cipher`]; [`Error::Engine`] with what does not fit together.
     pub fn check(&self, engine: &Arc<dyn Engine>) -> Result<()> {
-        if !cipher::is_available(&**engine, &self.cipher, self.key_len as usize) {
+        if !cipher::is_available(engine, &self.cipher, self.key_len as usize) {
             return Err(Error::Cipher { name: self.cipher.to_string(), key_bits: self.key_len * 8 });
         }
         if self.version == Version::Luks1 && u64::from(self.sector_size) != UNIT {

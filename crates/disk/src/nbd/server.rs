@@ -194,7 +194,7 @@ fn connection(device: &dyn Device, stream: &UnixStream) -> io::Result<()> {
 
 /// One worker: when it fails, the connection is at its end for all.
 fn work(connection: &Connection<'_>, stream: &UnixStream) {
-    if connection.serve(&mut Worker::new()).is_err() {
+    if connection.serve(&mut Worker::new(connection.device())).is_err() {
         let _ = stream.shutdown(Shutdown::Both);
     }
 }

@@ -69,9 +69,9 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new() -> Worker {
+    pub(super) fn new(device: &dyn Device) -> Worker {
         Worker {
-            buffer: Buffer::new(BUFFER_LEN),
+            buffer: device.buffer(BUFFER_LEN),
             zeros: Buffer::new(ZEROS_LEN),
             taken: Vec::with_capacity(TAKEN_MAX),
             pieces: Vec::with_capacity(TAKEN_MAX),
@@ -85,6 +85,11 @@ impl<'a> Connection<'a> {
     pub(super) fn new(device: &'a dyn Device, agreed: Agreed, stream: &'a UnixStream) -> Connection<'a> {
         let inbox = Inbox { bytes: vec![0; INBOX_LEN], start: 0, end: 0, closed: false };
         Connection { device, agreed, stream, inbox: Mutex::new(inbox), outbox: Mutex::new(()) }
+    }
+
+    /// What is served.
+    pub(super) fn device(&self) -> &'a dyn Device {
+        self.device
     }
 
     /// Serves until the connection ends.

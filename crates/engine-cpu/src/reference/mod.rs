@@ -14,8 +14,8 @@ mod xchacha;
 use std::sync::Arc;
 
 use strongroom_engine::{
-    Aead, Algorithm, Batch, Capability, Cross, Engine, Operation, Refusal, Refused, Session, SessionError,
-    Ticket,
+    Aead, Algorithm, Batch, Buffer, Capability, Cross, Engine, Operation, Refusal, Refused, Session,
+    SessionError, Ticket,
 };
 use strongroom_memory::{in_wiped_stack, lock_stack};
 
@@ -102,6 +102,12 @@ impl Engine for ReferenceEngine {
             Cipher::CounterPoly1305(cipher) => process::aead(cipher, batch),
             Cipher::Sectors(cipher) => process::sectors(cipher, batch),
         }))
+    }
+
+    fn flush(&self) {}
+
+    fn buffer(&self, _: &Session, len: usize) -> Buffer {
+        Buffer::new(len)
     }
 
     /// It is to be compared with: it computes by the book, in place.

@@ -70,6 +70,48 @@ pub(super) fn keys(engine: Exerciser<'_>, algorithm: Algorithm) {
     assert_eq!(engine.open(&clone, &sealed, 0).as_deref(), Some(&b"a clone"[..]), "{name}: a clone died");
 }
 
+/// Batches that are submitted one after the other and flushed together.
+pub(super) fn together(engine: Exerciser<'_>, reference: Exerciser<'_>, algorithm: Algorithm) {
+    let key = bytes(46, 32);
+    let (session, expected) = (engine.session(algorithm, &key), reference.session(algorithm, &key));
+    let batches = || {
+        let messages = (0..40).map(|index: usize| sealing(algorithm, index % 2 * 4096, 16 + 100 * index));
+        messages.map(|message| batch(Operation::Seal, vec![message])).collect::<Vec<_>>()
+    };
+    engine.engine.flush();
+    let found = engine.execute_together(&session, batches());
+    let expected = reference.execute_together(&expected, batches());
+    assert_eq!(found.len(), expected.len());
+    for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        let is_same = found.batch.buffer[..] == expected.batch.buffer[..]
+            && found.batch.segments[0].tag() == expected.batch.segments[0].tag();
+        assert!(is_same, "{}: {algorithm:?} batch {index} of several", engine.engine.name());
+    }
+}
+
+/// Buffers of the engine's are like all others, whoever had them before.
+pub(super) fn buffers(engine: Exerciser<'_>, algorithm: Algorithm) {
+    let session = engine.session(algorithm, &bytes(47, 32));
+    let name = engine.engine.name();
+    let most = engine.capability(algorithm, Operation::Seal).batch_bytes_max;
+    for len in [4096, 0, 1, 65_541, 4096].map(|len: usize| len.min(most)) {
+        for round in 0..3 {
+            let mut buffer = engine.engine.buffer(&session, len);
+            assert_eq!(buffer.len(), len, "{name}: a buffer's length");
+            assert!(buffer.iter().all(|&byte| byte == 0), "{name}: a buffer of {len} is not zero");
+            assert_eq!(buffer.as_ptr().align_offset(4096), 0, "{name}: a buffer is not page-aligned");
+            buffer.copy_from_slice(&bytes(round, len));
+            let sealed = Batch::new(Operation::Seal, buffer, vec![sealing(algorithm, 0, len)]);
+            let plain =
+                Batch::new(Operation::Seal, Buffer::copy_of(&bytes(round, len)), sealed.segments.clone());
+            let (one, other) = (engine.execute(&session, sealed), engine.execute(&session, plain));
+            let is_same = one.batch.buffer[..] == other.batch.buffer[..]
+                && one.batch.segments[0].tag() == other.batch.segments[0].tag();
+            assert!(is_same, "{name}: {algorithm:?} differs in a buffer of its own");
+        }
+    }
+}
+
 /// Threads on one session.
 pub(super) fn threads(engine: Exerciser<'_>, reference: Exerciser<'_>, algorithm: Algorithm) {
     let key = bytes(45, 32);

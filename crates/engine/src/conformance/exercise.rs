@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::client::{Cause, Failure, Flight};
 use crate::{
     Algorithm, AssociatedData, Batch, Buffer, Capability, Completed, Engine, FreshNonce, Operation, Outcome,
     Refusal, Segment, Session, SessionError, StoredNonce, Tag, Vanished, Verdict,
@@ -71,6 +72,7 @@ impl Exerciser<'_> {
                 Err(refused) => {
                     assert_eq!(refused.refusal, Refusal::Busy, "{name}: a sound batch was refused");
                     assert_same(&refused.batch, &kept, name);
+                    self.engine.flush();
                     std::thread::sleep(Duration::from_micros(20));
                     batch = refused.batch;
                     continue;
@@ -79,6 +81,7 @@ impl Exerciser<'_> {
             if capability.is_some_and(|capability| capability.inline) {
                 assert!(ticket.is_inline(), "{name}: claims to be inline and is not");
             }
+            self.engine.flush();
             match ticket.wait_for(PATIENCE) {
                 Ok(Ok(completed)) if completed.outcome != Outcome::DeviceLost => return completed,
                 Ok(Ok(_)) | Ok(Err(Vanished)) => {
@@ -104,8 +107,29 @@ impl Exerciser<'_> {
                 return refused.refusal;
             }
             batch = refused.batch;
+            self.engine.flush();
             std::thread::sleep(Duration::from_micros(20));
         }
+    }
+
+    /// Runs the batches together, each to its end, and gives them in their order.
+    pub(super) fn execute_together(&self, session: &Session, batches: Vec<Batch>) -> Vec<Completed> {
+        let kept: Vec<Batch> = batches.iter().map(Batch::duplicate).collect();
+        let name = self.engine.name();
+        let mut flight = Flight::new(self.engine);
+        for batch in batches {
+            if let Err(failure) = flight.add(session, batch) {
+                panic!("{name}: a sound batch: {failure}");
+            }
+        }
+        let one = |(answer, kept): (Result<Completed, Failure>, &Batch)| match answer {
+            Ok(completed) => completed,
+            Err(Failure { cause: Cause::DeviceLost | Cause::Vanished, .. }) if self.tolerate_loss => {
+                self.execute(session, kept.duplicate())
+            }
+            Err(failure) => panic!("{name}: one of several batches: {failure}"),
+        };
+        flight.zip(&kept).map(one).collect()
     }
 
     /// Seals one message that begins at `start` in its buffer, and checks

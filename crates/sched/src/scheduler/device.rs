@@ -3,11 +3,13 @@
 //! lost or wrong.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::time::Instant;
 
+use strongroom_engine::client::{self, Cause, Failure};
 use strongroom_engine::{
-    Answer, Answered, Batch, Completed, Outcome, Refusal, Refused, Session, Ticket, Vanished, Verdict,
+    Answer, Answered, Batch, Completed, Outcome, Refusal, Refused, Session, Ticket, Verdict,
 };
 
 use super::session::SchedulerSession;
@@ -20,8 +22,6 @@ use crate::statistics::Count;
 
 /// How often lost work is tried again before the loss is reported.
 const REDO_ATTEMPTS_MAX: u32 = 16;
-/// How long a busy engine is left alone before it is asked again.
-const BUSY_PAUSE: Duration = Duration::from_micros(100);
 
 /// A batch that a device has, or has had while its waiter was not there to take
 /// the answer. Dropped, it is off all books, also when the ticket was dropped and
@@ -126,6 +126,7 @@ pub(super) fn guarded(
         has_left: AtomicBool::new(false),
     });
     let ticket = core.engines[at].submit(own, batch, reason)?;
+    core.unflushed.fetch_or(1 << at, Release);
     let submitted = Instant::now();
     let spent = submitted - began;
     // A ticket that is dropped takes the batch off the books.
@@ -231,12 +232,11 @@ impl Core {
         for (served, session) in
             engines.chain(trusted.fallback.iter().map(|session| (&self.fallback, session)))
         {
-            for attempt in 0..REDO_ATTEMPTS_MAX {
-                match served.engine.submit(session, source.duplicate()).map(Ticket::wait) {
-                    Ok(Ok(completed)) if completed.outcome != Outcome::DeviceLost => return completed,
-                    Ok(Ok(_) | Err(Vanished)) => served.counters.add(Count::Lost, 1),
-                    Err(refused) if refused.refusal == Refusal::Busy => {
-                        std::thread::sleep(BUSY_PAUSE * (attempt + 1));
+            for _ in 0..REDO_ATTEMPTS_MAX {
+                match client::execute(&*served.engine, session, source.duplicate()) {
+                    Ok(completed) => return completed,
+                    Err(Failure { cause: Cause::DeviceLost | Cause::Vanished, .. }) => {
+                        served.counters.add(Count::Lost, 1);
                     }
                     Err(_) => break,
                 }
@@ -304,6 +304,12 @@ mod tests {
             let (ticket, completer) = Ticket::pending();
             self.0.lock().unwrap().push((completer, batch));
             Ok(ticket)
+        }
+
+        fn flush(&self) {}
+
+        fn buffer(&self, _: &Session, len: usize) -> Buffer {
+            Buffer::new(len)
         }
 
         fn crossing(&self) -> Option<&dyn strongroom_engine::Cross> {

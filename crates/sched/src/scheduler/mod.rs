@@ -9,13 +9,14 @@ mod device;
 mod session;
 mod split;
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use strongroom_engine::{
-    Algorithm, Batch, Capability, Cross, Crossing, Engine, Operation, Origin, Refusal, Refused, Session,
-    SessionError, Ticket,
+    Algorithm, Batch, Buffer, Capability, Cross, Crossing, Engine, Operation, Origin, Refusal, Refused,
+    Session, SessionError, Ticket,
 };
 
 use self::session::SchedulerSession;
@@ -28,6 +29,9 @@ use crate::quarantine::Quarantine;
 use crate::record::{Measurement, Record};
 use crate::settings::{LiveSettings, Policy, Settings};
 use crate::statistics::{Count, Counters, EngineStatistics, Statistics};
+
+/// The fallback's bit among those of engines.
+const FALLBACK: usize = ENGINES_MAX;
 
 /// What is decided once, when a scheduler is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +69,9 @@ struct Core {
     deadline: Duration,
     load: Arc<CpuLoad>,
     in_flight: AtomicU32,
+    /// Devices that have been given batches since they were flushed, a bit for
+    /// each; those of the fallback above them.
+    unflushed: AtomicU32,
     callers: Callers,
     seeds: OnceLock<Vec<Seed>>,
 }
@@ -107,6 +114,7 @@ impl Scheduler {
             deadline: options.deadline,
             load,
             in_flight: AtomicU32::new(0),
+            unflushed: AtomicU32::new(0),
             callers: Callers::new(),
             seeds: OnceLock::new(),
         };
@@ -204,6 +212,19 @@ impl Served {
 }
 
 impl Core {
+    /// Rings the devices that have been given something. Also before an inline
+    /// engine computes: devices work meanwhile.
+    fn flush(&self) {
+        if self.unflushed.load(Relaxed) == 0 {
+            return;
+        }
+        let unflushed = self.unflushed.swap(0, AcqRel);
+        let all = self.engines.iter().enumerate().chain([(FALLBACK, &self.fallback)]);
+        for (_, served) in all.filter(|(at, _)| unflushed >> at & 1 == 1) {
+            served.engine.flush();
+        }
+    }
+
     /// Hands a batch to the engine `at`, whatever kind that is.
     fn submit_to(
         self: &Arc<Core>,
@@ -230,6 +251,7 @@ impl Core {
         batch: Batch,
         reason: Reason,
     ) -> Result<Ticket, Box<Refused>> {
+        self.flush();
         let served = &self.engines[at];
         let is_alone = reason == Reason::Only || self.engines.len() == 1;
         let bytes = batch.bytes() as u64;
@@ -270,6 +292,7 @@ impl Core {
         reason: Reason,
     ) -> Result<Ticket, Box<Refused>> {
         let Some(own) = &session.engines[at].session else { return self.place(session, batch) };
+        self.flush();
         match self.engines[at].submit(own, batch, reason) {
             Err(refused) if !matches!(refused.refusal, Refusal::Misuse(_)) => {
                 self.place(session, refused.batch)
@@ -306,7 +329,12 @@ impl Core {
             Err(both) if both.refusal == Refusal::Unsupported => {
                 Err(Box::new(Refused { batch: both.batch, refusal }))
             }
-            answer => answer,
+            answer => {
+                if answer.as_ref().is_ok_and(|ticket| !ticket.is_inline()) {
+                    self.unflushed.fetch_or(1 << FALLBACK, Release);
+                }
+                answer
+            }
         }
     }
 
@@ -480,6 +508,18 @@ impl Engine for Scheduler {
         };
         core.in_flight.fetch_sub(1, Relaxed);
         answer
+    }
+
+    fn flush(&self) {
+        self.core.flush();
+    }
+
+    /// Of the first device that may get such batches, since what it cannot reach
+    /// it has to copy; no other engine cares.
+    fn buffer(&self, session: &Session, len: usize) -> Buffer {
+        let state = session.state::<SchedulerSession>().filter(|state| state.owner == self.id);
+        let device = state.and_then(|state| state.lender(&self.core));
+        device.map_or_else(|| Buffer::new(len), |(served, own)| served.engine.buffer(own, len))
     }
 
     fn crossing(&self) -> Option<&dyn Cross> {

@@ -132,6 +132,13 @@ impl SchedulerSession {
         self.engines[at].capability(operation).map_or(1, |capability| capability.alignment.max(1))
     }
 
+    /// The first device of this session that is not shut out.
+    pub(super) fn lender<'c>(&self, core: &'c Core) -> Option<(&'c Served, &Session)> {
+        let engines = self.engines.iter().zip(&core.engines);
+        let mut devices = engines.filter(|(engine, served)| engine.is_device() && !served.quarantine.is_on());
+        devices.find_map(|(engine, served)| Some((served, engine.session.as_ref()?)))
+    }
+
     /// The engines that take such a batch now, a bit for each.
     pub(super) fn usable(
         &self,

@@ -36,6 +36,8 @@ pub(super) fn submit(
         Ok(ticket) => ticket,
         Err(refused) => return Err(Box::new(Refused { batch, refusal: refused.refusal })),
     };
+    // It works while the CPU does.
+    core.flush();
     let mut batch = batch;
     let tail = batch.segments.split_off(first);
     let head = match core.submit_to(inline, session, batch, Reason::Split) {

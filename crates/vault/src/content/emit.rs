@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use strongroom_engine::{AssociatedData, Batch, Buffer, Operation, Segment};
+use strongroom_engine::{AssociatedData, Batch, Operation, Segment};
 use strongroom_format::vault::PageKind;
 use strongroom_format::vault::page::{CLEAR_LEN, PageHeader, SEALED_LEN};
 use strongroom_format::vault::record::{BlockImage, PageImage};
@@ -15,10 +15,13 @@ use crate::error::Result;
 use crate::freshness::Version;
 use crate::journal::Promise;
 use crate::rules::Rule;
-use crate::sealer::{Purpose, Sealer};
+use crate::sealer::Purpose;
 
 /// Pages sealed in one batch.
 const PAGES_PER_BATCH: usize = 256;
+
+/// Batches that an engine is given at once: 4 MiB of memory.
+const BATCHES_TOGETHER: usize = 4;
 
 /// What a commit of one file has written, and what remains to be done.
 #[derive(Debug, Default)]
@@ -49,15 +52,14 @@ pub(crate) struct Images {
     pub(crate) blocks: Vec<BlockImage>,
 }
 
-/// A page about to be sealed.
-struct Sealing {
-    address: PageAddress,
-    at: usize,
-}
-
 impl Content {
     /// Writes out what has changed. The record's images are complete when
     /// this returns; nothing is durable yet.
+    ///
+    /// The state stays locked while the engine seals: pages hold the tags of
+    /// those below them, and all that the record names has to be the file at
+    /// one moment. Who reads or writes meanwhile waits for a batch for each
+    /// kind of page, at most four.
     pub(super) fn emit(&self, state: &mut State, promise: &mut Promise<'_>) -> Result<Emission> {
         let was_born = state.born;
         let mut emission = Emission { plain_len: state.plain_len().0, ..Emission::default() };
@@ -100,7 +102,7 @@ impl Content {
     ) -> Result<()> {
         let (_, others) = pages.split_last().expect("the header page comes last");
         for kind in others.chunk_by(|a, b| a.kind == b.kind) {
-            for part in kind.chunks(PAGES_PER_BATCH) {
+            for part in kind.chunks(PAGES_PER_BATCH * BATCHES_TOGETHER) {
                 self.emit_pages(state, part, promise, images)?;
             }
         }
@@ -117,6 +119,7 @@ impl Content {
         Ok(())
     }
 
+    /// Seals pages that do not hold each other's tokens, all together.
     fn emit_pages(
         &self,
         state: &mut State,
@@ -124,21 +127,24 @@ impl Content {
         promise: &mut Promise<'_>,
         images: &mut Images,
     ) -> Result<()> {
-        let mut buffer = Buffer::new(pages.len() * PAGE_LEN);
-        let sealing: Vec<Sealing> = pages
-            .iter()
-            .enumerate()
-            .map(|(index, &address)| Sealing { address, at: index * PAGE_LEN })
-            .collect();
-        for page in &sealing {
-            let sealed = &mut buffer[page.at + CLEAR_LEN..page.at + PAGE_LEN];
-            sealed.copy_from_slice(next_image(state, page.address));
+        let parts: Vec<&[PageAddress]> = pages.chunks(PAGES_PER_BATCH).collect();
+        let mut headers = Vec::with_capacity(parts.len());
+        let mut batches = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let (header, batch) = self.page_batch(state, part)?;
+            headers.push(header);
+            batches.push(batch);
         }
-        let tags = self.seal_pages(&mut buffer, &sealing)?;
-        for (page, tag) in sealing.iter().zip(tags) {
-            let bytes = &buffer[page.at..page.at + PAGE_LEN];
-            self.place_page(state, (page.address, tag), bytes, promise, images)?;
-            self.note_image(state, page.address, tag);
+        let mut flight = self.context.sealer.submit_many(Purpose::Pages(self.generation()), batches)?;
+        for (part, headers) in parts.into_iter().zip(headers) {
+            let Batch { mut buffer, segments, .. } = flight.next().expect("one for each part")?.batch;
+            for (index, (&address, header)) in part.iter().zip(headers).enumerate() {
+                let tag = *segments[index].tag();
+                let bytes = &mut buffer[index * PAGE_LEN..][..PAGE_LEN];
+                bytes[..CLEAR_LEN].copy_from_slice(&PageHeader { tag, ..header }.encode());
+                self.place_page(state, (address, tag), bytes, promise, images)?;
+                self.note_image(state, address, tag);
+            }
         }
         Ok(())
     }
@@ -160,16 +166,20 @@ impl Content {
         Ok(())
     }
 
-    /// Seals the pages in `buffer` and writes their clear parts; gives the tags.
-    fn seal_pages(&self, buffer: &mut Buffer, pages: &[Sealing]) -> Result<Vec<[u8; 16]>> {
+    /// The next images of pages, to be sealed one behind the other, and their
+    /// clear parts but for the tags.
+    fn page_batch(&self, state: &mut State, pages: &[PageAddress]) -> Result<(Vec<PageHeader>, Batch)> {
         let context = &self.context;
+        let mut buffer = context.sealer.buffer(Purpose::Pages(self.generation()), pages.len() * PAGE_LEN);
         let mut nonces = context.sealer.draw(pages.len() * SEALED_LEN)?;
         let mut headers = Vec::with_capacity(pages.len());
         let mut segments = Vec::with_capacity(pages.len());
-        for page in pages {
+        for (index, &address) in pages.iter().enumerate() {
+            let at = index * PAGE_LEN + CLEAR_LEN;
+            buffer[at..at + SEALED_LEN].copy_from_slice(next_image(state, address));
             let nonce = nonces.draw();
             let header = PageHeader {
-                kind: page.address.kind,
+                kind: address.kind,
                 suite: context.suite,
                 block_size: context.geometry.block_size(),
                 generation: self.generation(),
@@ -177,19 +187,11 @@ impl Content {
                 nonce: nonce.bytes(),
                 tag: [0; 16],
             };
-            let bound = AssociatedData::new(&header.associated_data(page.address.number));
-            segments.push(Segment::seal(page.at + CLEAR_LEN, SEALED_LEN, nonce, bound));
+            let bound = AssociatedData::new(&header.associated_data(address.number));
+            segments.push(Segment::seal(at, SEALED_LEN, nonce, bound));
             headers.push(header);
         }
-        let batch = Batch::new(Operation::Seal, buffer.take(), segments);
-        let batch = Sealer::wait(context.sealer.submit(Purpose::Pages(self.generation()), batch)?)?;
-        *buffer = batch.buffer;
-        let tags: Vec<[u8; 16]> = batch.segments.iter().map(|segment| *segment.tag()).collect();
-        for ((page, header), tag) in pages.iter().zip(headers).zip(&tags) {
-            let clear = PageHeader { tag: *tag, ..header }.encode();
-            buffer[page.at..page.at + CLEAR_LEN].copy_from_slice(&clear);
-        }
-        Ok(tags)
+        Ok((headers, Batch::new(Operation::Seal, buffer, segments)))
     }
 
     /// Home when nothing that survives a crash points there, else the journal.

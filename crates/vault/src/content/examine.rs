@@ -129,7 +129,9 @@ impl Content {
         len.min(first.saturating_mul(group))..len.min(end.saturating_mul(group))
     }
 
-    /// Opens every page and block of some groups. Each run of data goes to
+    /// Opens every page and block of some groups, each group with the state
+    /// locked: what its entries name must not be written over meanwhile, or a
+    /// sound file would be called damaged. Each run of data goes to
     /// `sink` with its offset; when that gives false, the rest is left. The
     /// scratch buffer is grown to what is needed.
     ///

@@ -8,6 +8,7 @@
 //! Lock order: `committing` of one content (of several: by `Content::order`),
 //! then its `state`. Nothing waits for journal space while it holds either.
 
+mod ahead;
 pub(crate) mod aside;
 mod attributed;
 mod checkpoint;

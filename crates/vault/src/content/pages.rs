@@ -1,10 +1,10 @@
 //! Loading pages: from their committed image in the journal, or from home.
 
-use strongroom_engine::Buffer;
+use strongroom_engine::{AssociatedData, Batch, Buffer, Operation, Segment, StoredNonce, Verdict};
 use strongroom_format::vault::map::{Child, Map};
 use strongroom_format::vault::node::Node;
 use strongroom_format::vault::page::{self, PageHeader};
-use strongroom_format::vault::{FileId, Geometry, Suite};
+use strongroom_format::vault::{FileId, Geometry, PageKind, Suite};
 use strongroom_units::{GroupIndex, PAGE_LEN};
 
 use super::Content;
@@ -13,6 +13,10 @@ use super::state::{Image, NodeSlot, PageAddress, Slot, State};
 use crate::error::{Damage, Error, Result};
 use crate::reading::read_at;
 use crate::sealer::{Purpose, Sealer};
+
+/// Pages that an engine is given at once, before the state of their file is
+/// locked for what they say.
+const PAGES_AHEAD: usize = 64;
 
 /// A page that opened: its clear part, and the sealed part in clear.
 pub(crate) struct OpenedPage {
@@ -42,10 +46,18 @@ impl PageReader<'_> {
     /// [`Damage::Page`] when it does not open or belongs elsewhere.
     pub(crate) fn open(
         &self,
-        mut buffer: Buffer,
+        buffer: Buffer,
         address: PageAddress,
         file: Option<FileId>,
     ) -> Result<OpenedPage> {
+        let header = self.header(&buffer, address, file)?;
+        let batch =
+            self.sealer.execute(Purpose::Pages(header.generation), to_open(buffer, &header, address))?;
+        opened(header, batch).ok_or(Error::Damaged(Damage::Page("a page does not open")))
+    }
+
+    /// What the page in `buffer` says of itself, where that can be right.
+    fn header(&self, buffer: &Buffer, address: PageAddress, file: Option<FileId>) -> Result<PageHeader> {
         let damaged = |what| Error::Damaged(Damage::Page(what));
         let clear = buffer[..page::CLEAR_LEN].try_into().expect("a page has a clear part");
         let header = PageHeader::decode(clear).map_err(|_| damaged("a page's clear part is not a page's"))?;
@@ -55,17 +67,21 @@ impl PageReader<'_> {
         if header.suite != self.suite || header.block_size != self.geometry.block_size() {
             return Err(damaged("a page was made for another vault"));
         }
-        let associated = header.associated_data(address.number);
-        let opened = self.sealer.open_one(
-            Purpose::Pages(header.generation),
-            &mut buffer,
-            page::CLEAR_LEN..PAGE_LEN,
-            header.nonce,
-            header.tag,
-            &associated,
-        )?;
-        if opened { Ok(OpenedPage { header, buffer }) } else { Err(damaged("a page does not open")) }
+        Ok(header)
     }
+}
+
+/// The batch that opens a page.
+fn to_open(buffer: Buffer, header: &PageHeader, address: PageAddress) -> Batch {
+    let associated = AssociatedData::new(&header.associated_data(address.number));
+    let nonce = StoredNonce::new(header.nonce);
+    let segment = Segment::open(page::CLEAR_LEN, page::SEALED_LEN, nonce, associated, header.tag);
+    Batch::new(Operation::Open, buffer, vec![segment])
+}
+
+/// The page that came of it, if it opened.
+fn opened(header: PageHeader, batch: Batch) -> Option<OpenedPage> {
+    (batch.segments[0].verdict() == Verdict::Done).then_some(OpenedPage { header, buffer: batch.buffer })
 }
 
 impl Content {
@@ -74,6 +90,88 @@ impl Content {
         for group in (first.0..=last.0).map(GroupIndex) {
             self.load_group(state, group)?;
         }
+        Ok(())
+    }
+
+    /// Loads what it can of the same, all pages of a level together, while the
+    /// state is free: nobody else waits for the engine then. What does not open,
+    /// or has changed meanwhile, is left to [`Content::load_groups`], which says
+    /// what is wrong. So is everything where the engine is inline.
+    pub(super) fn load_ahead(&self, first: GroupIndex, last: GroupIndex) {
+        if self.context.sealer.is_inline() {
+            return;
+        }
+        // Maps of three levels, and nodes.
+        for _level in 0..4 {
+            let wanted = self.fetch_missing(first, last);
+            if wanted.is_empty() || !self.open_missing(wanted).is_ok_and(|loaded| loaded) {
+                return;
+            }
+        }
+    }
+
+    /// Of each group that is not loaded, the highest page that is not.
+    fn fetch_missing(&self, first: GroupIndex, last: GroupIndex) -> Vec<(PageAddress, Buffer)> {
+        let state = self.read_state();
+        let mut wanted: Vec<PageAddress> =
+            (first.0..=last.0).filter_map(|group| missing(&state, GroupIndex(group))).collect();
+        wanted.dedup();
+        wanted.truncate(PAGES_AHEAD);
+        let fetch = |address| Some((address, self.fetch_page(&state, address).ok()?));
+        wanted.into_iter().filter_map(fetch).collect()
+    }
+
+    /// Opens pages and takes them in; true when all could be.
+    fn open_missing(&self, wanted: Vec<(PageAddress, Buffer)>) -> Result<bool> {
+        let pages = self.context.pages();
+        let mut headers = Vec::with_capacity(wanted.len());
+        let mut batches = Vec::with_capacity(wanted.len());
+        for (address, buffer) in wanted {
+            let header = pages.header(&buffer, address, Some(self.id))?;
+            batches.push(to_open(buffer, &header, address));
+            headers.push((address, header));
+        }
+        let flight = self.context.sealer.submit_many(Purpose::Pages(self.generation()), batches)?;
+        let completed = flight.collect::<std::result::Result<Vec<_>, _>>()?;
+        let mut state = self.write_state();
+        let mut all = true;
+        for ((address, header), completed) in headers.into_iter().zip(completed) {
+            let opened = opened(header, completed.batch).filter(|page| self.vouches(&state, address, page));
+            all &= match opened {
+                Some(opened) => self.take_in(&mut state, address, &opened).is_ok(),
+                None => false,
+            };
+        }
+        Ok(all)
+    }
+
+    /// Whether the page above vouches for this image, and it is not in memory.
+    fn vouches(&self, state: &State, address: PageAddress, page: &OpenedPage) -> bool {
+        let is_loaded = match address.kind {
+            PageKind::Header | PageKind::Node => state.nodes.contains_key(&address.number),
+            PageKind::Map | PageKind::MiddleMap | PageKind::RootMap => state.maps.contains_key(&address),
+        };
+        let tag = &page.header.tag;
+        let is_of_now = matches!(state.child(address), Some(Child::Sealed(token)) if token.is_of(tag));
+        !is_loaded && is_of_now && page.header.generation == self.generation()
+    }
+
+    /// Makes an opened page one that is in memory.
+    fn take_in(&self, state: &mut State, address: PageAddress, opened: &OpenedPage) -> Result<()> {
+        let (kind, tag) = (opened.header.kind, opened.header.tag);
+        match kind {
+            PageKind::Header | PageKind::Node => {
+                let node = Node::decode(kind, opened.sealed()).map_err(|_| malformed())?;
+                let image = Image { sequence: node.sequence(), tag };
+                state.nodes.insert(address.number, NodeSlot::read(node, image));
+            }
+            PageKind::Map | PageKind::MiddleMap | PageKind::RootMap => {
+                let map = Map::decode(kind, opened.sealed()).map_err(|_| malformed())?;
+                let image = Image { sequence: map.sequence(), tag };
+                state.maps.insert(address, Slot::read(map, image));
+            }
+        }
+        self.note_loaded(state);
         Ok(())
     }
 
@@ -95,11 +193,7 @@ impl Content {
             return Ok(());
         }
         let opened = self.read_page(state, address)?;
-        let node = Node::decode(opened.header.kind, opened.sealed()).map_err(|_| malformed())?;
-        let image = Image { sequence: node.sequence(), tag: opened.header.tag };
-        self.note_loaded(state);
-        state.nodes.insert(group.0, NodeSlot::read(node, image));
-        Ok(())
+        self.take_in(state, address, &opened)
     }
 
     /// Loads the maps above a page, as far as there are any.
@@ -118,10 +212,7 @@ impl Content {
         self.load_way(state, address)?;
         if state.is_present(address) == Some(true) {
             let opened = self.read_page(state, address)?;
-            let map = Map::decode(opened.header.kind, opened.sealed()).map_err(|_| malformed())?;
-            let image = Image { sequence: map.sequence(), tag: opened.header.tag };
-            self.note_loaded(state);
-            state.maps.insert(address, Slot::read(map, image));
+            self.take_in(state, address, &opened)?;
         }
         Ok(())
     }
@@ -148,7 +239,17 @@ impl Content {
 
     /// The same of a page for which the page above cannot be asked.
     pub(super) fn read_unvouched(&self, state: &State, address: PageAddress) -> Result<OpenedPage> {
-        let mut buffer = Buffer::new(PAGE_LEN);
+        let buffer = self.fetch_page(state, address)?;
+        let opened = self.context.pages().open(buffer, address, Some(self.id))?;
+        match opened.header.generation == self.generation() {
+            true => Ok(opened),
+            false => Err(Error::Damaged(Damage::Page("a page is of another key generation than its file"))),
+        }
+    }
+
+    /// The newest image of a page, as it is stored.
+    fn fetch_page(&self, state: &State, address: PageAddress) -> Result<Buffer> {
+        let mut buffer = self.context.sealer.buffer(Purpose::Pages(self.generation()), PAGE_LEN);
         let read = match state.committed_pages.get(&address) {
             Some(&place) => state.segments()?.read(place, &mut buffer)?,
             None => {
@@ -159,10 +260,21 @@ impl Content {
         if read < PAGE_LEN {
             return Err(Error::Damaged(Damage::Page("a page is cut off")));
         }
-        let opened = self.context.pages().open(buffer, address, Some(self.id))?;
-        match opened.header.generation == self.generation() {
-            true => Ok(opened),
-            false => Err(Error::Damaged(Damage::Page("a page is of another key generation than its file"))),
+        Ok(buffer)
+    }
+}
+
+/// The highest page on the way to a group's node that is not in memory.
+fn missing(state: &State, group: GroupIndex) -> Option<PageAddress> {
+    if state.nodes.contains_key(&group.0) {
+        return None;
+    }
+    let mut address = PageAddress::node(group);
+    loop {
+        match state.is_present(address) {
+            Some(true) => return Some(address),
+            Some(false) => return None,
+            None => address = address.map_above()?,
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{Content, NODES_IN_MEMORY, spare};
 use crate::error::{Damage, Error, Result};
 use crate::journal::slots_of;
 use crate::reading::read_at;
-use crate::sealer::{Purpose, Sealer};
+use crate::sealer::Purpose;
 
 /// Blocks that stand one behind the other, or are all holes.
 struct Run {
@@ -44,18 +44,21 @@ impl Content {
             let last = size.block_of(PlainOffset(end - 1));
             if !Self::groups_loaded(&state, first.group(), last.group()) {
                 drop(state);
+                self.load_ahead(first.group(), last.group());
                 let mut state = self.write_state();
                 state.evict(NODES_IN_MEMORY);
                 self.load_groups(&mut state, first.group(), last.group())?;
                 continue;
             }
-            return self.read_loaded(&state, offset, end, buffer);
+            return self.read_loaded(state, offset, end, buffer);
         }
     }
 
+    /// Takes the blocks as they stand now, and opens them when the state is free
+    /// again: whatever is written meanwhile, they are what stood there.
     fn read_loaded(
         &self,
-        state: &RwLockReadGuard<'_, State>,
+        state: RwLockReadGuard<'_, State>,
         offset: u64,
         end: u64,
         buffer: &mut Buffer,
@@ -68,10 +71,14 @@ impl Content {
         let spanned = (size.start_of(last).0 - size.start_of(first).0) as usize
             + size.block_len(last, state.plain_len());
         if skip == 0 && spanned <= buffer.len() {
-            self.open_blocks(state, first, last, buffer)?;
+            let segments = self.fetch_blocks(&state, first, last, buffer)?;
+            drop(state);
+            self.open_segments(buffer, segments, first)?;
         } else {
-            let mut scratch = Buffer::new(spanned);
-            self.open_blocks(state, first, last, &mut scratch)?;
+            let mut scratch = self.context.sealer.buffer(Purpose::Blocks(self.generation()), spanned);
+            let segments = self.fetch_blocks(&state, first, last, &mut scratch)?;
+            drop(state);
+            self.open_segments(&mut scratch, segments, first)?;
             buffer[..wanted].copy_from_slice(&scratch[skip..skip + wanted]);
         }
         Ok(wanted)
@@ -79,6 +86,7 @@ impl Content {
 
     /// Reads and opens the blocks `first..=last` into `buffer`, one behind the
     /// other, each at the length it has in the file. Their nodes are loaded.
+    /// Whoever has the state locked keeps it so while the engine computes.
     pub(super) fn open_blocks(
         &self,
         state: &State,
@@ -86,6 +94,19 @@ impl Content {
         last: BlockIndex,
         buffer: &mut Buffer,
     ) -> Result<()> {
+        let segments = self.fetch_blocks(state, first, last, buffer)?;
+        self.open_segments(buffer, segments, first)
+    }
+
+    /// Reads the blocks `first..=last` into `buffer`, as [`Content::open_blocks`]
+    /// does, and says how they open. Holes are done.
+    pub(super) fn fetch_blocks(
+        &self,
+        state: &State,
+        first: BlockIndex,
+        last: BlockIndex,
+        buffer: &mut Buffer,
+    ) -> Result<Vec<Segment>> {
         let size = self.geometry().block_size();
         let base = size.start_of(first).0;
         let mut segments = spare::take((last.0 - first.0 + 1) as usize);
@@ -117,7 +138,7 @@ impl Content {
         if let Some(block) = cut_off {
             return Err(self.damaged_blocks(block, 1));
         }
-        self.open_segments(buffer, segments, base)
+        Ok(segments)
     }
 
     // Made where it is to stand: moving it would take longer than making it.
@@ -140,13 +161,14 @@ impl Content {
         )
     }
 
-    fn open_segments(&self, buffer: &mut Buffer, segments: Vec<Segment>, base: u64) -> Result<()> {
+    /// Opens blocks that were fetched, of which `first` was the first.
+    fn open_segments(&self, buffer: &mut Buffer, segments: Vec<Segment>, first: BlockIndex) -> Result<()> {
         if segments.is_empty() {
             spare::give(segments);
             return Ok(());
         }
         let batch = Batch::new(Operation::Open, buffer.take(), segments);
-        let batch = Sealer::wait(self.context.sealer.submit(Purpose::Blocks(self.generation()), batch)?)?;
+        let batch = self.context.sealer.execute(Purpose::Blocks(self.generation()), batch)?;
         *buffer = batch.buffer;
         let mut forged = batch.segments.iter().filter(|segment| segment.verdict() != Verdict::Done);
         match forged.next() {
@@ -156,7 +178,7 @@ impl Content {
             }
             Some(segment) => {
                 let size = self.geometry().block_size();
-                let block = size.block_of(PlainOffset(base + segment.start() as u64));
+                let block = size.block_of(PlainOffset(size.start_of(first).0 + segment.start() as u64));
                 Err(self.damaged_blocks(block, 1 + forged.count() as u64))
             }
         }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use strongroom_format::vault::geometry::{Parent, first_group_of, parent_of};
 use strongroom_format::vault::map::{Child, Map, Token};
-use strongroom_format::vault::node::{ENTRIES, HeaderFields, Node};
+use strongroom_format::vault::node::{ENTRIES, Entry, HeaderFields, Node};
 use strongroom_format::vault::{Geometry, PageKind};
 use strongroom_units::{BlockIndex, GroupIndex, PlainLen};
 
@@ -424,6 +424,12 @@ impl State {
     /// Where `block` is read from. Its node is loaded or absent.
     pub(crate) fn source(&self, block: BlockIndex) -> Source {
         self.blocks_from(block).source(block)
+    }
+
+    /// How a block is sealed; `None` for a hole, and where its node is neither
+    /// loaded nor absent.
+    pub(crate) fn entry(&self, block: BlockIndex) -> Option<Entry> {
+        self.nodes.get(&block.group().0)?.slot.page.entry(block.entry())
     }
 
     /// The blocks of a range, from `first` on. All their nodes are loaded or

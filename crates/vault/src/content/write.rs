@@ -5,14 +5,16 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use strongroom_engine::{
-    AssociatedData, Batch, BatchNonces, Buffer, Operation, Segment, SessionId, StoredNonce, Verdict,
-};
+use strongroom_engine::client::Flight;
+use strongroom_engine::{AssociatedData, Batch, BatchNonces, Buffer, Operation, Segment};
 use strongroom_format::vault::WriteSession;
 use strongroom_format::vault::node::Entry;
 use strongroom_store::SetTime;
-use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex, MAX_PLAIN_LEN, PlainLen, PlainOffset};
+use strongroom_units::{
+    BlockIndex, BlockSize, GROUP_BLOCKS, GroupIndex, MAX_PLAIN_LEN, PlainLen, PlainOffset,
+};
 
+use super::ahead::Ahead;
 use super::commit::Extent;
 use super::range::{Merge, Piece, merge, pieces};
 use super::state::{Source, State};
@@ -20,7 +22,7 @@ use super::{Content, NODES_IN_MEMORY, Promise};
 use crate::error::{Error, Result, errno};
 use crate::journal::{after, slots_of};
 use crate::rules::Rule;
-use crate::sealer::{Purpose, Sealer};
+use crate::sealer::Purpose;
 
 /// Fresh writes up to this many bytes may go into the journal when the file is
 /// synced often: a second barrier costs more than writing them twice.
@@ -36,31 +38,25 @@ const TOUCH_INTERVAL: Duration = Duration::from_millis(1);
 
 /// One block to be sealed and stored.
 #[derive(Clone, Copy, Debug)]
-struct Job {
-    block: BlockIndex,
+pub(super) struct Job {
+    pub(super) block: BlockIndex,
     /// Where its plaintext, then ciphertext, stands in its buffer.
-    at: usize,
-    len: usize,
+    pub(super) at: usize,
+    pub(super) len: usize,
 }
 
 /// Blocks to be stored from one buffer, in ascending order.
-struct Load<'a> {
+pub(super) struct Load<'a> {
     buffer: &'a mut Buffer,
     jobs: Vec<Job>,
     /// One for each job, or none yet.
-    sealed: Vec<Segment>,
+    pub(super) sealed: Vec<Segment>,
 }
 
 /// Blocks one behind the other that have been stored: where the first stands.
 struct Placed {
     blocks: Range<u64>,
     source: Source,
-}
-
-/// Blocks that were sealed before the file's state was locked.
-struct Ahead {
-    session: SessionId,
-    sealed: Vec<Segment>,
 }
 
 impl Content {
@@ -82,37 +78,6 @@ impl Content {
         self.write_locked(&mut state, offset, (buffer, len), ahead, &mut promise)
     }
 
-    /// Seals a write of whole blocks, whose images do not depend on the file's
-    /// state, before that is locked: one thread seals while another stores.
-    fn seal_ahead(&self, offset: u64, len: usize, buffer: &mut Buffer) -> Result<Option<Ahead>> {
-        let size = self.geometry().block_size();
-        if !(offset | len as u64).is_multiple_of(size.bytes()) {
-            return Ok(None);
-        }
-        let mut nonces = self.context.sealer.draw(len)?;
-        let mut load = Load::new(buffer, whole_jobs(pieces(size, PlainOffset(offset), len)));
-        let batch = load.batch(&mut nonces, self);
-        let batch = Sealer::wait(self.context.sealer.submit(Purpose::Blocks(self.generation()), batch)?)?;
-        *buffer = batch.buffer;
-        Ok(Some(Ahead { session: nonces.session(), sealed: batch.segments }))
-    }
-
-    /// Makes plaintext again of what was sealed ahead.
-    fn unseal(&self, ahead: &Ahead, buffer: &mut Buffer) -> Result<()> {
-        let open = |sealed: &Segment| {
-            let bound = AssociatedData::new(sealed.associated_data());
-            let nonce = StoredNonce::new(*sealed.nonce());
-            Segment::open(sealed.start(), sealed.len(), nonce, bound, *sealed.tag())
-        };
-        let batch = Batch::new(Operation::Open, buffer.take(), ahead.sealed.iter().map(open).collect());
-        let batch = Sealer::wait(self.context.sealer.submit(Purpose::Blocks(self.generation()), batch)?)?;
-        *buffer = batch.buffer;
-        match batch.segments.iter().all(|segment| segment.verdict() == Verdict::Done) {
-            true => Ok(()),
-            false => Err(Error::Engine("the engine cannot open what it has just sealed")),
-        }
-    }
-
     /// As [`Content::write_at`] at the end of the file; gives the offset.
     ///
     /// # Errors
@@ -120,11 +85,29 @@ impl Content {
     pub fn append(&self, len: usize, buffer: &mut Buffer) -> Result<u64> {
         let size = self.geometry().block_size().bytes();
         let mut promise = self.promise_for(size - 1, len as u64)?;
+        let expected = self.plain_len();
+        let ahead = self.append_ahead(expected, len, buffer)?;
         let mut state = self.write_state_for(len)?;
         let offset = state.plain_len().0;
         self.check_range(offset, len as u64)?;
-        self.write_locked(&mut state, offset, (buffer, len), None, &mut promise)?;
+        let ahead = match ahead {
+            Some(ahead) if offset != expected => {
+                self.unseal(&ahead, buffer)?;
+                None
+            }
+            ahead => ahead,
+        };
+        self.write_locked(&mut state, offset, (buffer, len), ahead, &mut promise)?;
         Ok(offset)
+    }
+
+    /// Seals ahead at the end that the file has now. Where several append, that
+    /// is mostly in vain, and nobody waits for an inline engine.
+    fn append_ahead(&self, end: u64, len: usize, buffer: &mut Buffer) -> Result<Option<Ahead>> {
+        if len == 0 || self.context.sealer.is_inline() || self.check_range(end, len as u64).is_err() {
+            return Ok(None);
+        }
+        self.seal_ahead(end, len, buffer)
     }
 
     pub(super) fn check_range(&self, offset: u64, len: u64) -> Result<()> {
@@ -146,12 +129,15 @@ impl Content {
         Ok(self.write_state())
     }
 
+    /// Writes what was sealed ahead, if the file still is as it was then; else
+    /// merges and seals with the state locked, which has an end however many
+    /// write.
     fn write_locked(
         &self,
         state: &mut State,
         offset: u64,
         (buffer, len): (&mut Buffer, usize),
-        mut ahead: Option<Ahead>,
+        ahead: Option<Ahead>,
         promise: &mut Promise<'_>,
     ) -> Result<()> {
         state.evict(NODES_IN_MEMORY);
@@ -160,9 +146,13 @@ impl Content {
         let (whole, partial): (Vec<_>, Vec<_>) = pieces(size, PlainOffset(offset), len)
             .partition(|piece| merge(size, piece, new_len) == Merge::Whole);
         let stretched = self.stretched_block(state, new_len, size.block_of(PlainOffset(offset)))?;
-        if let Some(sealed) = ahead.take_if(|_| stretched.is_some()) {
+        match ahead {
+            Some(ahead) if ahead.holds(state, stretched) => {
+                return self.place_ahead(state, (buffer, whole_jobs(whole)), ahead, new_len, promise);
+            }
             // All blocks of a write are of one session.
-            self.unseal(&sealed, buffer)?;
+            Some(ahead) => self.unseal(&ahead, buffer)?,
+            None => {}
         }
         let spare = (partial.len() + stretched.iter().len()) * size.bytes() as usize;
         let mut scratch = if spare == 0 { Buffer::empty() } else { Buffer::new(spare) };
@@ -172,19 +162,27 @@ impl Content {
             self.read_for_merge(state, block, &mut scratch[at..at + size.bytes() as usize])?;
             merged.push(Job { block, at, len: size.block_len(block, new_len) });
         }
-        for piece in &partial {
-            let job =
-                merged.iter().find(|job| job.block == piece.block).expect("every partial piece has a job");
-            scratch[job.at + piece.from..job.at + piece.to]
-                .copy_from_slice(&buffer[piece.at..piece.at + piece.len()]);
-        }
+        overlay(&partial, &merged, buffer, &mut scratch);
         let mut loads = [Load::new(buffer, whole_jobs(whole)), Load::new(&mut scratch, merged)];
-        let Some(ahead) = ahead else {
-            return self.store_blocks(state, &mut loads, new_len, Room::Make, promise);
+        self.store_blocks(state, &mut loads, new_len, Room::Make, promise)
+    }
+
+    fn place_ahead(
+        &self,
+        state: &mut State,
+        (buffer, whole): (&mut Buffer, Vec<Job>),
+        ahead: Ahead,
+        new_len: PlainLen,
+        promise: &mut Promise<'_>,
+    ) -> Result<()> {
+        let Ahead { session, sealed, merged } = ahead;
+        let (mut scratch, jobs, merged) = match merged {
+            Some(merged) => (merged.scratch, merged.jobs, merged.sealed),
+            None => (Buffer::empty(), Vec::new(), Vec::new()),
         };
-        let [load, _] = &mut loads;
-        load.sealed = ahead.sealed;
-        self.prepare_nodes(state, &loads, WriteSession(ahead.session.0), Room::Make, promise)?;
+        let mut loads = [Load::new(buffer, whole), Load::new(&mut scratch, jobs)];
+        (loads[0].sealed, loads[1].sealed) = (sealed, merged);
+        self.prepare_nodes(state, &loads, WriteSession(session.0), Room::Make, promise)?;
         self.place(state, &loads, new_len, promise)
     }
 
@@ -196,14 +194,11 @@ impl Content {
         new_len: PlainLen,
         first: BlockIndex,
     ) -> Result<Option<BlockIndex>> {
-        let size = self.geometry().block_size();
-        let old_len = state.plain_len();
-        if old_len.0.is_multiple_of(size.bytes()) || new_len <= old_len {
+        let Some(tail) = tail(self.geometry().block_size(), state.plain_len(), new_len, first) else {
             return Ok(None);
-        }
-        let last = size.block_of(PlainOffset(old_len.0 - 1));
-        self.load_group(state, last.group())?;
-        Ok((last < first && state.source(last) != Source::Hole).then_some(last))
+        };
+        self.load_group(state, tail.group())?;
+        Ok((state.source(tail) != Source::Hole).then_some(tail))
     }
 
     /// Reads one block's plaintext; what lies behind it in `bytes` is zero.
@@ -269,6 +264,10 @@ impl Content {
 
     /// Seals and stores the jobs of all loads and makes them the file's
     /// blocks. Nothing changes in memory unless everything was stored.
+    ///
+    /// The state stays locked while the engine seals, for what comes here: writes
+    /// that met another one, and cuts, clearing and growing, whose blocks change
+    /// together with the file's length.
     fn store_blocks(
         &self,
         state: &mut State,
@@ -277,25 +276,35 @@ impl Content {
         room: Room,
         promise: &mut Promise<'_>,
     ) -> Result<()> {
-        let bytes = loads.iter().flat_map(|load| &load.jobs).map(|job| job.len).sum();
+        let bytes = loads.iter().map(Load::bytes).sum();
         let mut nonces = self.context.sealer.draw(bytes)?;
-        let mut tickets = Vec::with_capacity(loads.len());
-        for load in loads.iter_mut().filter(|load| !load.jobs.is_empty()) {
-            tickets.push(
-                self.context
-                    .sealer
-                    .submit(Purpose::Blocks(self.generation()), load.batch(&mut nonces, self))?,
-            );
-        }
+        let mut flight = self.begin_sealing(loads, &mut nonces)?;
         // While the engine is at work, the nodes are fetched and given room.
         let prepared = self.prepare_nodes(state, loads, WriteSession(nonces.session().0), room, promise);
-        for (load, ticket) in loads.iter_mut().filter(|load| !load.jobs.is_empty()).zip(tickets) {
-            let batch = Sealer::wait(ticket)?;
+        Self::end_sealing(loads, &mut flight)?;
+        prepared?;
+        self.place(state, loads, new_len, promise)
+    }
+
+    /// Has the engine seal the loads that have blocks, together.
+    pub(super) fn begin_sealing(
+        &self,
+        loads: &mut [Load<'_>],
+        nonces: &mut BatchNonces,
+    ) -> Result<Flight<'_>> {
+        let batches =
+            loads.iter_mut().filter(|load| !load.jobs.is_empty()).map(|load| load.batch(nonces, self));
+        self.context.sealer.submit_many(Purpose::Blocks(self.generation()), batches)
+    }
+
+    /// Waits until they are sealed.
+    pub(super) fn end_sealing(loads: &mut [Load<'_>], flight: &mut Flight<'_>) -> Result<()> {
+        for load in loads.iter_mut().filter(|load| !load.jobs.is_empty()) {
+            let batch = flight.next().expect("one for each load")?.batch;
             *load.buffer = batch.buffer;
             load.sealed = batch.segments;
         }
-        prepared?;
-        self.place(state, loads, new_len, promise)
+        Ok(())
     }
 
     /// Stores what is sealed, and makes it the file's blocks.
@@ -362,7 +371,7 @@ impl Content {
     ) -> Result<()> {
         let size = self.geometry().block_size();
         let slots = slots_of(size);
-        let bytes: usize = load.jobs.iter().map(|job| job.len).sum();
+        let bytes = load.bytes();
         let small = state.journal_small && bytes <= SMALL_WRITE && !state.unlinked;
         let overwrites = self.context.rules.keeps(Rule::JournalOverwrites);
         // A file without a name is overwritten in place only once that is
@@ -482,8 +491,29 @@ impl Content {
     }
 }
 
+/// The last block of a file of `old_len`, when it stands before `first` and is
+/// longer in one of `new_len`.
+pub(super) fn tail(
+    size: BlockSize,
+    old_len: PlainLen,
+    new_len: PlainLen,
+    first: BlockIndex,
+) -> Option<BlockIndex> {
+    let grows = !old_len.0.is_multiple_of(size.bytes()) && new_len > old_len;
+    grows.then(|| size.block_of(PlainOffset(old_len.0 - 1))).filter(|last| *last < first)
+}
+
+/// Puts the pieces of a write over what their blocks held.
+pub(super) fn overlay(partial: &[Piece], merged: &[Job], buffer: &[u8], scratch: &mut [u8]) {
+    for piece in partial {
+        let job = merged.iter().find(|job| job.block == piece.block).expect("every partial piece has a job");
+        scratch[job.at + piece.from..job.at + piece.to]
+            .copy_from_slice(&buffer[piece.at..piece.at + piece.len()]);
+    }
+}
+
 /// Pieces that are written as they come.
-fn whole_jobs(pieces: impl IntoIterator<Item = Piece>) -> Vec<Job> {
+pub(super) fn whole_jobs(pieces: impl IntoIterator<Item = Piece>) -> Vec<Job> {
     pieces.into_iter().map(|piece| Job { block: piece.block, at: piece.at, len: piece.len() }).collect()
 }
 
@@ -500,8 +530,12 @@ enum Room {
 const COMMIT_SLOTS: u32 = 3;
 
 impl<'a> Load<'a> {
-    fn new(buffer: &'a mut Buffer, jobs: Vec<Job>) -> Load<'a> {
+    pub(super) fn new(buffer: &'a mut Buffer, jobs: Vec<Job>) -> Load<'a> {
         Load { buffer, jobs, sealed: Vec::new() }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.jobs.iter().map(|job| job.len).sum()
     }
 
     /// The jobs, by the groups of their blocks.
@@ -509,7 +543,7 @@ impl<'a> Load<'a> {
         self.jobs.chunk_by(|a, b| a.block.group() == b.block.group())
     }
 
-    fn batch(&mut self, nonces: &mut BatchNonces, content: &Content) -> Batch {
+    pub(super) fn batch(&mut self, nonces: &mut BatchNonces, content: &Content) -> Batch {
         let segments = self
             .jobs
             .iter()
