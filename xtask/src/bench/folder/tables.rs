@@ -8,7 +8,8 @@ use crate::bench::result::Table;
 use crate::subject::Kind;
 
 pub(super) fn tables(summary: &Summary<'_>) -> Vec<Table> {
-    vec![ratios(summary), rates(summary), jobs(summary), loads(summary)]
+    let tables = [ratios(summary), rates(summary), jobs(summary), loads(summary)];
+    tables.into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
 
 /// Without rows; its name and title say of which store it is.
