@@ -6,6 +6,7 @@
 
 mod age;
 mod bench;
+mod book;
 mod command;
 mod crash;
 mod demo;
@@ -107,6 +108,8 @@ enum Task {
     Bench(bench::BenchArgs),
     /// Run every test: the workspace's own and all suites on a mount
     Test(test::TestArgs),
+    /// Build the documents as a book, and check what they refer to
+    Book(book::BookArgs),
     /// Build a Debian package
     Dist(dist::DistArgs),
     /// Check which crate depends on which, and where unsafe code stands
@@ -140,6 +143,7 @@ fn main() -> ExitCode {
         Task::Soundness(arguments) => concluded(soundness::run(&arguments)),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
+        Task::Book(arguments) => book::run(&arguments),
         Task::Dist(arguments) => dist::run(&arguments),
         Task::Layers => layers::run(),
     };

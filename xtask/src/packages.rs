@@ -17,12 +17,14 @@ const INSTALL_LIMIT: Duration = Duration::from_secs(15 * 60);
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
+    /// For `cargo install`, besides.
+    pub(crate) options: &'static [&'static str],
 }
 
 /// The POSIX suite (BSD-2-Clause).
-pub(crate) const PJDFSTEST: Tool = Tool { name: "pjdfstest", version: "0.2.2" };
+pub(crate) const PJDFSTEST: Tool = Tool { name: "pjdfstest", version: "0.2.2", options: &[] };
 /// The file system exerciser (APSL-2.0; only ever run, never linked).
-pub(crate) const FSX: Tool = Tool { name: "fsx", version: "0.3.2" };
+pub(crate) const FSX: Tool = Tool { name: "fsx", version: "0.3.2", options: &[] };
 
 /// Whether this process is root.
 pub(crate) fn is_root() -> bool {
@@ -96,6 +98,7 @@ pub(crate) fn tool(tool: &Tool) -> Result<PathBuf> {
         command
             .args(["install", "--quiet", "--locked", tool.name, "--version", tool.version, "--root"])
             .arg(&root)
+            .args(tool.options)
             .env_remove("RUSTFLAGS");
         command::output(&mut command, INSTALL_LIMIT)?;
     }

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
 
 use crate::bench::ratio::{Pairs, median};
+use crate::bench::result::{Document, Table};
 use crate::command;
-use crate::failure::{Context, Failure, Result, ensure};
+use crate::failure::{Failure, Result};
 use crate::packages;
 use crate::random::Random;
 use crate::subject::mount::{Mount, MountOptions};
@@ -61,7 +61,7 @@ pub(crate) struct DurabilityArgs {
 struct Work {
     key: &'static str,
     title: &'static str,
-    /// Percent; the issue's figure.
+    /// In percent.
     cost_max: f64,
     run: fn(&Path, u64, u64) -> Result<Duration>,
 }
@@ -123,18 +123,8 @@ pub(crate) fn run(arguments: &DurabilityArgs) -> Result {
     ];
     full.mount.unmount()?;
     relaxed.mount.unmount()?;
-    print(&timed, &counted, &bytes, arguments);
-    if let Some(file) = &arguments.json {
-        let report = report(&subject, &timed, &counted, &bytes, arguments)?;
-        fs::write(file, format!("{report:#}\n")).context(file.display())?;
-    }
-    let missed: Vec<String> = counted
-        .iter()
-        .filter(|(_, counted)| counted.barriers != counted.syncs)
-        .map(|(title, counted)| format!("{title}: {} barriers for {}", counted.barriers, counted.syncs))
-        .collect();
-    ensure!(missed.is_empty(), "{}", missed.join("\n"));
-    Ok(())
+    let measured = Measured { timed, counted, bytes };
+    measured.document(&subject, arguments)?.conclude(arguments.json.as_deref(), &measured.missed())
 }
 
 /// Does one piece of work on both sides, again and again.
@@ -340,58 +330,72 @@ fn written(pid: Pid) -> Result<u64> {
     line.and_then(|number| number.parse().ok()).ok_or_else(|| Failure::new("/proc/PID/io has no write_bytes"))
 }
 
-fn print(timed: &[Pairs], counted: &[(&str, Counted)], bytes: &[(&str, f64)], arguments: &DurabilityArgs) {
-    println!(
-        "| work, {} MiB, {} pairs | full | relaxed | cost | target |",
-        arguments.file_mib, arguments.pairs
-    );
-    println!("|---|---|---|---|---|");
-    for (work, pairs) in WORK.iter().zip(timed) {
-        let (with, without) = (median(&pairs.with()), median(&pairs.without()));
-        let cost = pairs.cost();
-        println!(
-            "| {} | {with:.2} s | {without:.2} s | {:+.1} % ({:+.1} to {:+.1}) | at most {:.0} % |",
-            work.title, cost.median, cost.lowest, cost.highest, work.cost_max
-        );
-    }
-    for (title, Counted { syncs, barriers, each_us }) in counted {
-        println!("| {title} | {barriers} barriers for {syncs} fsyncs, {each_us:.0} µs each | | | one each |");
-    }
-    let shown: Vec<String> = bytes.iter().map(|(_, bytes)| format!("{bytes:.2} bytes per byte")).collect();
-    println!("| overwrites in 1 MiB calls | {} | | reported |", shown.join(" | "));
+/// Everything that was measured.
+struct Measured {
+    timed: Vec<Pairs>,
+    counted: [(&'static str, Counted); 2],
+    /// Bytes that reached the store for each byte given.
+    bytes: [(&'static str, f64); 2],
 }
 
-fn report(
-    subject: &Subject,
-    timed: &[Pairs],
-    counted: &[(&str, Counted)],
-    bytes: &[(&str, f64)],
-    arguments: &DurabilityArgs,
-) -> Result<Value> {
-    let timed: Vec<Value> = WORK
-        .iter()
-        .zip(timed)
-        .map(|(work, pairs)| {
+impl Measured {
+    /// Costs above their targets, and syncs that took more or less than one barrier.
+    fn missed(&self) -> Vec<String> {
+        let dear = WORK.iter().zip(&self.timed).filter_map(|(work, pairs)| {
+            let cost = pairs.cost().median;
+            let (title, most) = (work.title, work.cost_max);
+            (cost > most).then(|| format!("{title}: {cost:+.1} %, at most {most:.0} %"))
+        });
+        let uncounted = self.counted.iter().filter(|(_, counted)| counted.barriers != counted.syncs);
+        let uncounted = uncounted
+            .map(|(title, counted)| format!("{title}: {} barriers for {}", counted.barriers, counted.syncs));
+        dear.chain(uncounted).collect()
+    }
+
+    fn document(&self, subject: &Subject, arguments: &DurabilityArgs) -> Result<Document> {
+        let mut document = Document::new("durability", vec![subject.version()?]);
+        document.tables.push(self.table(arguments));
+        for (work, pairs) in WORK.iter().zip(&self.timed) {
+            document.sample(work.key, "full", "seconds", pairs.with());
+            document.sample(work.key, "relaxed", "seconds", pairs.without());
+        }
+        for (title, counted) in &self.counted {
+            document.sample(title, "full", "fsyncs", vec![counted.syncs as f64]);
+            document.sample(title, "full", "barriers", vec![counted.barriers as f64]);
+            document.sample(title, "full", "microseconds of each", vec![counted.each_us]);
+        }
+        for (durability, bytes) in &self.bytes {
+            document.sample("overwrites in 1 MiB calls", durability, "bytes per byte", vec![*bytes]);
+        }
+        Ok(document)
+    }
+
+    fn table(&self, arguments: &DurabilityArgs) -> Table {
+        let title = format!(
+            "Files of {} MiB, {} pairs: medians, and the least and most",
+            arguments.file_mib, arguments.pairs
+        );
+        let mut table = Table::new("cost", title, &["work", "full", "relaxed", "cost", "target"]);
+        for (work, pairs) in WORK.iter().zip(&self.timed) {
             let cost = pairs.cost();
-            json!({
-                "work": work.key, "full_s": pairs.with(), "relaxed_s": pairs.without(),
-                "cost_percent": cost.median, "lowest": cost.lowest, "highest": cost.highest,
-                "target_percent": work.cost_max,
-            })
-        })
-        .collect();
-    let counted: Vec<Value> = counted
-        .iter()
-        .map(|(title, counted)| {
-            json!({"work": title, "fsyncs": counted.syncs, "barriers": counted.barriers, "us": counted.each_us})
-        })
-        .collect();
-    let bytes: Vec<Value> =
-        bytes.iter().map(|(durability, bytes)| json!({"durability": durability, "ratio": bytes})).collect();
-    Ok(json!({
-        "benchmark": "durability", "version": subject.version()?, "file_mib": arguments.file_mib,
-        "timed": timed, "barriers": counted, "bytes_per_byte": bytes,
-    }))
+            let mark = if cost.median > work.cost_max { ", **missed**" } else { "" };
+            table.push([
+                work.title.to_owned(),
+                format!("{:.2} s", median(&pairs.with())),
+                format!("{:.2} s", median(&pairs.without())),
+                format!("{:+.1} % ({:+.1} to {:+.1})", cost.median, cost.lowest, cost.highest),
+                format!("at most {:.0} %{mark}", work.cost_max),
+            ]);
+        }
+        for (title, Counted { syncs, barriers, each_us }) in self.counted {
+            let mark = if barriers == syncs { "" } else { ", **missed**" };
+            let full = format!("{barriers} barriers for {syncs} fsyncs, {each_us:.0} µs each");
+            table.push([title.into(), full, String::new(), String::new(), format!("one each{mark}")]);
+        }
+        let [full, relaxed] = self.bytes.map(|(_, bytes)| format!("{bytes:.2} bytes per byte"));
+        table.push(["overwrites in 1 MiB calls".into(), full, relaxed, String::new(), "reported".into()]);
+        table
+    }
 }
 
 #[cfg(test)]
@@ -403,5 +407,19 @@ mod tests {
         let log = "10 fdatasync(7) = 0\n11 fsync(8 <unfinished ...>\n10 fdatasync(7) = 0\n\
                    11 <... fsync resumed>) = 0\n12 +++ exited with 0 +++\n13 syncfs(3) = 0\n";
         assert_eq!(count_barriers(log), 4);
+    }
+    #[test]
+    fn a_cost_above_its_target_and_a_barrier_too_many_are_missed() {
+        let measured = |seconds, barriers| {
+            let mut pairs = Pairs::default();
+            pairs.push(Duration::from_millis(seconds), Duration::from_millis(1000));
+            let counted = Counted { syncs: 3, barriers, each_us: 1.0 };
+            let mut timed: Vec<Pairs> = WORK.iter().map(|_| Pairs::default()).collect();
+            timed[2] = pairs;
+            Measured { timed, counted: [("append", counted); 2], bytes: [("full", 1.0), ("relaxed", 1.0)] }
+        };
+        assert_eq!(measured(1299, 3).missed(), Vec::<String>::new());
+        assert_eq!(measured(1310, 3).missed(), ["random overwrites, 4 KiB: +31.0 %, at most 30 %"]);
+        assert_eq!(measured(1200, 4).missed().len(), 2);
     }
 }

@@ -14,7 +14,7 @@ use crate::bench::common::Common;
 use crate::bench::memory;
 use crate::bench::report::{Measured, Report, Row};
 use crate::bench::work::{self, Archive};
-use crate::failure::{Context, Result, ensure};
+use crate::failure::{Context, Result};
 use crate::packages;
 use crate::random::Random;
 use crate::subject::mount::{Mount, MountOptions};
@@ -106,13 +106,8 @@ pub(crate) fn run(arguments: &FloorArgs) -> Result {
         pair: place(Kind::Strongroom).zip(place(Kind::Gocryptfs)),
         peak_bytes_max: PEAK_BYTES_MAX,
     };
-    println!("{}", report.table());
-    if let Some(file) = &arguments.common.json {
-        fs::write(file, format!("{:#}\n", report.json())).context(file.display())?;
-    }
-    let shortfalls = report.shortfalls();
-    ensure!(arguments.common.quick || shortfalls.is_empty(), "{}", shortfalls.join("\n"));
-    Ok(())
+    let missed = if arguments.common.quick { Vec::new() } else { report.shortfalls() };
+    report.document().conclude(arguments.common.json.as_deref(), &missed)
 }
 
 fn empty(subject: &Subject) -> Result<Measured> {

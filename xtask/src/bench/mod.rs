@@ -10,9 +10,11 @@ mod file;
 mod floor;
 mod folder;
 mod memory;
+mod page;
 mod placement;
 mod ratio;
 mod report;
+mod result;
 mod work;
 
 use clap::{Args, Subcommand};
@@ -45,6 +47,8 @@ enum Benchmark {
     Placement(placement::PlacementArgs),
     /// The engines against AWS-LC, ipsec-mb, libgcrypt and OpenSSL, on one core
     CryptoPeers(crypto_peers::CryptoPeersArgs),
+    /// Put the results under bench/results into docs/benchmarks.md; measures nothing
+    Page(page::PageArgs),
 }
 
 pub(crate) fn run(arguments: &BenchArgs) -> Result {
@@ -57,5 +61,6 @@ pub(crate) fn run(arguments: &BenchArgs) -> Result {
         Benchmark::File(arguments) => file::run(arguments),
         Benchmark::Placement(arguments) => placement::run(arguments),
         Benchmark::CryptoPeers(arguments) => crypto_peers::run(arguments),
+        Benchmark::Page(arguments) => page::run(arguments),
     }
 }

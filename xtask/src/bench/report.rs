@@ -1,12 +1,8 @@
-//! What a comparison came to: medians, spread and ratios, as a table and as JSON.
+//! What the speed floor came to: medians, spread and ratios.
 
-use std::fs;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
-use crate::bench::awake;
-use crate::workspace;
+use crate::bench::result::{Document, Table};
 
 /// One row of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,114 +78,63 @@ impl Report<'_> {
         lines
     }
 
-    /// A Markdown table: medians with their spread, ratios against floors, memory, versions.
-    pub(super) fn table(&self) -> String {
-        let mut text = format!("{}\n\n", machine_line());
+    /// The table and the samples.
+    pub(super) fn document(&self) -> Document {
+        let versions = self.subjects.iter().map(|subject| subject.version.clone()).collect();
+        let mut document = Document::new("floor", versions);
+        document.tables.push(self.table());
         for subject in &self.subjects {
-            text.push_str(&format!("- {}: {}\n", subject.name, subject.version));
+            for (row, times) in self.rows.iter().zip(&subject.times) {
+                let seconds = times.iter().map(Duration::as_secs_f64).collect();
+                document.sample(row.key, &subject.name, "seconds", seconds);
+            }
+            let peak = vec![subject.peak_bytes as f64];
+            document.sample("resident_memory", &subject.name, "bytes at most", peak);
         }
-        text.push_str(&format!(
-            "\n{} MiB files, {} repeats in turn; median wall-clock time ± half of what lies between the fastest and the slowest; \
-             MB/s of 10^6 bytes\n\n| |",
+        document
+    }
+
+    /// Medians with their spread, ratios against floors, memory.
+    fn table(&self) -> Table {
+        let title = format!(
+            "{} MiB files, {} repeats in turn: median wall-clock time ± half of what lies between the fastest and \
+             the slowest; MB/s of 10^6 bytes",
             self.file_bytes >> 20,
             self.repeats
-        ));
-        for subject in &self.subjects {
-            text.push_str(&format!(" {} |", subject.name));
-        }
-        text.push_str(if self.pair.is_some() { " ratio | floor |\n|---|" } else { "\n|---|" });
-        text.push_str(&"---|".repeat(self.subjects.len() + if self.pair.is_some() { 2 } else { 0 }));
-        for (index, row) in self.rows.iter().enumerate() {
-            text.push_str(&format!("\n| {} |", row.title));
-            for subject in &self.subjects {
-                let times = &subject.times[index];
-                let time = median(times).as_secs_f64();
-                let rate = self.bytes[index] as f64 / 1e6 / time;
-                text.push_str(&format!(
-                    " {rate:.0} MB/s, {time:.2} s ± {:.0} % |",
-                    spread_percent(times) / 2.0
-                ));
-            }
-            if let Some(ratio) = self.ratio(index) {
-                let mark = if self.is_met(index) { "" } else { " **missed**" };
-                text.push_str(&format!(" {ratio:.2} | {:.1}{mark} |", f64::from(row.floor_percent) / 100.0));
-            }
-        }
-        text.push_str("\n| highest resident memory of the daemon |");
-        for subject in &self.subjects {
-            text.push_str(&format!(" {:.0} MiB |", subject.peak_bytes as f64 / f64::from(1 << 20)));
-        }
+        );
+        let names = self.subjects.iter().map(|subject| subject.name.as_str());
+        let judged: &[&str] = if self.pair.is_some() { &["ratio", "floor"] } else { &[] };
+        let columns: Vec<&str> = ["work"].into_iter().chain(names).chain(judged.iter().copied()).collect();
+        let mut table = Table::new("floor", title, &columns);
+        table.rows.extend((0..self.rows.len()).map(|row| self.row(row)));
+        let mut memory = vec!["highest resident memory of the daemon".to_owned()];
+        let mebibytes = |bytes: u64| format!("{:.0} MiB", bytes as f64 / f64::from(1 << 20));
+        memory.extend(self.subjects.iter().map(|subject| mebibytes(subject.peak_bytes)));
         if self.pair.is_some() {
-            text.push_str(&format!(" | under {} MiB |", self.peak_bytes_max >> 20));
+            memory.extend([String::new(), format!("under {}", mebibytes(self.peak_bytes_max))]);
         }
-        text.push('\n');
-        text
+        table.rows.push(memory);
+        table
     }
 
-    /// The same for programs: bytes and nanoseconds as integers.
-    pub(super) fn json(&self) -> Value {
-        let subjects: Vec<Value> = self
-            .subjects
-            .iter()
-            .map(|subject| {
-                let rows: Vec<Value> = (self.rows.iter().zip(&subject.times).zip(&self.bytes))
-                    .map(|((row, times), bytes)| {
-                        json!({
-                            "row": row.key,
-                            "bytes": bytes,
-                            "times_ns": times.iter().map(|time| nanoseconds(*time)).collect::<Vec<_>>(),
-                            "median_ns": nanoseconds(median(times)),
-                        })
-                    })
-                    .collect();
-                json!({
-                    "name": subject.name,
-                    "version": subject.version,
-                    "peak_resident_bytes": subject.peak_bytes,
-                    "rows": rows,
-                })
-            })
-            .collect();
-        let ratios: Vec<Value> = (self.rows.iter().enumerate())
-            .filter_map(|(index, row)| {
-                let ratio = self.ratio(index)?;
-                let floor = f64::from(row.floor_percent) / 100.0;
-                Some(json!({"row": row.key, "ratio": ratio, "floor": floor, "met": self.is_met(index)}))
-            })
-            .collect();
-        json!({
-            "schema": "strongroom.bench.floor/1",
-            "machine": machine_line(),
-            "commit": commit(),
-            "file_bytes": self.file_bytes,
-            "repeats": self.repeats,
-            "subjects": subjects,
-            "ratios": ratios,
-        })
+    fn row(&self, index: usize) -> Vec<String> {
+        let row = &self.rows[index];
+        let mut cells = vec![row.title.to_owned()];
+        for subject in &self.subjects {
+            let times = &subject.times[index];
+            let time = median(times).as_secs_f64();
+            let rate = self.bytes[index] as f64 / 1e6 / time;
+            cells.push(format!("{rate:.0} MB/s, {time:.2} s ± {:.0} %", spread_percent(times) / 2.0));
+        }
+        if let Some(ratio) = self.ratio(index) {
+            let mark = if self.is_met(index) { "" } else { ", **missed**" };
+            cells.extend([
+                format!("{ratio:.2}"),
+                format!("{:.1}{mark}", f64::from(row.floor_percent) / 100.0),
+            ]);
+        }
+        cells
     }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// CPU model, number of CPUs and kernel, and whether CPUs are kept from halting.
-pub(super) fn machine_line() -> String {
-    let cpus = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = text.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(" unknown CPU");
-    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
-    let model = model.trim_start_matches([' ', '\t', ':']);
-    let awake = if awake::is_held().unwrap_or(false) { ", kept from halting" } else { "" };
-    format!("{model}, {cpus} CPUs{awake}, Linux {kernel}")
-}
-
-/// The commit that was measured, if this is a checkout.
-pub(super) fn commit() -> Option<String> {
-    let mut command = std::process::Command::new("git");
-    command.current_dir(workspace::root()).args(["rev-parse", "HEAD"]);
-    let text = crate::command::output(&mut command, Duration::from_secs(10)).ok()?;
-    Some(text.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -225,7 +170,8 @@ mod tests {
         assert!(report(1, 8, 10).shortfalls().is_empty());
         assert_eq!(report(1, 7, 10).shortfalls(), ["A: below the floor"]);
         assert_eq!(report(1, 8, 9).shortfalls().len(), 1);
-        assert!(report(1, 7, 10).table().contains("**missed**"));
-        assert_eq!(report(1, 8, 10).json()["ratios"][0]["met"], true);
+        assert_eq!(report(1, 7, 10).table().rows[0][3..], ["7.00", "8.0, **missed**"]);
+        assert_eq!(report(1, 8, 10).table().rows[0][3..], ["8.00", "8.0"]);
+        assert_eq!(report(1, 8, 10).document().samples.map(|samples| samples.len()), Some(4));
     }
 }

@@ -217,7 +217,7 @@ fn ours_decrypted(lab: &Lab, cipher: &str, bits: u32, sector: u32) -> Result {
     ))?;
     let data = Lab::data(DATA, 5);
     lab.fill("data", "--header header", &data)?;
-    ensure!(fs::read(lab.path("data"))? != data, "the image is in clear");
+    ensure!(fs::read(lab.path("data"))? != data, "the image is unencrypted");
     decrypt(lab)?;
     same(&fs::read(lab.path("data"))?, &data)
 }

@@ -225,7 +225,7 @@ fn swap(lab: &Lab) -> Result {
     detached?;
     closed?;
     let stored = fs::read(lab.path("swap"))?;
-    ensure!(!stored.windows(10).any(|bytes| bytes == b"SWAPSPACE2"), "the swap area is in clear");
+    ensure!(!stored.windows(10).any(|bytes| bytes == b"SWAPSPACE2"), "the swap area is unencrypted");
     ensure!(stored.iter().any(|&byte| byte != 0), "nothing was written");
     Ok(())
 }

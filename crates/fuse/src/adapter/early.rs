@@ -6,7 +6,7 @@
 //! costs whoever writes at random places, whose neighbouring pages then come
 //! one by one, and several writers, who keep the CPUs busy anyway and are made
 //! to sleep. So it is for one new file alone, written from its start on
-//! (docs/benchmarks.md, "Writing back earlier").
+//! (`docs/pacing.md#what-the-kernel-may-hold-back`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

@@ -1,6 +1,7 @@
 //! Reading around: where a program reads piece by piece without an order, the
-//! kernel is given the rest of what it reads from ("Reading around" in
-//! ARCHITECTURE.md says when, and why no program can lose a byte by it).
+//! kernel is given the rest of what it reads from
+//! (`docs/pacing.md#readahead-around-a-fault` says when, and why no program can
+//! lose a byte by it).
 
 mod gate;
 mod windows;

@@ -25,7 +25,7 @@ pub struct TransportReport {
     pub workers: usize,
     /// Bytes of memory for requests and their answers, at most, of these
     /// threads; whoever stands in over io_uring has as much as one of them
-    /// (ARCHITECTURE.md, "Reading around").
+    /// (`docs/pacing.md#readahead-around-a-fault`).
     pub memory_bytes: usize,
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Chosen {
 const SWITCH: &str = "root can switch it on with `echo Y > /sys/module/fuse/parameters/enable_uring`";
 
 /// An entry without its memory cannot be given back, so that one result that a
-/// device loses would end the connection (docs/benchmarks.md).
+/// device loses would end the connection (`docs/pacing.md#transports`).
 const MAY_LOSE: &str = "FUSE over io_uring is offered, and is taken on request alone: an engine of this mount may keep the memory of a request";
 
 const FASTER: &str =

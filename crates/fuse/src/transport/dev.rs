@@ -6,7 +6,7 @@
 //! rule, a name.
 //!
 //! Where it pays, a worker looks for the next request before it sleeps
-//! ("Looking before sleeping" in ARCHITECTURE.md).
+//! (`docs/pacing.md#busy-polling`).
 
 use super::lead::{Lead, Looked, goes_on};
 use super::turn::Turn;

@@ -1,6 +1,6 @@
 //! Whether looking for the next request pays, by what has been seen: the
-//! rules of "Looking before sleeping" in ARCHITECTURE.md. Arithmetic alone,
-//! without a clock or a device of its own.
+//! rules of `docs/pacing.md#busy-polling`. Arithmetic alone, without a clock or
+//! a device of its own.
 //!
 //! *Looking* asks the device again and again without sleeping. It saves being
 //! woken, and keeps a CPU from whoever else wants it; so each rule here says

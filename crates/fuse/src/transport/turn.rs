@@ -1,5 +1,5 @@
-//! Who waits at `/dev/fuse`: all workers, or one that leads ("Looking before
-//! sleeping" in ARCHITECTURE.md).
+//! Who waits at `/dev/fuse`: all workers, or one that leads
+//! (`docs/pacing.md#busy-polling`).
 //!
 //! The kernel wakes the worker that has slept there longest, whoever else is
 //! about to look. So a worker looks only while it is the only one there. The

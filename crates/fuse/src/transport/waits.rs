@@ -2,8 +2,8 @@
 //! `/proc/thread-self/schedstat`.
 //!
 //! The count of those who run or are ready to, in `/proc/loadavg`, says less:
-//! Linux 6.18 leaves some that sleep in it for a while (docs/benchmarks.md,
-//! "Yielding, and going on with it").
+//! Linux 6.18 leaves some that sleep in it for a while
+//! (`docs/pacing.md#why-not-by-the-load`).
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};

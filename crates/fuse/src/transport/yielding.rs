@@ -12,7 +12,7 @@
 //! threads are running than there are CPUs, or where another one yields so; it
 //! stops when it waits for its CPU itself; and the
 //! [*warden*](Yielders::watch) takes it back to the normal class when it has
-//! begun nothing for [`LEASE`]. (ARCHITECTURE.md, "Yielding the CPU".)
+//! begun nothing for [`LEASE`]. (`docs/pacing.md#sched_idle-demotion`.)
 
 use super::alone::Neighbours;
 use super::look::Pause;

@@ -10,11 +10,11 @@ mod table;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
 
 use self::peer::{Peer, Sample};
 use self::table::{Comparison, summed_up};
-use crate::failure::{Context, Result, ensure};
+use crate::bench::result::Document;
+use crate::failure::{Result, ensure};
 use crate::packages;
 
 #[derive(Args)]
@@ -31,8 +31,8 @@ pub(crate) struct CryptoPeersArgs {
     /// The CPU that does the work [default: the last]
     #[arg(long)]
     cpu: Option<usize>,
-    /// Write the figures to this file too
-    #[arg(long)]
+    /// Writes the report there too
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
@@ -115,15 +115,14 @@ pub(crate) fn run(arguments: &CryptoPeersArgs) -> Result {
         comparisons.push(compare(row, &mut peers, arguments)?);
         println!("{}", comparisons.last().expect("just pushed").line());
     }
-    println!("\n{}", table::markdown(&comparisons));
-    if let Some(path) = &arguments.json {
-        let versions: Vec<_> =
-            peers.iter().map(|peer| json!({"name": peer.name, "version": peer.version})).collect();
-        let rows: Vec<_> = comparisons.iter().map(Comparison::json).collect();
-        let document = json!({"peers": versions, "rounds": arguments.rounds, "rows": rows});
-        std::fs::write(path, format!("{document:#}\n")).context(path.display())?;
+    let versions = peers.iter().map(|peer| format!("{} {}", peer.name, peer.version)).collect();
+    let mut document = Document::new("crypto-peers", versions);
+    document.tables.push(table::table(&comparisons, arguments.rounds));
+    for comparison in &comparisons {
+        comparison.sample(&mut document);
     }
-    Ok(())
+    let missed: Vec<String> = comparisons.iter().filter_map(Comparison::missed).collect();
+    document.conclude(arguments.json.as_deref(), &missed)
 }
 
 /// Asks all that take part in a row, in turn, every second round in reverse.

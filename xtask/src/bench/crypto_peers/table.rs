@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
-
 use super::peer::Sample;
 use crate::bench::ratio::median;
+use crate::bench::result::{Document, Table};
 use crate::failure::{Failure, Result};
 
 /// One row.
@@ -17,7 +16,9 @@ pub(super) struct Comparison {
     best: (String, f64),
     /// Ours over the best's, round by round: median and quartiles.
     ratio: [f64; 3],
-    rates: Vec<(String, f64)>,
+    medians: Vec<(String, f64)>,
+    /// Bytes per second, in every round.
+    rates: Vec<(String, Vec<f64>)>,
 }
 
 /// Ours against whichever of the others has the highest median.
@@ -46,7 +47,8 @@ pub(super) fn summed_up(
         ours: medians[ours].1,
         best: medians[best].clone(),
         ratio: [median(&ratios), at(0.25), at(0.75)],
-        rates: medians,
+        medians,
+        rates: measured.iter().map(|(name, _, samples)| (name.clone(), rates(samples))).collect(),
     })
 }
 
@@ -59,7 +61,7 @@ impl Comparison {
         match self.target() {
             None => "",
             Some(target) if self.ratio[0] >= target => "reached",
-            Some(_) => "MISSED",
+            Some(_) => "**missed**",
         }
     }
 
@@ -70,45 +72,46 @@ impl Comparison {
         if let Some(target) = self.target() {
             let _ = write!(line, "  target {target:.2} {}", self.verdict());
         }
-        for (name, rate) in &self.rates {
+        for (name, rate) in &self.medians {
             let _ = write!(line, "  {name} {:.2}", rate / 1e9);
         }
         line
     }
 
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "name": self.name,
-            "target": self.target(),
-            "ratio": self.ratio[0],
-            "ratio_low": self.ratio[1],
-            "ratio_high": self.ratio[2],
-            "bytes_per_second": self.rates.iter().map(|(name, rate)| (name.clone(), json!(rate)))
-                .collect::<serde_json::Map<_, _>>(),
-        })
+    pub(super) fn missed(&self) -> Option<String> {
+        let target = self.target().filter(|target| self.ratio[0] < *target)?;
+        Some(format!("{}: {:.2} of {}, target {target:.2}", self.name, self.ratio[0], self.best.0))
+    }
+
+    /// Every library's rates.
+    pub(super) fn sample(&self, document: &mut Document) {
+        for (name, rates) in &self.rates {
+            document.sample(&self.name, name, "bytes_per_second", rates.clone());
+        }
     }
 }
 
-/// The table of docs/benchmarks.md.
-pub(super) fn markdown(comparisons: &[Comparison]) -> String {
-    let mut text = String::from(
-        "| | ours, GB/s | best other, GB/s | ratio (quartiles) | target |\n|---|---|---|---|---|\n",
+/// All rows.
+pub(super) fn table(comparisons: &[Comparison], rounds: usize) -> Table {
+    let title = format!(
+        "64 KiB in cache, one CPU, {rounds} rounds: medians, and the quartiles of the rounds' ratios"
     );
+    let columns = ["cipher", "ours, GB/s", "best other, GB/s", "ratio (quartiles)", "target"];
+    let mut table = Table::new("peers", title, &columns);
     for comparison in comparisons {
         let [middle, low, high] = comparison.ratio;
-        let target = comparison
-            .target()
-            .map_or_else(String::new, |target| format!("{target:.2}, {}", comparison.verdict()));
         let (name, rate) = &comparison.best;
-        let _ = writeln!(
-            text,
-            "| {} | {:.2} | {name} {:.2} | {middle:.2} ({low:.2} to {high:.2}) | {target} |",
-            comparison.name,
-            comparison.ours / 1e9,
-            rate / 1e9
-        );
+        table.push([
+            comparison.name.clone(),
+            format!("{:.2}", comparison.ours / 1e9),
+            format!("{name} {:.2}", rate / 1e9),
+            format!("{middle:.2} ({low:.2} to {high:.2})"),
+            comparison
+                .target()
+                .map_or_else(String::new, |target| format!("{target:.2}, {}", comparison.verdict())),
+        ]);
     }
-    text
+    table
 }
 
 #[cfg(test)]
@@ -129,9 +132,14 @@ mod tests {
             ("fast".to_owned(), false, fast.as_slice()),
         ];
         let found = summed_up("x".to_owned(), Some(95), &measured).expect("two sides");
-        assert_eq!((found.best.0.as_str(), found.ratio[0], found.verdict()), ("fast", 0.9, "MISSED"));
+        assert_eq!((found.best.0.as_str(), found.ratio[0], found.verdict()), ("fast", 0.9, "**missed**"));
         let low = summed_up("x".to_owned(), Some(90), &measured).expect("two sides");
         assert_eq!(low.verdict(), "reached");
+        assert!(found.missed().is_some_and(|text| text.contains("0.90 of fast")) && low.missed().is_none());
+        let mut document = Document::new("x", Vec::new());
+        found.sample(&mut document);
+        let samples = document.samples.unwrap_or_default();
+        assert_eq!(samples.iter().map(|series| series.values.len()).collect::<Vec<_>>(), [3, 3, 3]);
         assert!(summed_up("x".to_owned(), None, &measured[..1]).is_err());
     }
 }

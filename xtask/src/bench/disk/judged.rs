@@ -1,16 +1,14 @@
-//! The exports against qemu-nbd, nbdkit and FUSE in clear: each row in interleaved pairs, its ratio the median
+//! The exports against qemu-nbd, nbdkit and unencrypted FUSE: each row in interleaved pairs, its ratio the median
 //! of the pairs'.
 
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::Path;
-
-use serde_json::{Value, json};
 
 use super::Plan;
 use super::server::{Programs, Server};
 use super::work::{Access, Job, Sample, fill};
 use crate::bench::ratio::median;
+use crate::bench::result::{Document, Table};
 use crate::failure::Result;
 use crate::random::Random;
 
@@ -63,23 +61,6 @@ impl Judged {
 
     pub(super) fn is_met(&self) -> bool {
         self.ratio() >= self.floor
-    }
-
-    pub(super) fn json(&self) -> Value {
-        let samples = |samples: &[Sample]| -> Vec<Value> {
-            let one = |sample: &Sample| json!({"bytes_per_second": sample.rate().round(), "cpu_seconds_per_gib": sample.cpu_per_gib()});
-            samples.iter().map(one).collect()
-        };
-        json!({
-            "cipher": self.cipher,
-            "work": self.work,
-            "peer": self.peer,
-            "floor": self.floor,
-            "ratio": self.ratio(),
-            "met": self.is_met(),
-            "ours": samples(&self.ours),
-            "theirs": samples(&self.theirs),
-        })
     }
 }
 
@@ -146,7 +127,7 @@ fn of_cipher(
     Ok(())
 }
 
-/// Judges the raw file against the same layer in clear.
+/// Judges the raw file against the same layer without encryption.
 ///
 /// # Errors
 /// A program that is missing or fails.
@@ -162,7 +143,7 @@ pub(super) fn raw(programs: &Programs, plan: &Plan, directory: &Path) -> Result<
     File::create(&images[1])?.set_len(plan.bytes)?;
     let ours = Server::of_luks(programs, &images[0], ("raw", &points[0]))?;
     let clear = Server::clear(programs, &images[1], &points[1])?;
-    let peers = [Peer { name: "FUSE in clear", server: clear, floors: (0.9, 0.9) }];
+    let peers = [Peer { name: "unencrypted FUSE", server: clear, floors: (0.9, 0.9) }];
     for server in [&ours, &peers[0].server] {
         // Every block is there before it is timed.
         RAW[1].run(server, &server.place, plan.bytes, plan.cell)?;
@@ -222,11 +203,37 @@ fn judge(
     Ok(())
 }
 
+/// Adds the table and the samples of all pairs.
+pub(super) fn add(rows: &[Judged], plan: &Plan, document: &mut Document) {
+    document.tables.push(table(rows, plan));
+    for row in rows {
+        let name = format!("{} | {} | {}", row.cipher, row.work, row.peer);
+        for (side, samples) in [("strongroom", &row.ours), (row.peer, &row.theirs)] {
+            let rates = samples.iter().map(|sample| sample.rate().round()).collect();
+            document.sample(&name, side, "bytes_per_second", rates);
+            let cpu = samples.iter().map(Sample::cpu_per_gib).collect();
+            document.sample(&name, side, "cpu_seconds_per_gib", cpu);
+        }
+    }
+}
+
 /// A line for each row: medians, the ratio between its least and its most, and what was asked.
-pub(super) fn table(rows: &[Judged]) -> String {
-    let mut text = "\n| cipher | work | peer | ours, MB/s (CPU s per GiB) | peer, MB/s (CPU s per GiB) | ratio, least to \
-                    most | asked |\n|---|---|---|---|---|---|---|\n"
-        .to_owned();
+fn table(rows: &[Judged], plan: &Plan) -> Table {
+    let title = format!(
+        "Images of {} MiB, {} pairs: medians, and the least and most ratio of a pair",
+        plan.bytes >> 20,
+        plan.pairs
+    );
+    let columns = [
+        "cipher",
+        "work",
+        "peer",
+        "ours, MB/s (CPU s per GiB)",
+        "peer, MB/s (CPU s per GiB)",
+        "ratio, least to most",
+        "asked",
+    ];
+    let mut table = Table::new("judged", title, &columns);
     for row in rows {
         let side = |samples: &[Sample]| {
             let rates: Vec<f64> = samples.iter().map(|sample| sample.rate() / 1e6).collect();
@@ -236,17 +243,18 @@ pub(super) fn table(rows: &[Judged]) -> String {
         let ratios = row.ratios();
         let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
         let most = ratios.iter().copied().fold(0.0, f64::max);
-        let mark = if row.is_met() { "" } else { " **missed**" };
-        let Judged { cipher, work, peer, floor, .. } = row;
-        let _ = writeln!(
-            text,
-            "| {cipher} | {work} | {peer} | {} | {} | {:.2} ({least:.2} to {most:.2}){mark} | {floor} |",
+        let mark = if row.is_met() { "" } else { ", **missed**" };
+        table.push([
+            row.cipher.into(),
+            row.work.into(),
+            row.peer.into(),
             side(&row.ours),
             side(&row.theirs),
-            row.ratio(),
-        );
+            format!("{:.2} ({least:.2} to {most:.2})", row.ratio()),
+            format!("{}{mark}", row.floor),
+        ]);
     }
-    text
+    table
 }
 
 #[cfg(test)]
@@ -265,7 +273,18 @@ mod tests {
             theirs: [10.0, 20.0, 10.0].map(sample).to_vec(),
         };
         assert!(row(2.0).is_met() && !row(2.1).is_met());
-        assert!(table(&[row(2.1)]).contains("2.00 (1.00 to 3.00) **missed** | 2.1"));
-        assert_eq!(row(2.0).json()["met"], true);
+        let plan = Plan {
+            quick: false,
+            pairs: 3,
+            bytes: 1 << 20,
+            cell: Default::default(),
+            cipher: String::new(),
+            engines: Vec::new(),
+        };
+        let mut document = Document::new("disk", Vec::new());
+        add(&[row(2.1), row(2.0)], &plan, &mut document);
+        let asked = document.tables[0].rows.iter().map(|row| row[5..].join(" | ")).collect::<Vec<_>>();
+        assert_eq!(asked, ["2.00 (1.00 to 3.00) | 2.1, **missed**", "2.00 (1.00 to 3.00) | 2"]);
+        assert_eq!(document.samples.unwrap_or_default().len(), 8);
     }
 }

@@ -4,18 +4,16 @@
 //! ext4 lies on a loop device with direct transfers over the raw file; what its cache holds is dropped before
 //! it is read.
 
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
 use super::Plan;
 use super::load::Busy;
 use super::server::{Programs, Server};
 use super::work::{Access, Job, Sample, copy, dd};
+use crate::bench::result::{Document, Table};
 use crate::command;
 use crate::failure::{Result, ensure};
 use crate::packages::is_root;
@@ -69,17 +67,13 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "cipher": self.cipher,
-            "key_bits": self.key_bits,
-            "engine": self.engine,
-            "export": self.export,
-            "work": self.work,
-            "one_cpu_busy": self.busy,
-            "bytes_per_second": self.sample.rate().round(),
-            "cpu_seconds_per_gib": self.sample.cpu_per_gib(),
-        })
+    fn load(&self) -> &'static str {
+        if self.busy { "one CPU" } else { "none" }
+    }
+
+    /// What its line of a table begins with.
+    fn line(&self) -> [String; 4] {
+        [self.engine.clone(), self.cipher.into(), self.key_bits.to_string(), self.load().into()]
     }
 }
 
@@ -239,45 +233,41 @@ impl Drop for Ext4 {
     }
 }
 
-/// A line for each cipher, key and load, a column for each work; a table for each export.
-pub(super) fn table(cells: &[Cell]) -> String {
-    let mut text = String::new();
-    for export in ["nbd", "raw", "ext4"] {
-        let here: Vec<&Cell> = cells.iter().filter(|cell| cell.export == export).collect();
-        let (mut works, mut rows) = (Vec::new(), Vec::new());
-        for cell in &here {
-            let row = (cell.engine.as_str(), cell.cipher, cell.key_bits, cell.busy);
-            if !works.contains(&cell.work) {
-                works.push(cell.work);
-            }
-            if !rows.contains(&row) {
-                rows.push(row);
-            }
+/// Adds a table for each export, and all figures.
+pub(super) fn add(cells: &[Cell], document: &mut Document) {
+    document.tables.extend(["nbd", "raw", "ext4"].into_iter().filter_map(|export| table(cells, export)));
+    for cell in cells {
+        let row = [cell.line().join(" | "), cell.work.to_owned()].join(" | ");
+        document.sample(&row, cell.export, "bytes_per_second", vec![cell.sample.rate().round()]);
+        document.sample(&row, cell.export, "cpu_seconds_per_gib", vec![cell.sample.cpu_per_gib()]);
+    }
+}
+
+/// A line for each cipher, key and load, a column for each work; none of an export that was not measured.
+fn table(cells: &[Cell], export: &str) -> Option<Table> {
+    let here: Vec<&Cell> = cells.iter().filter(|cell| cell.export == export).collect();
+    let (mut works, mut lines) = (Vec::new(), Vec::new());
+    for cell in &here {
+        if !works.contains(&cell.work) {
+            works.push(cell.work);
         }
-        if rows.is_empty() {
-            continue;
-        }
-        let _ = writeln!(text, "\nThrough {export}, MB/s (the server's CPU seconds per GiB):\n");
-        let _ = writeln!(text, "| engine | cipher | key | other load | {} |", works.join(" | "));
-        let _ = writeln!(text, "|---|---|---|---{}|", "|---".repeat(works.len()));
-        for row in rows {
-            let load = if row.3 { "one CPU" } else { "none" };
-            let _ = write!(text, "| {} | {} | {} | {load} |", row.0, row.1, row.2);
-            for work in &works {
-                let found = here.iter().find(|cell| {
-                    cell.work == *work && (cell.engine.as_str(), cell.cipher, cell.key_bits, cell.busy) == row
-                });
-                let _ = match found {
-                    Some(Cell { sample, .. }) => {
-                        write!(text, " {:.0} ({:.2}) |", sample.rate() / 1e6, sample.cpu_per_gib())
-                    }
-                    None => write!(text, " |"),
-                };
-            }
-            text.push('\n');
+        if !lines.contains(&cell.line()) {
+            lines.push(cell.line());
         }
     }
-    text
+    let title = format!("Through {export}, MB/s (the server's CPU seconds per GiB)");
+    let columns = [&["engine", "cipher", "key", "other load"], works.as_slice()].concat();
+    let mut table = Table::new(export, title, &columns);
+    for line in lines {
+        let of = |work: &&str| {
+            let found = here.iter().find(|cell| cell.work == *work && cell.line() == line);
+            found.map_or_else(String::new, |Cell { sample, .. }| {
+                format!("{:.0} ({:.2})", sample.rate() / 1e6, sample.cpu_per_gib())
+            })
+        };
+        table.rows.push(line.iter().cloned().chain(works.iter().map(of)).collect());
+    }
+    (!table.rows.is_empty()).then_some(table)
 }
 
 #[cfg(test)]
@@ -295,10 +285,13 @@ mod tests {
             busy,
             sample: Sample { bytes: f64::from(1 << 30), seconds: 1.0, cpu_seconds: 0.5 },
         };
-        let text = table(&[cell("nbd", "a", false), cell("nbd", "b", true), cell("raw", "a", false)]);
-        assert!(text.contains("| cpu | c | 256 | none | 1074 (0.50) | |"));
-        assert!(text.contains("| cpu | c | 256 | one CPU | | 1074 (0.50) |"));
-        assert!(text.contains("Through raw") && !text.contains("Through ext4"));
+        let mut document = Document::new("disk", Vec::new());
+        add(&[cell("nbd", "a", false), cell("nbd", "b", true), cell("raw", "a", false)], &mut document);
+        let [nbd, raw] = document.tables.as_slice() else { panic!("{:?}", document.tables) };
+        assert_eq!((nbd.name.as_str(), raw.name.as_str()), ("nbd", "raw"));
+        assert_eq!(nbd.rows[0], ["cpu", "c", "256", "none", "1074 (0.50)", ""]);
+        assert_eq!(nbd.rows[1], ["cpu", "c", "256", "one CPU", "", "1074 (0.50)"]);
+        assert_eq!(document.samples.unwrap_or_default().len(), 6);
     }
 
     #[test]

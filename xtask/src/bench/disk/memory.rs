@@ -1,13 +1,11 @@
 //! What engines do in memory, from `crates/disk/examples/memory.rs`.
 
-use std::fmt::Write as _;
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
 use super::Plan;
 use super::server::Programs;
+use crate::bench::result::{Document, Table};
 use crate::command;
 use crate::failure::{Failure, Result, ensure};
 
@@ -30,16 +28,6 @@ impl Rate {
         let key_bits = word()?.parse().ok()?;
         Some(Self { engine, cipher, key_bits, operation: word()?, bytes_per_second: word()?.parse().ok()? })
     }
-
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "engine": self.engine,
-            "cipher": self.cipher,
-            "key_bits": self.key_bits,
-            "operation": self.operation,
-            "bytes_per_second": self.bytes_per_second.round(),
-        })
-    }
 }
 
 pub(super) fn run(programs: &Programs, plan: &Plan) -> Result<Vec<Rate>> {
@@ -53,8 +41,17 @@ pub(super) fn run(programs: &Programs, plan: &Plan) -> Result<Vec<Rate>> {
     Ok(rates)
 }
 
-/// A line for each cipher and key, a pair of columns for each engine.
-pub(super) fn table(rates: &[Rate]) -> String {
+/// Adds the table and the rates.
+pub(super) fn add(rates: &[Rate], document: &mut Document) {
+    document.tables.push(table(rates));
+    for rate in rates {
+        let row = format!("{} | {} | {}", rate.cipher, rate.key_bits, rate.operation);
+        document.sample(&row, &rate.engine, "bytes_per_second", vec![rate.bytes_per_second.round()]);
+    }
+}
+
+/// A line for each cipher and key, a column for each engine.
+fn table(rates: &[Rate]) -> Table {
     let mut engines: Vec<&str> = Vec::new();
     let mut rows: Vec<(&str, u32)> = Vec::new();
     for rate in rates {
@@ -65,25 +62,21 @@ pub(super) fn table(rates: &[Rate]) -> String {
             rows.push((&rate.cipher, rate.key_bits));
         }
     }
-    let mut text =
-        "In memory, one thread, 64 KiB in sectors of 512 bytes, encrypt / decrypt, MB/s:\n\n".to_owned();
-    let _ = writeln!(text, "| cipher | key | {} |", engines.join(" | "));
-    let _ = writeln!(text, "|---|---{}|", "|---".repeat(engines.len()));
+    let title = "In memory, one thread, 64 KiB in sectors of 512 bytes, encrypt / decrypt, MB/s";
+    let mut table = Table::new("memory", title, &[&["cipher", "key"], engines.as_slice()].concat());
     for (cipher, key_bits) in rows {
-        let _ = write!(text, "| {cipher} | {key_bits} |");
-        for engine in &engines {
-            let of = |operation: &str| {
-                let found = rates.iter().find(|rate| {
-                    (rate.cipher.as_str(), rate.key_bits, rate.engine.as_str(), rate.operation.as_str())
-                        == (cipher, key_bits, *engine, operation)
-                });
-                found.map_or(f64::NAN, |rate| rate.bytes_per_second / 1e6)
-            };
-            let _ = write!(text, " {:.0} / {:.0} |", of("encrypt"), of("decrypt"));
-        }
-        text.push('\n');
+        let of = |engine: &str, operation: &str| {
+            let found = rates.iter().find(|rate| {
+                (rate.cipher.as_str(), rate.key_bits, rate.engine.as_str(), rate.operation.as_str())
+                    == (cipher, key_bits, engine, operation)
+            });
+            found.map_or("-".to_owned(), |rate| format!("{:.0}", rate.bytes_per_second / 1e6))
+        };
+        let both = |engine: &&str| format!("{} / {}", of(engine, "encrypt"), of(engine, "decrypt"));
+        let first = [cipher.to_owned(), key_bits.to_string()];
+        table.rows.push(first.into_iter().chain(engines.iter().map(both)).collect());
     }
-    text
+    table
 }
 
 #[cfg(test)]
@@ -95,7 +88,7 @@ mod tests {
         let lines = ["a x-xts-plain64 512 encrypt 2000000", "a x-xts-plain64 512 decrypt 3000000"];
         let rates: Vec<Rate> = lines.iter().filter_map(|line| Rate::parse(line)).collect();
         assert_eq!(rates.len(), 2);
-        assert!(table(&rates).contains("| x-xts-plain64 | 512 | 2 / 3 |"));
+        assert_eq!(table(&rates).rows, [["x-xts-plain64", "512", "2 / 3"]]);
         assert!(Rate::parse("a b 512 encrypt").is_none());
     }
 }

@@ -89,7 +89,7 @@ impl Server {
         Self::ours(programs, image, export, &["--password-file", "passphrase"])
     }
 
-    /// The raw file's FUSE layer over an image in clear.
+    /// The raw file's FUSE layer over an unencrypted image.
     pub(super) fn clear(programs: &Programs, image: &Path, directory: &Path) -> Result<Self> {
         let mut command = Command::new(&programs.raw);
         command.arg(image).arg(directory);

@@ -1,4 +1,4 @@
-//! Encrypted folders compared: ours, unencrypted FUSE, our own transport in clear, and what Debian ships.
+//! Encrypted folders compared: ours, unencrypted FUSE, our own transport without encryption, and what Debian ships.
 //!
 //! Every subject is formatted and filled once for each kind of store. Then, row by row and repeat by repeat,
 //! each has its turn, in an order that is reversed every second time. So a ratio compares what was measured
@@ -28,7 +28,7 @@ use crate::bench::folder::rows::{Row, Work};
 use crate::bench::folder::stage::{Stage, Variant};
 use crate::bench::folder::state::{Record, State};
 use crate::bench::folder::summary::Summary;
-use crate::bench::report::{commit, machine_line};
+use crate::bench::result::{Document, Machine, commit};
 use crate::bench::work::Archive;
 use crate::failure::{Context, Failure, Result, ensure};
 use crate::packages;
@@ -58,7 +58,7 @@ const PASSTHROUGH: [(&str, &[&str]); 4] = [
 ];
 const TRIALS: usize = 2;
 
-/// Files of the tree, in short runs and in others. `passthrough_ll` and our transport in clear keep a
+/// Files of the tree, in short runs and in others. `passthrough_ll` and our unencrypted transport keep a
 /// descriptor for each inode that the kernel knows, those of the repository for `git status` included: with
 /// 10,000 files 20,500 at a time, where a process may often have 20,000 at most.
 const SMALL_FILES_QUICK: u64 = 2_000;
@@ -174,7 +174,7 @@ impl Plan {
             .collect::<Result<Vec<_>>>()?;
         Ok(json!({
             "schema": "strongroom.bench.folder.state/1",
-            "machine": machine_line(),
+            "machine": Machine::this().line(),
             "commit": commit(),
             "strongroom": label,
             "versions": versions,
@@ -215,7 +215,9 @@ pub(crate) fn run(arguments: &FolderArgs) -> Result {
         absent.extend(measure(&plan, &subjects, name, place, &mut state)?);
     }
     let names: Vec<&str> = stores.iter().map(|(name, _)| *name).collect();
-    report(&plan, &state, &names, &settings, &absent, arguments)
+    let versions =
+        subjects.iter().map(|(_, variants)| variants[0].subject.version()).collect::<Result<_>>()?;
+    report(&plan, &state, &names, versions, &absent, arguments)
 }
 
 fn resolve(plan: &Plan, arguments: &FolderArgs) -> Result<Vec<(Kind, Vec<Variant>)>> {
@@ -394,41 +396,29 @@ fn report(
     plan: &Plan,
     state: &State,
     stores: &[&str],
-    settings: &str,
+    versions: Vec<String>,
     absent: &[String],
     arguments: &FolderArgs,
 ) -> Result {
-    println!("{}\n\n{} repeats at most\n", settings, plan.repeats);
-    let summaries: Vec<Summary<'_>> =
-        stores.iter().map(|store| Summary::new(store, &plan.rows, &plan.kinds, state.records())).collect();
-    for summary in &summaries {
-        println!("{}", tables::tables(summary));
-        let (misses, asked) = (summary.misses(), summary.asked());
-        println!(
-            "{} of {asked} that are asked were missed on {}\n{}\n",
-            misses.len(),
-            summary.store,
-            misses.join("\n")
-        );
+    let mut document = Document::new("folder", versions);
+    document.remark = (!absent.is_empty()).then(|| format!("Not measured: {}.", absent.join("; ")));
+    let mut missed = Vec::new();
+    for store in stores {
+        let summary = Summary::new(store, &plan.rows, &plan.kinds, state.records());
+        document.tables.extend(tables::tables(&summary));
+        summary.samples(&mut document);
+        missed.extend(summary.misses().iter().map(|miss| format!("{miss}, store on {store}")));
+        println!("{} of {} that are asked were missed on {store}", summary.misses().len(), summary.asked());
         if let Some(directory) = &arguments.plot {
             fs::create_dir_all(directory).context(directory.display())?;
-            plot::draw(summary, &directory.join(format!("folder-{}.svg", summary.store)))?;
+            plot::draw(&summary, &directory.join(format!("folder-{store}.svg")))?;
         }
     }
-    for line in absent {
-        println!("not measured: {line}");
+    if arguments.quick {
+        println!("{}", missed.join("\n"));
+        missed.clear();
     }
-    if let Some(file) = &arguments.json {
-        let report = json!({
-            "schema": "strongroom.bench.folder/1",
-            "settings": serde_json::from_str::<serde_json::Value>(settings)?,
-            "repeats": plan.repeats,
-            "stores": summaries.iter().map(Summary::json).collect::<Vec<_>>(),
-            "not_measured": absent,
-        });
-        fs::write(file, format!("{report:#}\n")).context(file.display())?;
-    }
-    Ok(())
+    document.conclude(arguments.json.as_deref(), &missed)
 }
 
 #[cfg(test)]

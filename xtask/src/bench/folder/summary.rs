@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-
 use crate::bench::folder::rows::{Row, target_mean};
 use crate::bench::folder::state::Record;
 use crate::bench::folder::statistics::Ratio;
 use crate::bench::ratio::median;
+use crate::bench::result::Document;
 use crate::subject::Kind;
 
 /// Most of gocryptfs's CPU time per byte that ours may take: in the geometric mean, and in any row.
@@ -73,17 +72,6 @@ pub(super) struct Load {
     pub(super) idle_share: f64,
 }
 
-impl Load {
-    fn json(self) -> Value {
-        json!({
-            "seconds_per_gib": self.seconds,
-            "busy_seconds_per_gib": self.busy,
-            "daemon_seconds_per_gib": self.daemon,
-            "idle_share": self.idle_share,
-        })
-    }
-}
-
 fn gib(record: &Record) -> f64 {
     record.bytes as f64 / (1u64 << 30) as f64
 }
@@ -121,23 +109,6 @@ impl Judged {
             Some(Target::Least(least)) => self.ratio.reaches(least),
             Some(Target::Most(most)) => self.ratio.stays_within(most),
         }
-    }
-
-    fn json(&self) -> Value {
-        let (least, most) = match self.target {
-            Some(Target::Least(least)) => (Some(least), None),
-            Some(Target::Most(most)) => (None, Some(most)),
-            None => (None, None),
-        };
-        json!({
-            "low": self.ratio.low,
-            "mean": self.ratio.mean,
-            "high": self.ratio.high,
-            "count": self.ratio.count,
-            "target": least,
-            "target_most": most,
-            "met": self.is_met(),
-        })
     }
 }
 
@@ -247,40 +218,24 @@ impl<'a> Summary<'a> {
         self.comparisons().into_iter().filter_map(miss).collect()
     }
 
-    pub(super) fn json(&self) -> Value {
-        let means: Vec<Value> = self
-            .peers()
-            .map(|peer| json!({"subject": peer.program(), "ratio": self.mean(peer).map(|mean| mean.json())}))
-            .collect();
-        json!({
-            "store": self.store,
-            "rows": self.rows.iter().map(|row| self.row_json(row)).collect::<Vec<_>>(),
-            "means": means,
-            "cpu_mean": self.cpu_mean().map(|judged| judged.json()),
-            "misses": self.misses(),
-        })
-    }
-
-    fn row_json(&self, row: &Row) -> Value {
-        let subject = |kind: &Kind| {
-            let cell = self.cell(&row.key, *kind)?;
-            let judged = (*kind != Kind::Strongroom).then(|| self.judged(row, *kind)).flatten();
-            Some(json!({
-                "subject": kind.program(),
-                "variant": cell.variant,
-                "rates": cell.rates(),
-                "median_rate": median(&cell.rates()),
-                "load": cell.load().map(Load::json),
-                "ratio": judged.map(|judged| judged.json()),
-            }))
-        };
-        json!({
-            "row": row.key,
-            "title": row.title,
-            "subjects": self.kinds.iter().filter_map(subject).collect::<Vec<_>>(),
-            "cpu_of_gocryptfs": self.cpu(row).map(|judged| judged.json()),
-            "over_one_job": self.jobs(row).map(|judged| judged.json()),
-        })
+    /// Adds every sample that a table comes from.
+    pub(super) fn samples(&self, document: &mut Document) {
+        for row in self.rows {
+            for kind in self.kinds {
+                let Some(cell) = self.cell(&row.key, *kind) else { continue };
+                let name = format!("{} on {}", row.key, self.store);
+                let variant =
+                    if cell.variant.is_empty() { String::new() } else { format!(" ({})", cell.variant) };
+                let side = format!("{}{variant}", kind.program());
+                let of = |of: fn(&Record) -> f64| cell.by_repeat.values().map(|record| of(record)).collect();
+                document.sample(&name, &side, "seconds", of(|record| record.seconds));
+                document.sample(&name, &side, "bytes", of(|record| record.bytes as f64));
+                document.sample(&name, &side, "operations", of(|record| record.operations as f64));
+                document.sample(&name, &side, "daemon cpu_seconds", of(|record| record.cpu_seconds));
+                document.sample(&name, &side, "busy cpu_seconds", of(|record| record.busy_seconds));
+                document.sample(&name, &side, "idle cpu_seconds", of(|record| record.idle_seconds));
+            }
+        }
     }
 }
 
@@ -289,6 +244,7 @@ mod tests {
     use super::*;
     use crate::bench::folder::rows;
     use crate::bench::folder::tables::tables;
+    use crate::bench::result::Table;
 
     fn record(
         row: &str,
@@ -344,8 +300,15 @@ mod tests {
         assert!(misses.contains("read-cold-4k-1 against passthrough_ll: 0.50"), "{misses}");
         assert!(misses.contains("geometric mean against gocryptfs"), "{misses}");
         assert!(!misses.contains("CPU"), "{misses}");
-        assert!(tables(&summary).contains("(fast)"));
-        assert_eq!(summary.json()["rows"][0]["subjects"][1]["ratio"]["met"], false);
+        let tables = tables(&summary);
+        let [ratios, rates, ..] = tables.as_slice() else { panic!("{tables:?}") };
+        assert!(ratios.rows[0][1].starts_with("0.50") && ratios.rows[0][1].contains("**asked"), "{ratios:?}");
+        assert!(rates.rows[0][2].contains("(fast)"), "{rates:?}");
+        let mut document = Document::new("folder", Vec::new());
+        summary.samples(&mut document);
+        let samples = document.samples.unwrap_or_default();
+        let seconds = samples.iter().find(|series| series.side == "passthrough_ll (fast)");
+        assert_eq!(seconds.map(|series| series.values.as_slice()), Some(&[1.0, 1.5, 2.0][..]));
     }
 
     /// Rows of this name's beginning, with samples of ours and gocryptfs's that take so long and so much CPU.
@@ -405,7 +368,7 @@ mod tests {
         assert!((summary.jobs(&rows[1]).unwrap().ratio.mean - 1.25).abs() < 1e-9);
         let misses = summary.misses().join("\n");
         assert!(misses.contains("random-read-cold-4k-4 against one job: 1.25"), "{misses}");
-        let text = tables(&summary);
+        let text: String = tables(&summary).iter().map(Table::markdown).collect();
         assert!(text.contains("| random-read-cold-4k-4 | 1.25 (1.25-1.25), **asked 1.40** |"), "{text}");
         assert!(
             text.contains("| random-read-cold-4k-4 | strongroom | 0.80 | 1.50 | 0.50 | 25 % |"),

@@ -1,83 +1,85 @@
-//! A store's results as Markdown tables: rates, ratios with what is asked of them, and four jobs over one.
+//! A store's results as tables: rates, ratios with what is asked of them, four jobs over one, and what the CPUs did.
 
 use crate::bench::folder::rows::Row;
 use crate::bench::folder::statistics::{Ratio, half_spread};
 use crate::bench::folder::summary::{Cell, Judged, Summary, Target};
 use crate::bench::ratio::median;
+use crate::bench::result::Table;
 use crate::subject::Kind;
 
-pub(super) fn tables(summary: &Summary<'_>) -> String {
+pub(super) fn tables(summary: &Summary<'_>) -> Vec<Table> {
+    let tables = [ratios(summary), rates(summary), jobs(summary), loads(summary)];
+    tables.into_iter().filter(|table| !table.rows.is_empty()).collect()
+}
+
+/// Without rows; its name and title say of which store it is.
+fn empty(summary: &Summary<'_>, name: &str, title: &str, columns: &[&str]) -> Table {
     let store = summary.store;
-    let mut text = format!("### Rates on {store}\n\n{}\n", rates(summary));
-    text.push_str(&format!("### Ratios on {store}\n\n{}\n", ratios(summary)));
-    text.push_str(&format!("### Four jobs over one on {store}\n\n{}\n", jobs(summary)));
-    text.push_str(&format!("### What the CPUs did on {store}\n\n{}", loads(summary)));
-    text
+    Table::new(&format!("{name}-{store}"), format!("{title}, store on {store}"), columns)
 }
 
-fn rates(summary: &Summary<'_>) -> String {
-    let header = summary.kinds.iter().map(|kind| kind.program().to_owned()).collect();
-    let rows = summary.rows.iter().map(|row| {
-        let cells = summary.kinds.iter().map(|kind| summary.cell(&row.key, *kind));
-        (row.key.clone(), cells.map(|cell| cell.as_ref().map(rate_text)).collect())
-    });
-    table(header, rows)
+fn rates(summary: &Summary<'_>) -> Table {
+    let programs = summary.kinds.iter().map(|kind| kind.program());
+    let columns: Vec<&str> = ["row"].into_iter().chain(programs).collect();
+    let mut table =
+        empty(summary, "rates", "Rates, medians ± half of what lies between least and most", &columns);
+    for row in summary.rows {
+        let rate = |kind: &Kind| summary.cell(&row.key, *kind).as_ref().map(rate_text).unwrap_or_default();
+        let rates = summary.kinds.iter().map(rate);
+        table.rows.push([row.key.clone()].into_iter().chain(rates).collect());
+    }
+    table
 }
 
-fn ratios(summary: &Summary<'_>) -> String {
-    let mut header: Vec<String> = summary.peers().map(|peer| format!("over {}", peer.program())).collect();
-    header.extend(["CPU s/GiB".into(), "of gocryptfs's".into()]);
-    let row = |row: &Row| {
-        let mut cells: Vec<_> =
-            summary.peers().map(|peer| summary.judged(row, peer).as_ref().map(ratio_text)).collect();
+fn ratios(summary: &Summary<'_>) -> Table {
+    let peers = summary.peers().map(|peer| format!("over {}", peer.program()));
+    let mut columns = vec!["row".to_owned()];
+    columns.extend(peers);
+    columns.extend(["CPU s/GiB".into(), "of gocryptfs's".into()]);
+    let title = "Ratios, ours over theirs, with their 95 % bounds";
+    let mut table = Table { columns, ..empty(summary, "ratios", title, &[]) };
+    for row in summary.rows {
+        let mut cells = vec![row.key.clone()];
+        let ratio = |judged: Option<Judged>| judged.as_ref().map(ratio_text).unwrap_or_default();
+        cells.extend(summary.peers().map(|peer| ratio(summary.judged(row, peer))));
         let ours = summary.cell(&row.key, Kind::Strongroom).and_then(|cell| cell.load());
-        cells.push(ours.map(|load| format!("{:.2}", load.daemon)));
-        cells.push(summary.cpu(row).as_ref().map(ratio_text));
-        (row.key.clone(), cells)
-    };
+        cells.push(ours.map(|load| format!("{:.2}", load.daemon)).unwrap_or_default());
+        cells.push(ratio(summary.cpu(row)));
+        table.rows.push(cells);
+    }
     let mean = |judged: Option<Judged>| {
-        judged.map(|judged| format!("{}; {} rows", ratio_text(&judged), judged.ratio.count))
+        let text = |judged: Judged| format!("{}; {} rows", ratio_text(&judged), judged.ratio.count);
+        judged.map(text).unwrap_or_default()
     };
-    let mut means: Vec<_> = summary.peers().map(|peer| mean(summary.mean(peer))).collect();
-    means.extend([None, mean(summary.cpu_mean())]);
-    let last = std::iter::once(("**geometric mean**".to_owned(), means));
-    table(header, summary.rows.iter().map(row).chain(last))
+    let mut means = vec!["**geometric mean**".to_owned()];
+    means.extend(summary.peers().map(|peer| mean(summary.mean(peer))));
+    means.extend([String::new(), mean(summary.cpu_mean())]);
+    table.rows.push(means);
+    table
 }
 
-fn jobs(summary: &Summary<'_>) -> String {
-    let rows = summary.rows.iter().filter_map(|row| {
-        let judged = summary.jobs(row)?;
-        Some((row.key.clone(), vec![Some(ratio_text(&judged))]))
-    });
-    table(vec!["over one job".into()], rows)
+fn jobs(summary: &Summary<'_>) -> Table {
+    let mut table = empty(summary, "jobs", "Four jobs over one", &["row", "over one job"]);
+    let of_row = |row: &Row| Some(vec![row.key.clone(), ratio_text(&summary.jobs(row)?)]);
+    table.rows.extend(summary.rows.iter().filter_map(of_row));
+    table
 }
 
 /// A row for each subject, so that it tells what limits a row that misses.
-fn loads(summary: &Summary<'_>) -> String {
-    let of_row = |row: &Row| {
-        let of_subject = |kind: &Kind| {
-            let load = summary.cell(&row.key, *kind)?.load()?;
-            let seconds = [load.seconds, load.busy, load.daemon].map(|seconds| Some(format!("{seconds:.2}")));
-            let idle = format!("{:.0} %", 100.0 * load.idle_share);
-            let cells = [Some(kind.program().to_owned())].into_iter().chain(seconds).chain([Some(idle)]);
-            Some((row.key.clone(), cells.collect()))
-        };
-        summary.kinds.iter().filter_map(of_subject).collect::<Vec<_>>()
-    };
-    let header = ["", "elapsed, s/GiB", "all CPUs busy, s/GiB", "of it the daemon", "idle"];
-    table(header.map(str::to_owned).to_vec(), summary.rows.iter().flat_map(of_row))
-}
-
-fn table(header: Vec<String>, rows: impl Iterator<Item = (String, Vec<Option<String>>)>) -> String {
-    let mut text = format!("| row | {} |\n|---{}|\n", header.join(" | "), "|---".repeat(header.len()));
-    for (name, cells) in rows {
-        text.push_str(&format!("| {name} |"));
-        for cell in cells {
-            text.push_str(&cell.map_or(" |".into(), |cell| format!(" {cell} |")));
+fn loads(summary: &Summary<'_>) -> Table {
+    let columns = ["row", "program", "elapsed, s/GiB", "all CPUs busy, s/GiB", "of it the daemon", "idle"];
+    let mut table = empty(summary, "cpus", "What the CPUs did", &columns);
+    for row in summary.rows {
+        for kind in summary.kinds {
+            if let Some(load) = summary.cell(&row.key, *kind).and_then(|cell| cell.load()) {
+                let [elapsed, busy, daemon] =
+                    [load.seconds, load.busy, load.daemon].map(|seconds| format!("{seconds:.2}"));
+                let idle = format!("{:.0} %", 100.0 * load.idle_share);
+                table.push([row.key.clone(), kind.program().into(), elapsed, busy, daemon, idle]);
+            }
         }
-        text.push('\n');
     }
-    text
+    table
 }
 
 fn rate_text(cell: &Cell<'_>) -> String {

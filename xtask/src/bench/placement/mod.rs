@@ -16,7 +16,6 @@ mod report;
 mod turn;
 mod work;
 
-use std::fs;
 use std::time::Duration;
 
 use clap::Args;
@@ -25,7 +24,7 @@ use self::report::Measured;
 use self::turn::{ADAPTIVE, CPU, DEVICE, Lengths, Turns};
 use self::work::{WORK, Work};
 use crate::bench::common::Common;
-use crate::failure::{Context, Result, ensure};
+use crate::failure::{Result, ensure};
 use crate::random::Random;
 use crate::subject::mount::MountOptions;
 use crate::subject::scratch::Scratch;
@@ -90,14 +89,12 @@ pub(crate) fn run(arguments: &PlacementArgs) -> Result {
         mount.unmount()?;
     }
     let is_judged = rounds >= ROUNDS_MIN;
-    report::print(&measured, rounds, lengths, is_judged);
-    if let Some(file) = &common.json {
-        fs::write(file, format!("{:#}\n", report::json(&measured, lengths))).context(file.display())?;
-    }
-    let missed: Vec<&str> =
-        measured.iter().filter(|measured| !measured.is_met()).map(|measured| measured.work.title).collect();
-    ensure!(!is_judged || missed.is_empty(), "below {}: {}", report::FLOOR, missed.join("; "));
-    Ok(())
+    let version = Subject::resolve(Kind::Strongroom, Settings::default(), binary.as_deref())?.version()?;
+    let document = report::document(version, &measured, rounds, lengths, is_judged);
+    let missed = measured.iter().filter(|measured| is_judged && !measured.is_met());
+    let missed: Vec<String> =
+        missed.map(|measured| format!("{}: below {}", measured.work.title, report::FLOOR)).collect();
+    document.conclude(common.json.as_deref(), &missed)
 }
 
 /// All rounds of one piece of work.

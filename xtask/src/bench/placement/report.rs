@@ -1,11 +1,9 @@
-//! What the turns of a piece of work come to, in words and for programs.
-
-use serde_json::{Value, json};
+//! What the turns of a piece of work come to.
 
 use crate::bench::placement::turn::{CPU, Lengths, SLICE, Sample, Side};
 use crate::bench::placement::work::Work;
 use crate::bench::ratio::{Interval, interval, median};
-use crate::bench::report::{commit, machine_line};
+use crate::bench::result::{Document, Table};
 
 /// What the lower bound has to reach.
 pub(super) const FLOOR: f64 = 0.95;
@@ -77,43 +75,92 @@ impl Measured {
     }
 }
 
-pub(super) fn print(measured: &[Measured], rounds: usize, lengths: Lengths, is_judged: bool) {
-    println!("{}\n", machine_line());
-    println!(
-        "{rounds} rounds, turns of {} ms after {} ms that are not measured; MB/s of 10^6 bytes, medians\n",
+/// Tables, and the samples of all turns.
+pub(super) fn document(
+    version: String,
+    measured: &[Measured],
+    rounds: usize,
+    lengths: Lengths,
+    is_judged: bool,
+) -> Document {
+    let mut document = Document::new("placement", vec![version]);
+    document.tables =
+        vec![ratios(measured, rounds, lengths, is_judged), placed(measured), learning(measured)];
+    for one in measured {
+        for (side, samples) in one.sides() {
+            let of = |of: &dyn Fn(&Sample) -> f64| samples.iter().map(of).collect::<Vec<f64>>();
+            let key = one.work.key;
+            document.sample(key, side, "bytes_per_second", of(&|sample| sample.rate));
+            document.sample(key, side, "cpus of others", of(&|sample| sample.others));
+            document.sample(key, side, "batches on the cpu", of(&|sample| sample.placed.batches[0]));
+            document.sample(key, side, "batches on the device", of(&|sample| sample.placed.batches[1]));
+            document.sample(key, side, "bytes on the cpu", of(&|sample| sample.placed.bytes[0]));
+            document.sample(key, side, "bytes on the device", of(&|sample| sample.placed.bytes[1]));
+            let slices = samples.iter().map(|sample| sample.settling.len()).min().unwrap_or(0);
+            for slice in 0..slices {
+                let quantity = format!("bytes_per_second in slice {slice} before");
+                document.sample(key, side, &quantity, of(&|sample| sample.settling[slice]));
+            }
+        }
+    }
+    document
+}
+
+fn ratios(measured: &[Measured], rounds: usize, lengths: Lengths, is_judged: bool) -> Table {
+    let title = format!(
+        "{rounds} rounds, turns of {} ms after {} ms that are not measured; MB/s of 10^6 bytes, medians",
         lengths.measured.as_millis(),
         lengths.settle.as_millis()
     );
-    println!(
-        "| work | CPU alone | device alone | adaptive | adaptive over the best (95 %) | floor | an engine over itself (95 %) | disturbed turns |"
-    );
-    println!("|---|---|---|---|---|---|---|---|");
+    let columns = [
+        "work",
+        "CPU alone",
+        "device alone",
+        "adaptive",
+        "adaptive over the best (95 %)",
+        "floor",
+        "an engine over itself (95 %)",
+        "disturbed turns",
+    ];
+    let mut table = Table::new("ratios", title, &columns);
     for one in measured {
-        let mark = if one.is_met() || !is_judged { "" } else { " **missed**" };
-        println!(
-            "| {} | {:.0} | {:.0} | {:.0} | {} | {FLOOR}{mark} | {} | {} of {} |",
-            one.work.title,
-            rate(&one.cpu) / 1e6,
-            rate(&one.device) / 1e6,
-            rate(&one.adaptive) / 1e6,
+        let mark = if one.is_met() || !is_judged { "" } else { ", **missed**" };
+        let megabytes = |samples| format!("{:.0}", rate(samples) / 1e6);
+        table.push([
+            one.work.title.into(),
+            megabytes(&one.cpu),
+            megabytes(&one.device),
+            megabytes(&one.adaptive),
             interval_text(one.ratio()),
+            format!("{FLOOR}{mark}"),
             interval_text(one.chance()),
-            one.disturbed(),
-            rounds * one.sides().len()
-        );
+            format!("{} of {}", one.disturbed(), rounds * one.sides().len()),
+        ]);
     }
-    println!("\n| work | side | batches on the CPU in a turn | on the device | bytes on the device |");
-    println!("|---|---|---|---|---|");
+    table
+}
+
+fn placed(measured: &[Measured]) -> Table {
+    let columns = ["work", "side", "batches on the CPU in a turn", "on the device", "bytes on the device"];
+    let mut table = Table::new("placed", "Where each side computed: medians, least and most", &columns);
     for one in measured {
         for (name, samples) in one.sides() {
-            println!("| {} | {name} | {} |", one.work.title, placed_text(samples));
+            let [cpu, device, bytes] = placed_cells(samples);
+            table.push([one.work.title.into(), name.into(), cpu, device, bytes]);
         }
     }
-    println!("\n| work | adaptive over the best in each {} ms from `set` on |\n|---|---|", SLICE.as_millis());
+    table
+}
+
+fn learning(measured: &[Measured]) -> Table {
+    let title =
+        format!("The adaptive policy over the best engine in each {} ms from `set` on", SLICE.as_millis());
+    let mut table = Table::new("learning", title, &["work", "ratios"]);
     for one in measured {
         let shares: Vec<String> = one.learning().iter().map(|share| format!("{share:.2}")).collect();
-        println!("| {} | {} |", one.work.title, shares.join(", "));
+        table.push([one.work.title.into(), shares.join(", ")]);
     }
+    table
 }
 
 fn interval_text(interval: Interval) -> String {
@@ -121,7 +168,7 @@ fn interval_text(interval: Interval) -> String {
 }
 
 /// Medians over the turns, least and most.
-fn placed_text(samples: &[Sample]) -> String {
+fn placed_cells(samples: &[Sample]) -> [String; 3] {
     let text = |of: &dyn Fn(&Sample) -> f64, unit: &str| {
         let values: Vec<f64> = samples.iter().map(of).collect();
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -133,42 +180,6 @@ fn placed_text(samples: &[Sample]) -> String {
         text(&|sample| sample.placed.batches[1], ""),
         text(&|sample| sample.placed.on_device() * 100.0, " %"),
     ]
-    .join(" | ")
-}
-
-pub(super) fn json(measured: &[Measured], lengths: Lengths) -> Value {
-    json!({
-        "schema": "strongroom.bench.placement/2",
-        "machine": machine_line(),
-        "commit": commit(),
-        "measured_ms": lengths.measured.as_millis() as u64,
-        "settle_ms": lengths.settle.as_millis() as u64,
-        "work": measured.iter().map(work_json).collect::<Vec<_>>(),
-    })
-}
-
-fn work_json(one: &Measured) -> Value {
-    let turn = |sample: &Sample| {
-        json!({
-            "bytes_per_second": sample.rate,
-            "cpus_of_others": sample.others,
-            "batches": sample.placed.batches,
-            "bytes": sample.placed.bytes,
-            "settling_bytes_per_second": sample.settling,
-        })
-    };
-    let side = |(name, samples): (&str, &[Sample])| json!({"side": name, "turns": samples.iter().map(turn).collect::<Vec<_>>()});
-    let interval = |interval: Interval| json!([interval.lower, interval.mean, interval.upper]);
-    json!({
-        "work": one.work.key,
-        "engine": one.work.engine,
-        "sides": one.sides().map(side),
-        "adaptive_over_best": interval(one.ratio()),
-        "engine_over_itself": interval(one.chance()),
-        "adaptive_over_best_while_settling": one.learning(),
-        "floor": FLOOR,
-        "met": one.is_met(),
-    })
 }
 
 #[cfg(test)]
@@ -209,5 +220,17 @@ mod tests {
         alike.cpu = samples([100.0; 3], &[100.0, 100.0, 99.0]);
         assert!(alike.learning().iter().zip([0.5, 0.8, 1.0]).all(|(seen, is)| (seen - is).abs() < 1e-9));
         assert_eq!(alike.learning().len(), 3);
+    }
+
+    #[test]
+    fn every_turn_is_in_the_document() {
+        let lengths = Lengths { settle: SLICE * 4, measured: SLICE };
+        let document = document("strongroom 1".into(), &[measured([94.0, 47.0, 188.0])], 3, lengths, true);
+        assert_eq!(document.tables[0].rows[0][5], "0.95, **missed**");
+        assert_eq!(document.tables.iter().map(|table| table.rows.len()).collect::<Vec<_>>(), [1, 4, 1]);
+        let samples = document.samples.unwrap_or_default();
+        // Six quantities of each of four sides, and four slices of the one that has them.
+        assert_eq!(samples.len(), 4 * 6 + 4);
+        assert!(samples.iter().all(|series| series.values.len() == 3));
     }
 }

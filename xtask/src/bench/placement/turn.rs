@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::bench::placement::others::Before;
-use crate::bench::placement::work::{Crew, Work};
+use crate::bench::placement::work::{Pool, Work};
 use crate::failure::{Failure, Result};
 use crate::subject::mount::Mount;
 
@@ -87,12 +87,12 @@ pub(super) struct Turns<'a> {
     work: &'static Work,
     mount: &'a Mount,
     lengths: Lengths,
-    crew: Crew,
+    pool: Pool,
 }
 
 impl<'a> Turns<'a> {
     pub(super) fn new(work: &'static Work, mount: &'a Mount, lengths: Lengths) -> Result<Self> {
-        Ok(Self { work, mount, lengths, crew: Crew::new(work, mount.path())? })
+        Ok(Self { work, mount, lengths, pool: Pool::new(work, mount.path())? })
     }
 
     /// A turn, again while it is disturbed; then that which was disturbed least.
@@ -113,11 +113,11 @@ impl<'a> Turns<'a> {
         let began = Instant::now();
         let mut settling = Vec::new();
         while began.elapsed() < self.lengths.settle {
-            settling.push(self.crew.run(SLICE)?);
+            settling.push(self.pool.run(SLICE)?);
         }
         let before = self.placed()?;
         let quiet = Before::now(self.mount.daemon())?;
-        let rate = self.crew.run(self.lengths.measured)?;
+        let rate = self.pool.run(self.lengths.measured)?;
         let others = quiet.cpus_of_others()?;
         let placed = self.placed()?.since(before);
         eprintln!(

@@ -82,7 +82,7 @@ impl Work {
 
 /// The threads of a piece of work, which live as long as its mount: which CPUs they and the daemon's threads
 /// come to run on makes more of a difference than the policies do, and would be drawn anew with new threads.
-pub(super) struct Crew(Vec<Member>);
+pub(super) struct Pool(Vec<Member>);
 
 struct Member {
     /// Until when there is work; without a sender the thread ends.
@@ -91,7 +91,7 @@ struct Member {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Crew {
+impl Pool {
     pub(super) fn new(work: &'static Work, directory: &Path) -> Result<Self> {
         let member = |thread| {
             let path = file_of(directory, thread);
@@ -122,7 +122,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for Pool {
     /// Waits until every file is closed, so that the mount can end.
     fn drop(&mut self) {
         for member in &mut self.0 {
