@@ -1,14 +1,15 @@
 //! The daemon killed at random moments, again and again on one vault.
 //!
-//! Writers note what was acknowledged ([`crate::ledger`]). The daemon gets SIGKILL while they work, while it
-//! unmounts, and while it recovers from the kill before; then the vault is mounted again, and everything
-//! acknowledged has to be there. A kill takes what the kernel had not yet handed to the daemon and what
+//! Writers note what was acknowledged ([`crate::ledger`]). The daemon gets SIGKILL while they work or while it
+//! unmounts, and in half of the rounds again and again while it recovers from that; then the vault is mounted
+//! again, and everything acknowledged has to be there. A kill takes what the kernel had not yet handed to the daemon and what
 //! stood in the daemon's memory; what a power cut takes besides is `cargo xtask powercut`'s part.
 
 use clap::Args;
 
 use crate::failure::Result;
-use crate::ledger::rounds::{ROUND_LIMIT, Rounds};
+use crate::ledger::churn::Mix;
+use crate::ledger::rounds::{Plan, ROUND_LIMIT, Rounds, WORK_MAX};
 use crate::random::Random;
 use crate::subject::SubjectArgs;
 use crate::subject::mount::MountOptions;
@@ -28,12 +29,19 @@ pub(crate) struct KillArgs {
     /// Chooses what is done and when it is killed; the moments differ from run to run all the same
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// What the writers mostly do
+    #[arg(long, value_enum, default_value = "all")]
+    mix: Mix,
+    /// Longest work before a kill, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = WORK_MAX)]
+    work_max: u64,
 }
 
 impl KillArgs {
     /// The suite as `cargo xtask test` runs it.
     pub(crate) fn on(subject: &SubjectArgs, long: bool) -> Self {
-        Self { subject: subject.clone(), rounds: if long { 500 } else { 40 }, seed: 1 }
+        let rounds = if long { 500 } else { 10 };
+        Self { subject: subject.clone(), rounds, seed: 1, mix: Mix::All, work_max: WORK_MAX }
     }
 }
 
@@ -43,7 +51,9 @@ pub(crate) fn run(arguments: &KillArgs) -> Result<Tally> {
     let scratch = arguments.subject.scratch("kill")?;
     let vault = Vault::create(&subject, scratch.path())?;
     let mut nothing = |_: &mut Random| Ok(());
-    let rounds = Rounds::begin(vault, scratch.make("logs")?, arguments.seed, options, &mut nothing)?;
+    let KillArgs { seed, mix, work_max, .. } = *arguments;
+    let plan = Plan { seed, mix, work_max, options };
+    let rounds = Rounds::begin(vault, scratch.make("logs")?, plan, &mut nothing)?;
     Ok(rounds.play(arguments.rounds, Tally::default()))
 }
 

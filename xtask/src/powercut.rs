@@ -19,7 +19,8 @@ use clap::Args;
 use crate::command;
 use crate::failure::{Context, Failure, Result, ensure};
 use crate::kill;
-use crate::ledger::rounds::{ROUND_LIMIT, Rounds};
+use crate::ledger::churn::Mix;
+use crate::ledger::rounds::{Plan, ROUND_LIMIT, Rounds, WORK_MAX};
 use crate::random::Random;
 use crate::subject::mount::MountOptions;
 use crate::subject::scratch::Scratch;
@@ -112,7 +113,8 @@ impl Cuts {
         let logs = base.join("logs");
         std::fs::create_dir(&logs)?;
         let mut cut = |random: &mut Random| store.cut(random.next());
-        let tally = Rounds::begin(vault, logs, seed, self.options, &mut cut)?.play(self.rounds, tally);
+        let plan = Plan { seed, mix: Mix::All, work_max: WORK_MAX, options: self.options };
+        let tally = Rounds::begin(vault, logs, plan, &mut cut)?.play(self.rounds, tally);
         store.end()?;
         Ok(tally)
     }

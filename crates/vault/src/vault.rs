@@ -217,6 +217,9 @@ impl Vault {
         let (context, session) = if options.writable {
             opening.remove_stale_journals()?;
             let recovered = opening.recover(replayed)?;
+            if opening.header.sessions.iter().all(Option::is_some) {
+                opening.settle_before(Arc::clone(&observer))?;
+            }
             let (context, session) = opening.begin_session()?;
             recovered.into_iter().for_each(|(inode, what)| context.note_recovered(inode, what));
             (context, Some(session))
@@ -227,12 +230,7 @@ impl Vault {
         };
         let context = Arc::new(context);
         let contents = Arc::new(Contents::new(Arc::clone(&context)));
-        let names = namespace::Options {
-            read_only: !options.writable,
-            folding: opening.header.base32_names,
-            acl: options.acl,
-            owners: options.owners,
-        };
+        let names = opening.names();
         let namespace = Namespace::new(Arc::clone(&context.store), contents, &opening.keys, names, observer);
         if options.writable {
             namespace.sweep()?;
@@ -651,6 +649,37 @@ impl Unopened<'_> {
         Ok(context.recovered())
     }
 
+    /// Settles everything before a session begins, since the header lists as
+    /// many crashed ones as it can: the program was killed again and again
+    /// before it had settled what they left. Nothing here needs a journal, and
+    /// a kill changes nothing: it is begun anew.
+    fn settle_before(&mut self, observer: Arc<dyn Observer>) -> Result<()> {
+        let mut parts = self.parts(self.sealer()?);
+        parts.crashed = self.sessions(SessionState::Crashed);
+        parts.freshness = self.freshness.take();
+        let context = Arc::new(Context::new(parts));
+        let contents = Arc::new(Contents::new(Arc::clone(&context)));
+        let namespace =
+            Namespace::new(Arc::clone(&context.store), contents, &self.keys, self.names(), observer);
+        begin_recording(&context, &namespace)?;
+        let header = Mutex::new(self.header.clone());
+        settle(&context, &namespace, &header, &self.root, &AtomicBool::new(false))?;
+        self.header = lock(&header).clone();
+        drop(namespace);
+        let context = Arc::into_inner(context).expect("the names and contents that held it are gone");
+        self.freshness = context.freshness;
+        Ok(())
+    }
+
+    fn names(&self) -> namespace::Options {
+        namespace::Options {
+            read_only: !self.options.writable,
+            folding: self.header.base32_names,
+            acl: self.options.acl,
+            owners: self.options.owners,
+        }
+    }
+
     /// Removes journals of sessions that the header does not list: a clean
     /// end, or a beginning, that was cut off.
     fn remove_stale_journals(&self) -> Result<()> {
@@ -670,7 +699,6 @@ impl Unopened<'_> {
         let sealer = self.sealer()?;
         let session = WriteSession(sealer.nonces().session().0);
         let free = self.header.sessions.iter().position(Option::is_none);
-        // As many crashed sessions as the header lists: settle them first.
         let free = free.ok_or(Error::Refused(errno::ENOSPC))?;
         let private = self.private()?;
         let slots = u32::try_from(self.options.journal_len / 2 / SLOT_LEN as u64).unwrap_or(u32::MAX);

@@ -2,6 +2,9 @@
 //!
 //! `B NUMBER ACTION` is written before an action, `E NUMBER` when it has succeeded, and `X NUMBER`
 //! when it failed because the mount was gone. A line without its end does not count.
+//!
+//! An `fsync` beside ([`super::beside`]) is no action, since others are done while it is under way:
+//! `S NUMBER PATH` is written before it, `T NUMBER` when it has succeeded.
 
 use std::path::Path;
 
@@ -53,6 +56,11 @@ pub(crate) enum Action {
         from: String,
         to: String,
     },
+    /// `renameat2(2)` with `RENAME_EXCHANGE`.
+    Exchange {
+        one: String,
+        other: String,
+    },
     Link {
         from: String,
         to: String,
@@ -92,6 +100,7 @@ impl Action {
             Self::Fdatasync { path } => format!("fdatasync {path}"),
             Self::Close { path } => format!("close {path}"),
             Self::Rename { from, to } => format!("rename {from} {to}"),
+            Self::Exchange { one, other } => format!("exchange {one} {other}"),
             Self::Link { from, to } => format!("link {from} {to}"),
             Self::Symlink { path } => format!("symlink {path}"),
             Self::Unlink { path } => format!("unlink {path}"),
@@ -121,6 +130,7 @@ impl Action {
             "fdatasync" => Self::Fdatasync { path: text(1)? },
             "close" => Self::Close { path: text(1)? },
             "rename" => Self::Rename { from: text(1)?, to: text(2)? },
+            "exchange" => Self::Exchange { one: text(1)?, other: text(2)? },
             "link" => Self::Link { from: text(1)?, to: text(2)? },
             "symlink" => Self::Symlink { path: text(1)? },
             "unlink" => Self::Unlink { path: text(1)? },
@@ -141,6 +151,10 @@ pub(crate) enum Line {
     End { number: u64 },
     /// The mount was gone; whether it took effect is not known.
     Gone { number: u64 },
+    /// An `fsync` beside begins.
+    SyncBegun { number: u64, path: String },
+    /// It has succeeded.
+    SyncEnded { number: u64 },
 }
 
 impl Line {
@@ -150,6 +164,8 @@ impl Line {
             Self::Begin { number, action } => format!("B {number} {}\n", action.line()),
             Self::End { number } => format!("E {number}\n"),
             Self::Gone { number } => format!("X {number}\n"),
+            Self::SyncBegun { number, path } => format!("S {number} {path}\n"),
+            Self::SyncEnded { number } => format!("T {number}\n"),
         }
     }
 
@@ -160,6 +176,8 @@ impl Line {
             "B" => Self::Begin { number, action: Action::parse(&words[2..])? },
             "E" => Self::End { number },
             "X" => Self::Gone { number },
+            "S" => Self::SyncBegun { number, path: (*words.get(2)?).to_owned() },
+            "T" => Self::SyncEnded { number },
             _ => return None,
         })
     }
@@ -193,12 +211,15 @@ mod tests {
             Action::SetLen { path: path(), len: 3 },
             Action::Punch { path: path(), offset: 1, len: 2 },
             Action::Rename { from: path(), to: "e".into() },
+            Action::Exchange { one: path(), other: "e".into() },
             Action::SyncDirectory { path: String::new() },
         ];
         let mut lines: Vec<Line> =
             actions.into_iter().map(|action| Line::Begin { number: 9, action }).collect();
         lines.push(Line::End { number: 9 });
         lines.push(Line::Gone { number: 10 });
+        lines.push(Line::SyncBegun { number: 11, path: path() });
+        lines.push(Line::SyncEnded { number: 11 });
         let directory = tempfile::tempdir()?;
         let file = directory.path().join("log");
         let text: String = lines.iter().map(Line::text).collect();

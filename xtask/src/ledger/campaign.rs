@@ -6,6 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
+
+use super::churn::Mix;
 use super::lane::{Kept, Lane};
 use super::tree::{self, Tree};
 use super::{action, writer};
@@ -16,8 +19,8 @@ use crate::subject::Subject;
 use crate::subject::vault::Vault;
 
 /// Writer processes, and lanes in each.
-const PROCESSES: u64 = 2;
-const LANES_EACH: u64 = 3;
+const PROCESSES: u64 = 4;
+const LANES_EACH: u64 = 2;
 const LANES: u64 = PROCESSES * LANES_EACH;
 /// How long a writer may take to notice that its mount is gone.
 const END_LIMIT: Duration = Duration::from_secs(60);
@@ -30,6 +33,7 @@ pub(crate) struct Campaign {
     strongroom: PathBuf,
     logs: PathBuf,
     seed: u64,
+    mix: Mix,
     round: u64,
     /// What was there when the round began, by lane.
     trees: Vec<Tree>,
@@ -56,14 +60,15 @@ pub(crate) struct Witnessed {
 
 impl Campaign {
     /// Begins on a fresh vault, which is mounted.
-    pub(crate) fn begin(vault: &Vault, logs: PathBuf, seed: u64) -> Result<Self> {
+    pub(crate) fn begin(vault: &Vault, logs: PathBuf, seed: u64, mix: Mix) -> Result<Self> {
         let Subject::Strongroom { binary, .. } = &vault.subject else {
             return Err(Failure::new("only strongroom has a daemon to be killed"));
         };
         let plain = vault.place.directory.clone();
         writer::prepare(&plain, LANES)?;
         let strongroom = binary.clone();
-        Ok(Self { plain, strongroom, logs, seed, round: 0, trees: vec![Tree::new(); LANES as usize] })
+        let trees = vec![Tree::new(); LANES as usize];
+        Ok(Self { plain, strongroom, logs, seed, mix, round: 0, trees })
     }
 
     fn round_logs(&self) -> PathBuf {
@@ -82,7 +87,8 @@ impl Campaign {
             let mut command = Command::new(std::env::current_exe()?);
             command.arg("ledger-writer").arg("--plain").arg(&self.plain).arg("--logs").arg(&logs);
             command.arg("--lanes").arg(lanes.join(",")).args(["--round", &self.round.to_string()]);
-            command.args(["--seed", &self.seed.to_string()]).stdin(Stdio::piped());
+            let mix = self.mix.to_possible_value().expect("no mix is hidden");
+            command.args(["--seed", &self.seed.to_string(), "--mix", mix.get_name()]).stdin(Stdio::piped());
             work.writers.push(command::spawn(&mut command)?);
         }
         Ok(work)

@@ -31,28 +31,64 @@ struct File {
     closed: bool,
     /// From this state of the names on, what a rename over another file promised.
     promised: Option<(u64, Contents)>,
+    /// What holds once the `fsync` beside returns that is under way.
+    beside: Option<Beside>,
     /// The first state of the names that has it.
     created: u64,
     /// A sync of its directory has promised that it is there.
     named: bool,
 }
 
+#[derive(Clone, Debug)]
+struct Beside {
+    number: u64,
+    /// The state of the names in which it began.
+    state: u64,
+    contents: Contents,
+}
+
 impl File {
     fn new(contents: Contents, created: u64) -> Self {
-        Self { contents, closed: true, promised: None, created, named: false }
+        Self { contents, closed: true, promised: None, beside: None, created, named: false }
     }
 
     fn change(&mut self, change: impl Fn(&mut Contents)) {
         self.closed = false;
         change(&mut self.contents);
-        if let Some((_, promised)) = &mut self.promised {
-            change(promised);
-        }
+        let promised = self.promised.iter_mut().map(|(_, promised)| promised);
+        promised.chain(self.beside.iter_mut().map(|beside| &mut beside.contents)).for_each(change);
     }
 
     fn acknowledge(&mut self) {
         self.contents.acknowledge();
         self.promised = None;
+        self.beside.iter_mut().for_each(|beside| beside.contents.acknowledge());
+    }
+
+    /// An `fsync` beside begins: what is there now will be durable when it returns.
+    fn sync_begun(&mut self, number: u64, state: u64) {
+        let mut contents = self.contents.clone();
+        contents.acknowledge();
+        self.beside = Some(Beside { number, state, contents });
+    }
+
+    /// An `fsync` beside has returned; false when it was not of this file.
+    fn sync_ended(&mut self, number: u64) -> bool {
+        let Some(beside) = self.beside.take_if(|beside| beside.number == number) else { return false };
+        self.contents = beside.contents;
+        // What a later rename promised is more.
+        self.promised.take_if(|(from, _)| *from <= beside.state);
+        true
+    }
+
+    /// A rename gives it the place of something else: from `state` on it is whole, as it was when it was
+    /// closed.
+    fn promise(&mut self, state: u64) {
+        if self.closed {
+            let mut promised = self.contents.clone();
+            promised.acknowledge();
+            self.promised = Some((state, promised));
+        }
     }
 
     /// What is allowed where the names are in `state`.
@@ -149,6 +185,14 @@ impl Lane {
                 (Line::Gone { number }, Some((begun, action))) if begun == *number => {
                     self.apply(begun, action, false)?;
                 }
+                (Line::SyncBegun { number, path }, None) => {
+                    let state = self.newest();
+                    self.file(path)?.sync_begun(*number, state);
+                }
+                (Line::SyncEnded { number }, other) => {
+                    under_way = other;
+                    self.sync_ended(*number);
+                }
                 _ => return Err(format!("a log out of order: {line:?}")),
             }
         }
@@ -212,6 +256,15 @@ impl Lane {
         Ok(())
     }
 
+    /// An `fsync` beside has returned. Its file may be gone for good by now.
+    fn sync_ended(&mut self, number: u64) {
+        self.kept.acknowledged += 1;
+        let of_it = self.files.values_mut().find_map(|file| file.sync_ended(number).then_some(file.created));
+        if let Some(created) = of_it {
+            self.promise_names(created);
+        }
+    }
+
     /// A synchronous write has returned.
     fn acknowledge_range(&mut self, path: &str, offset: u64, len: u64) -> Result<(), String> {
         self.kept.acknowledged += 1;
@@ -253,6 +306,7 @@ impl Lane {
             | Action::Close { .. }
             | Action::SyncDirectory { .. } => {}
             Action::Rename { from, to } => self.rename(from, to),
+            Action::Exchange { one, other } => self.exchange(one, other),
             Action::Link { from, to } => {
                 let file = self.file_number(from)?;
                 self.change_names(|names| {
@@ -302,26 +356,45 @@ impl Lane {
             return;
         }
         self.change_names(|names| {
-            let below = format!("{from}/");
-            let moved: Vec<String> =
-                names.keys().filter(|name| *name == from || name.starts_with(&below)).cloned().collect();
-            for name in moved {
-                let entry = names.remove(&name).expect("just listed");
-                names.insert(format!("{to}{}", &name[from.len()..]), entry);
-            }
+            let moved = taken(names, from);
+            put(names, to, moved);
         });
-        // Its new name is durable in it before the entry moves.
-        if let Some(Entry::Symlink(number)) = source {
+        self.moved(source);
+        if let (Some(Entry::File(number)), Some(Entry::File(_))) = (source, replaced) {
+            self.promise(number);
+        }
+    }
+
+    fn exchange(&mut self, one: &str, other: &str) {
+        let (first, second) = (self.names().get(one).copied(), self.names().get(other).copied());
+        if first == second && first != Some(Entry::Directory) {
+            // Two names of one file: nothing happens.
+            return;
+        }
+        self.change_names(|names| {
+            let (first, second) = (taken(names, one), taken(names, other));
+            put(names, other, first);
+            put(names, one, second);
+        });
+        for entry in [first, second] {
+            self.moved(entry);
+            if let Some(Entry::File(number)) = entry {
+                self.promise(number);
+            }
+        }
+    }
+
+    /// A symlink's new name is durable in it before the entry moves.
+    fn moved(&mut self, entry: Option<Entry>) {
+        if let Some(Entry::Symlink(number)) = entry {
             self.lasting.insert(number);
         }
+    }
+
+    fn promise(&mut self, number: FileNumber) {
         let state = self.newest();
-        if let (Some(Entry::File(number)), Some(Entry::File(_))) = (source, replaced)
-            && let Some(file) = self.files.get_mut(&number)
-            && file.closed
-        {
-            let mut promised = file.contents.clone();
-            promised.acknowledge();
-            file.promised = Some((state, promised));
+        if let Some(file) = self.files.get_mut(&number) {
+            file.promise(state);
         }
     }
 
@@ -390,6 +463,23 @@ impl Lane {
         }
         Ok((inodes.len() as u64, pages_of_two))
     }
+}
+
+/// Takes an entry out of the names, with all that is below it: what stands behind its name, and the entry.
+fn taken(names: &mut Names, path: &str) -> Vec<(String, Entry)> {
+    let below = format!("{path}/");
+    let is_it = |name: &String| name == path || name.starts_with(&below);
+    let moved: Vec<String> = names.keys().filter(|name| is_it(name)).cloned().collect();
+    let entries = moved.into_iter().map(|name| {
+        let entry = names.remove(&name).expect("just listed");
+        (name[path.len()..].to_owned(), entry)
+    });
+    entries.collect()
+}
+
+/// Gives what was [`taken`] another name.
+fn put(names: &mut Names, path: &str, entries: Vec<(String, Entry)>) {
+    names.extend(entries.into_iter().map(|(rest, entry)| (format!("{path}{rest}"), entry)));
 }
 
 fn files_of(names: &Names) -> impl Iterator<Item = FileNumber> {
@@ -519,5 +609,70 @@ mod tests {
         let empty = Found::File { inode: 1, bytes: Vec::new() };
         let names = [("e", Found::Directory), ("e/f", empty.clone()), ("g", empty)];
         assert!(lane.explain(&tree(&names)).is_ok());
+    }
+
+    #[test]
+    fn an_exchange_is_whole_or_has_not_been() {
+        let actions = [
+            (1, Action::Mkdir { path: "d".into() }),
+            (2, create("d/f")),
+            (3, create("a")),
+            (4, Action::SyncDirectory { path: String::new() }),
+            (5, Action::SyncDirectory { path: "d".into() }),
+            (6, Action::Exchange { one: "d".into(), other: "a".into() }),
+        ];
+        let lane = lane(&log(&actions, &[]), &[]);
+        let empty = |inode| Found::File { inode, bytes: Vec::new() };
+        assert!(lane.explain(&tree(&[("a", Found::Directory), ("a/f", empty(1)), ("d", empty(2))])).is_ok());
+        assert!(lane.explain(&tree(&[("a", empty(2)), ("d", Found::Directory), ("d/f", empty(1))])).is_ok());
+        assert!(lane.explain(&tree(&[("a", Found::Directory), ("a/f", empty(1))])).is_err());
+        assert!(lane.explain(&tree(&[("a", empty(2)), ("d", empty(1))])).is_err());
+    }
+
+    #[test]
+    fn files_that_were_exchanged_are_whole() {
+        let close = |path: &str| Action::Close { path: path.into() };
+        let actions = [
+            (1, create("a")),
+            (2, write("a", 100)),
+            (3, close("a")),
+            (4, create("b")),
+            (5, write("b", 200)),
+            (6, close("b")),
+            (7, Action::Exchange { one: "a".into(), other: "b".into() }),
+        ];
+        let lane = lane(&log(&actions, &[]), &[]);
+        assert!(lane.explain(&tree(&[("a", file(2, 5, 200)), ("b", file(1, 2, 100))])).is_ok());
+        assert!(lane.explain(&tree(&[("a", file(1, 2, 50)), ("b", file(2, 5, 0))])).is_ok(), "before");
+        assert!(lane.explain(&tree(&[("a", file(2, 5, 200)), ("b", file(1, 2, 50))])).is_err());
+        assert!(lane.explain(&tree(&[("a", file(2, 5, 150)), ("b", file(1, 2, 100))])).is_err());
+    }
+
+    /// A write, an fsync beside that covers it, another write, and whether the fsync returned before that.
+    fn synced_beside(ended: bool) -> Lane {
+        let mut lines = log(&[(1, create("a")), (2, write("a", 100))], &[]);
+        let mut note = |line| {
+            let position = lines.len() as u64 + 1;
+            lines.push((position, line));
+        };
+        note(Line::SyncBegun { number: 9, path: "a".into() });
+        note(Line::Begin { number: 3, action: Action::SetLen { path: "a".into(), len: 0 } });
+        if ended {
+            note(Line::SyncEnded { number: 9 });
+        }
+        note(Line::End { number: 3 });
+        lane(&lines, &[])
+    }
+
+    #[test]
+    fn an_fsync_beside_promises_what_was_there_when_it_began() {
+        let empty = || Found::File { inode: 1, bytes: Vec::new() };
+        for ended in [true, false] {
+            let lane = synced_beside(ended);
+            assert!(lane.explain(&tree(&[("a", file(1, 2, 100))])).is_ok());
+            assert!(lane.explain(&tree(&[("a", empty())])).is_ok(), "cut since");
+            assert_eq!(lane.explain(&tree(&[("a", file(1, 2, 50))])).is_err(), ended);
+            assert_eq!(lane.explain(&Tree::new()).is_err(), ended);
+        }
     }
 }

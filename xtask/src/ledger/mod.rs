@@ -9,17 +9,21 @@
 //!
 //! What counts as acknowledged:
 //!
-//! * `fsync`, `fdatasync`: the file's content and length, and that the file exists;
+//! * `fsync`, `fdatasync`: the file's content and length, and that the file exists; of an `fsync` that a
+//!   second thread does beside ([`beside`]), what they were when it began;
 //! * a write with `O_SYNC` or `O_DSYNC`: the same for what it wrote, which is all that Linux promises;
 //! * `fsync` of a directory: every name of the lane, since names reach the store in their order;
-//! * a rename over another file: whoever sees the new name sees what the file held when it was closed;
+//! * a rename over another file, and an exchange with anything: whoever sees the new name sees what the file
+//!   held when it was closed;
 //! * `strongroom sync` and a clean unmount: everything that had returned before.
 //!
 //! What was not acknowledged may be there or not: of every 4 KiB of a file each version since the last
 //! acknowledgement, of the names a state of the history that is not older than what was acknowledged.
 
 pub(crate) mod action;
+mod beside;
 pub(crate) mod campaign;
+pub(crate) mod churn;
 pub(crate) mod content;
 pub(crate) mod lane;
 pub(crate) mod pattern;

@@ -1,8 +1,10 @@
 //! Rounds of work and crash: what `kill` and `powercut` have in common.
 
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use super::campaign::{Campaign, Witnessed};
+use super::churn::Mix;
 use super::lane::Kept;
 use crate::failure::{Context, Result};
 use crate::random::Random;
@@ -12,23 +14,34 @@ use crate::tally::Tally;
 
 /// A round takes about two seconds; this is for slow machines.
 pub(crate) const ROUND_LIMIT: Duration = Duration::from_secs(120);
-/// Longest work before a kill, in milliseconds.
-const WORK_MAX: u64 = 1500;
-/// A mount is ready within this, and settling under way, in milliseconds.
-const RECOVERY_MAX: u64 = 120;
+/// Longest work before a kill, in milliseconds, unless the options say otherwise.
+pub(crate) const WORK_MAX: u64 = 1500;
+/// Most kills of one recovery: together with those of the rounds before, fewer than the
+/// sessions that a vault header lists.
+const RECOVERY_KILLS_MAX: u64 = 6;
+/// What a mount is thought to take at first, and settling besides is thought to take always.
+const RECOVERY: Duration = Duration::from_millis(100);
 /// An unmount takes about this, in milliseconds.
 const UNMOUNT_MAX: u64 = 60;
 
 /// What happens to the store once the daemon is dead.
 pub(crate) type Aftermath<'a> = dyn FnMut(&mut Random) -> Result + 'a;
 
-/// Where the kill strikes.
+/// How the rounds of a vault are played.
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) mix: Mix,
+    /// Longest work before a kill, in milliseconds.
+    pub(crate) work_max: u64,
+    /// How the vault is mounted each time.
+    pub(crate) options: fn(&mut Random) -> MountOptions,
+}
+
+/// Where the kill strikes first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Moment {
     Working,
     Unmounting,
-    /// While working, and again while recovering from that.
-    Recovering,
 }
 
 #[derive(Default)]
@@ -36,7 +49,10 @@ struct Counts {
     working: u64,
     unmounting: u64,
     closed: u64,
+    /// Before the mount was there.
     recovering: u64,
+    /// While files were settled behind the mount.
+    settling: u64,
     checks: u64,
     syncs: u64,
     kept: Kept,
@@ -46,10 +62,12 @@ struct Counts {
 pub(crate) struct Rounds<'a> {
     vault: Vault,
     campaign: Campaign,
+    plan: Plan,
     random: Random,
     counts: Counts,
     mount: Option<Mount>,
-    options: fn(&mut Random) -> MountOptions,
+    /// What the last mount after a kill took.
+    recovery: Duration,
     aftermath: &'a mut Aftermath<'a>,
 }
 
@@ -57,16 +75,16 @@ impl<'a> Rounds<'a> {
     /// Begins with a mount and a clean unmount of a fresh vault.
     pub(crate) fn begin(
         vault: Vault,
-        logs: std::path::PathBuf,
-        seed: u64,
-        options: fn(&mut Random) -> MountOptions,
+        logs: PathBuf,
+        plan: Plan,
         aftermath: &'a mut Aftermath<'a>,
     ) -> Result<Self> {
-        let mut random = Random::new(seed);
-        let mount = vault.mount(options(&mut random))?;
-        let campaign = Campaign::begin(&vault, logs, seed)?;
+        let mut random = Random::new(plan.seed);
+        let mount = vault.mount((plan.options)(&mut random))?;
+        let campaign = Campaign::begin(&vault, logs, plan.seed, plan.mix)?;
         mount.unmount()?;
-        Ok(Self { vault, campaign, random, counts: Counts::default(), mount: None, options, aftermath })
+        let counts = Counts::default();
+        Ok(Self { vault, campaign, plan, random, counts, mount: None, recovery: RECOVERY, aftermath })
     }
 
     /// Plays so many rounds, or up to the first that fails, and counts them.
@@ -101,21 +119,22 @@ impl<'a> Rounds<'a> {
     fn one(&mut self) -> Result {
         let mount = match self.mount.take() {
             Some(mount) => mount,
-            None => self.vault.mount((self.options)(&mut self.random)).context("mounting for the round")?,
+            None => {
+                let options = self.options();
+                self.vault.mount(options).context("mounting for the round")?
+            }
         };
-        let moment = match self.random.below(8) {
-            0 | 1 => Moment::Unmounting,
-            2 | 3 => Moment::Recovering,
-            _ => Moment::Working,
-        };
+        let moment = if self.random.below(4) == 0 { Moment::Unmounting } else { Moment::Working };
         let witnessed = self.work_and_kill(mount, moment)?;
         self.counts.syncs += witnessed.count;
         (self.aftermath)(&mut self.random)?;
-        if moment == Moment::Recovering {
+        if self.random.below(2) == 0 {
             self.kill_recovery()?;
         }
-        let options = (self.options)(&mut self.random);
+        let options = self.options();
+        let began = Instant::now();
         let mount = self.vault.mount(options).context("mounting after the kill")?;
+        self.recovery = began.elapsed();
         self.counts.kept += self.campaign.verify(&witnessed)?;
         if self.random.below(2) == 0 {
             mount.unmount().context("unmounting after the comparison")?;
@@ -127,8 +146,12 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
+    fn options(&mut self) -> MountOptions {
+        (self.plan.options)(&mut self.random)
+    }
+
     fn work_and_kill(&mut self, mount: Mount, moment: Moment) -> Result<Witnessed> {
-        let time = Duration::from_millis(20 + self.random.below(WORK_MAX));
+        let time = Duration::from_millis(20 + self.random.below(self.plan.work_max));
         let mut work = self.campaign.start()?;
         self.campaign.work(&mut work, time, &mut self.random)?;
         if moment != Moment::Unmounting {
@@ -143,21 +166,27 @@ impl<'a> Rounds<'a> {
         work.end(closed)
     }
 
+    /// Mounts and kills, again and again: at any moment until the mount is there, and while files are settled
+    /// behind it.
     fn kill_recovery(&mut self) -> Result {
-        for _ in 0..=self.random.below(3) {
-            let delay = Duration::from_millis(self.random.below(RECOVERY_MAX));
-            crash_mounting(&self.vault, (self.options)(&mut self.random), delay)?;
-            self.counts.recovering += 1;
+        let longest = (self.recovery + RECOVERY).as_micros() as u64;
+        for _ in 0..=self.random.below(RECOVERY_KILLS_MAX) {
+            let delay = Duration::from_micros(self.random.below(longest));
+            let options = self.options();
+            match crash_mounting(&self.vault, options, delay)? {
+                true => self.counts.settling += 1,
+                false => self.counts.recovering += 1,
+            }
             (self.aftermath)(&mut self.random)?;
         }
         Ok(())
     }
 
     fn report(&self) {
-        let Counts { working, unmounting, closed, recovering, checks, syncs, kept } = &self.counts;
+        let Counts { working, unmounting, closed, recovering, settling, checks, syncs, kept } = &self.counts;
         println!(
             "  killed {working} times at work, {unmounting} times unmounting ({closed} of these had ended), \
-             {recovering} times mounting"
+             {recovering} times mounting, {settling} times just after"
         );
         println!(
             "  {} actions, {} acknowledgements, {syncs} syncs of everything; \

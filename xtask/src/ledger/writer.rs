@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use rustix::fs::{FallocateFlags, OFlags};
+use rustix::fs::{CWD, FallocateFlags, OFlags, RenameFlags};
 
 use super::action::{Action, Line, Wait};
+use super::beside::Beside;
+use super::churn::Mix;
 use super::{lane, pattern};
 use crate::failure::{Context, Failure, Result, ensure};
 use crate::random::Random;
@@ -44,6 +46,9 @@ pub(crate) struct WriterArgs {
     pub(crate) round: u64,
     #[arg(long)]
     pub(crate) seed: u64,
+    /// What is mostly done
+    #[arg(long, value_enum, default_value = "all")]
+    pub(crate) mix: Mix,
 }
 
 /// A lane's directory, below the mount.
@@ -104,10 +109,12 @@ struct Open {
     file: Option<File>,
 }
 
-struct Writer<'a> {
+pub(super) struct Writer<'a> {
     plain: &'a Path,
     root: PathBuf,
     log: File,
+    beside: Option<Beside>,
+    mix: Mix,
     next: u64,
     random: Random,
     names: BTreeMap<String, Entry>,
@@ -115,7 +122,7 @@ struct Writer<'a> {
 }
 
 /// Why a lane ends.
-enum End {
+pub(super) enum End {
     /// The mount is gone.
     Gone,
     Failed(Failure),
@@ -127,7 +134,9 @@ impl<'a> Writer<'a> {
         let mut writer = Self {
             plain: &arguments.plain,
             root: lane_directory(&arguments.plain, number),
+            beside: Some(Beside::start(&log)?),
             log,
+            mix: arguments.mix,
             next: first_number(arguments.round, number) + FIRST_ACTION,
             random: Random::new(arguments.seed ^ first_number(arguments.round, number)),
             names: BTreeMap::new(),
@@ -170,18 +179,45 @@ impl<'a> Writer<'a> {
     }
 
     fn work(mut self, stop: &AtomicBool) -> Result {
-        while !stop.load(Ordering::Relaxed) {
+        let outcome = loop {
+            if stop.load(Ordering::Relaxed) {
+                break Ok(());
+            }
             match self.step() {
                 Ok(()) => {}
-                Err(End::Gone) => return Ok(()),
-                Err(End::Failed(failure)) => return Err(failure),
+                Err(End::Gone) => break Ok(()),
+                Err(End::Failed(failure)) => break Err(failure),
             }
+        };
+        // The file that it syncs may be one of a mount that is gone.
+        let beside = self.beside.take().and_then(Beside::end).filter(|_| !self.is_gone());
+        outcome.and(beside.map_or(Ok(()), |failure| {
+            Err(Failure::new(format!("{}: an fsync beside: {failure}", self.root.display())))
+        }))
+    }
+
+    /// Begins to sync a file, in a thread of its own.
+    pub(super) fn sync_beside(&mut self, path: &str) -> std::result::Result<(), End> {
+        let number = self.next;
+        self.next += 1;
+        match self.begin_beside(number, path) {
+            Ok(()) => Ok(()),
+            Err(_) if self.is_gone() => Err(End::Gone),
+            Err(failure) => Err(End::Failed(failure)),
         }
-        Ok(())
+    }
+
+    fn begin_beside(&mut self, number: u64, path: &str) -> Result {
+        self.open(path)?;
+        let file = self.files[&self.key(path)].file.as_ref();
+        match (&self.beside, file) {
+            (Some(beside), Some(file)) => beside.begin(number, path, file).map(drop),
+            _ => Ok(()),
+        }
     }
 
     /// Notes an action, does it, and notes its end.
-    fn act(&mut self, action: Action) -> std::result::Result<u64, End> {
+    pub(super) fn act(&mut self, action: Action) -> std::result::Result<u64, End> {
         let number = self.next;
         self.next += 1;
         let note = |log: &mut File, line: &Line| {
@@ -233,10 +269,7 @@ impl<'a> Writer<'a> {
                 self.files.insert(number, Open { len: 0, file: Some(file) });
             }
             Action::Write { path, offset, len, wait } => self.write(number, path, *offset, *len, *wait)?,
-            Action::SetLen { path, len } => {
-                self.open(path)?.set_len(*len)?;
-                self.record(path).len = *len;
-            }
+            Action::SetLen { path, len } => self.set_len(path, *len)?,
             Action::Punch { path, offset, len } => {
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 rustix::fs::fallocate(self.open(path)?, flags, *offset, *len)?;
@@ -250,6 +283,11 @@ impl<'a> Writer<'a> {
             Action::Rename { from, to } => {
                 fs::rename(self.path(from), self.path(to))?;
                 self.renamed(from, to);
+            }
+            Action::Exchange { one, other } => {
+                let (from, to) = (self.path(one), self.path(other));
+                rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE)?;
+                self.exchanged(one, other);
             }
             Action::Link { from, to } => {
                 fs::hard_link(self.path(from), self.path(to))?;
@@ -277,6 +315,21 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Where the lane has no descriptor of the file, it opens one with `O_TRUNC` to cut it to nothing.
+    fn set_len(&mut self, name: &str, len: u64) -> Result {
+        let (key, path) = (self.key(name), self.path(name));
+        let open = self.files.get_mut(&key).expect("every file has its record");
+        match &open.file {
+            Some(file) => file.set_len(len)?,
+            None if len == 0 => {
+                open.file = Some(File::options().read(true).write(true).truncate(true).open(path)?);
+            }
+            None => self.open(name)?.set_len(len)?,
+        }
+        self.record(name).len = len;
+        Ok(())
+    }
+
     fn write(&mut self, number: u64, name: &str, offset: u64, len: u64, wait: Wait) -> Result {
         let bytes = pattern::bytes(number, offset, len as usize);
         let flags = match wait {
@@ -297,6 +350,11 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// The length of a file, as far as the lane has made it.
+    pub(super) fn len_of(&self, name: &str) -> u64 {
+        self.files[&self.key(name)].len
+    }
+
     fn record(&mut self, name: &str) -> &mut Open {
         let key = self.key(name);
         self.files.get_mut(&key).expect("every file has its record")
@@ -309,14 +367,32 @@ impl<'a> Writer<'a> {
             // Two names of one file: nothing has happened.
             return;
         }
-        let below = format!("{from}/");
-        let moved: Vec<String> =
-            self.names.keys().filter(|name| *name == from || name.starts_with(&below)).cloned().collect();
-        for name in moved {
-            let entry = self.names.remove(&name).expect("just listed");
-            self.names.insert(format!("{to}{}", &name[from.len()..]), entry);
-        }
+        let moved = self.taken(from);
+        self.put(to, moved);
         self.drop_unnamed();
+    }
+
+    fn exchanged(&mut self, one: &str, other: &str) {
+        let (first, second) = (self.taken(one), self.taken(other));
+        self.put(other, first);
+        self.put(one, second);
+    }
+
+    /// Takes an entry out of the names, with all that is below it: what stands behind its name, and the entry.
+    fn taken(&mut self, path: &str) -> Vec<(String, Entry)> {
+        let below = format!("{path}/");
+        let is_it = |name: &&String| *name == path || name.starts_with(&below);
+        let moved: Vec<String> = self.names.keys().filter(is_it).cloned().collect();
+        let entries = moved.into_iter().map(|name| {
+            let entry = self.names.remove(&name).expect("just listed");
+            (name[path.len()..].to_owned(), entry)
+        });
+        entries.collect()
+    }
+
+    /// Gives what was [`Writer::taken`] another name.
+    fn put(&mut self, path: &str, entries: Vec<(String, Entry)>) {
+        self.names.extend(entries.into_iter().map(|(rest, entry)| (format!("{path}{rest}"), entry)));
     }
 
     /// Closes files that have no name left.
@@ -328,7 +404,7 @@ impl<'a> Writer<'a> {
 
 /// What a lane does next.
 impl Writer<'_> {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.random.below(bound)
     }
 
@@ -340,7 +416,7 @@ impl Writer<'_> {
         (count > 0).then(|| wanted[self.random.below(count) as usize].clone())
     }
 
-    fn pick_file(&mut self) -> Option<String> {
+    pub(super) fn pick_file(&mut self) -> Option<String> {
         self.pick(|entry| matches!(entry, Entry::File(_)))
     }
 
@@ -367,6 +443,9 @@ impl Writer<'_> {
         if self.names.len() < 4 {
             return self.create();
         }
+        if self.below(100) < self.mix.churn_percent() {
+            return self.churn();
+        }
         match self.below(100) {
             0..=29 => self.write_somewhere(Wait::No),
             30..=34 => self.write_much(),
@@ -378,7 +457,8 @@ impl Writer<'_> {
             68..=71 => self.create(),
             72..=77 => self.replace(),
             78..=80 => self.rename(),
-            81..=84 => self.remove(),
+            81 => self.exchange(),
+            82..=84 => self.remove(),
             85..=89 => self.sync_directory(),
             90..=92 => self.cut(),
             93..=95 => self.punch(),
@@ -420,7 +500,7 @@ impl Writer<'_> {
         self.act(Action::Write { path, offset, len, wait }).map(drop)
     }
 
-    fn create(&mut self) -> std::result::Result<(), End> {
+    pub(super) fn create(&mut self) -> std::result::Result<(), End> {
         if self.names.len() >= NAMES_MAX {
             return self.remove();
         }
@@ -455,6 +535,16 @@ impl Writer<'_> {
             }
         };
         self.act(Action::Rename { from, to }).map(drop)
+    }
+
+    /// Two entries of whatever kind, of which none is within the other.
+    fn exchange(&mut self) -> std::result::Result<(), End> {
+        let (Some(one), Some(other)) = (self.pick(|_| true), self.pick(|_| true)) else { return Ok(()) };
+        let is_within = |inner: &str, outer: &str| inner == outer || inner.starts_with(&format!("{outer}/"));
+        if is_within(&one, &other) || is_within(&other, &one) {
+            return Ok(());
+        }
+        self.act(Action::Exchange { one, other }).map(drop)
     }
 
     fn remove(&mut self) -> std::result::Result<(), End> {

@@ -189,9 +189,10 @@ impl Drop for Mount {
     }
 }
 
-/// Begins to mount `vault` and kills the daemon after `delay`, whatever it is doing.
-pub(crate) fn crash_mounting(vault: &Vault, options: MountOptions, delay: Duration) -> Result {
-    let Some(mut command) = vault.subject.mount_command(&vault.place, &options) else { return Ok(()) };
+/// Begins to mount `vault` and kills the daemon after `delay`, whatever it is doing. True when the mount was
+/// there already.
+pub(crate) fn crash_mounting(vault: &Vault, options: MountOptions, delay: Duration) -> Result<bool> {
+    let Some(mut command) = vault.subject.mount_command(&vault.place, &options) else { return Ok(false) };
     command.stdin(Stdio::null()).stdout(command::log_file(&vault.place.log)?);
     command.stderr(fs::File::options().append(true).open(&vault.place.log)?);
     let mut child = command::spawn(&mut command)?;
@@ -199,7 +200,9 @@ pub(crate) fn crash_mounting(vault: &Vault, options: MountOptions, delay: Durati
     let ended = child.try_wait()?;
     command::end(&mut child);
     ensure!(ended.is_none(), "the daemon ended instead of mounting\n{}", log_tail(&vault.place.log));
-    clear(&vault.place.directory)
+    let mounted = Connection::of(&vault.place.directory)?.is_some();
+    clear(&vault.place.directory)?;
+    Ok(mounted)
 }
 
 /// Takes what a dead daemon left mounted out of the tree.

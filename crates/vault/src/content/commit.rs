@@ -298,6 +298,9 @@ impl Content {
             freshness.note_version(self.id, version);
         }
         state.settled |= self.context.rules.keeps(Rule::DataBeforeRecord);
+        if state.settled && emission.barrier {
+            self.context.table.synced_alone(self.inode);
+        }
         state.committed_len = emission.plain_len;
         state.cut_taken = None;
         self.void_images(state, emission);

@@ -306,7 +306,7 @@ impl Content {
             return Ok(());
         }
         if header.home_before == home.mac && home != Home::UNBOUND {
-            if self.context.writable {
+            if self.context.journal.is_some() {
                 let mut state = self.write_state();
                 state.header.home_before = header.home;
                 state.header.home = home.mac;

@@ -140,6 +140,15 @@ impl Table {
         since.retain(|inode, _| files.contains_key(inode));
     }
 
+    /// A barrier on the stored file itself has covered its releases: it is live,
+    /// and none has come since. Or it is another file than the one that was
+    /// released, and has its inode number.
+    pub(super) fn synced_alone(&self, inode: InodeId) {
+        let mut unsynced = lock(&self.unsynced);
+        unsynced.files.remove(&inode);
+        unsynced.since.remove(&inode);
+    }
+
     /// Drops what is neither open nor waiting to reach its home. The content
     /// may have been dropped before, and the file opened anew since: what is
     /// live then is another, and stays.
@@ -227,6 +236,7 @@ impl Contents {
     pub fn adopt(&self, node: NodeRef, file: FileRef, home: Home) -> Result<Arc<Content>> {
         let mut id = [0; FileId::LEN];
         getrandom::fill(&mut id).map_err(|_| Error::Entropy)?;
+        self.context.table.synced_alone(node.id());
         let content = Content::newborn(&self.context, Opened { node, file }, FileId(id), home);
         content.note_created();
         Ok(self.context.table.insert(Arc::new(content)))
@@ -441,5 +451,31 @@ mod tests {
 
         let again = vault.namespace().open(entry.number, Opening::default()).unwrap();
         assert_eq!(again.plain_len(), block);
+    }
+
+    /// A file that was released without a barrier is remembered as such. Were
+    /// it still after a sync of the file, the next rename would write its
+    /// header page again in place, and a power cut could take what the sync had
+    /// promised.
+    #[test]
+    fn what_was_synced_waits_for_no_barrier() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        support::create(&*store, Suite::Xaes256Gcm, BlockSize::MIN);
+        let vault = support::open(store);
+        let (entry, content) = support::create_file(vault.namespace(), "file");
+        support::write(&content, 0, b"text").unwrap();
+        vault.namespace().release(entry.number);
+        let opening = Opening { write: true, ..Opening::default() };
+        let open = || vault.namespace().open(entry.number, opening).unwrap();
+        let is_never_durable = |content: &Content| {
+            let begun = content.context.barriers.begun();
+            content.read_state().was_never_durable(begun)
+        };
+
+        let content = open();
+        assert!(is_never_durable(&content), "no barrier has come");
+        content.sync().unwrap();
+        vault.namespace().release(entry.number);
+        assert!(!is_never_durable(&open()));
     }
 }
