@@ -43,10 +43,21 @@ impl<S: Sums> Authenticator<S> {
         authenticator
     }
 
+    /// With nothing added, for a message whose length is not known yet.
+    pub(crate) fn in_pieces(sums: S, key: &[u8; 32]) -> Authenticator<S> {
+        Authenticator { sums, key: Key::new(key), powers: None, sum: Limbs::default() }
+    }
+
+    /// Another one that has added the same.
+    pub(crate) fn fork(&self) -> Authenticator<S> {
+        Authenticator { sums: self.sums, key: self.key.clone(), powers: None, sum: self.sum }
+    }
+
     /// Adds bytes, the last block of them padded with zeros.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         let (mut blocks, rest) = bytes.as_chunks::<16>();
-        if let Some(powers) = self.powers.as_ref().filter(|_| bytes.len() >= POWERS_WORTH) {
+        if bytes.len() >= POWERS_WORTH {
+            let powers = self.powers.get_or_insert_with(|| self.sums.powers(self.key.r));
             let (sum, added) = self.sums.sum(powers, self.sum, blocks);
             self.sum = sum;
             blocks = &blocks[added..];

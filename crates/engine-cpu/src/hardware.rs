@@ -1,5 +1,7 @@
 //! What this CPU has, and which kernels each tier takes for it.
 
+use std::sync::Arc;
+
 use strongroom_engine::{Aead, Algorithm, BlockCipher};
 
 use crate::by_block;
@@ -8,6 +10,7 @@ use crate::counter_poly1305;
 use crate::gcm::{GcmKey, OnePass};
 use crate::kernel::{Code, Kernel};
 use crate::polyval::{self, Polyval};
+use crate::stream::gcm::GcmRuns;
 use crate::twofish;
 
 /// True when the CPU has instructions for AES and for the carry-less
@@ -132,6 +135,15 @@ impl Tier {
         return None;
     }
 
+    /// Sets a key of AES-GCM of any length on the tier's code that does runs
+    /// of it in one pass.
+    pub(crate) fn gcm_runs(self, key: &[u8]) -> Option<Arc<dyn GcmRuns>> {
+        #[cfg(target_arch = "x86_64")]
+        return x86_64::gcm_runs(self, key);
+        #[cfg(not(target_arch = "x86_64"))]
+        return None;
+    }
+
     /// Sets a key of a block cipher on this tier's kernel.
     pub(crate) fn kernel(self, cipher: BlockCipher, key: &[u8]) -> Option<Box<dyn Kernel>> {
         #[cfg(target_arch = "x86_64")]
@@ -149,7 +161,7 @@ impl Tier {
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
-    use super::{BlockCipher, Kernel, OnePass, Polyval, Tier};
+    use super::{Arc, BlockCipher, GcmRuns, Kernel, OnePass, Polyval, Tier};
     use crate::low::aes::Aes;
     use crate::low::bitsliced::Bitsliced;
     use crate::low::camellia::Camellia;
@@ -200,6 +212,16 @@ mod x86_64 {
     pub(super) fn gcm_in_one_pass(tier: Tier, key: &[u8; 32]) -> Option<Box<dyn OnePass>> {
         match tier {
             Tier::VectorAes => Vaes512::detect().map(|token| Gcm512::new(token, key) as Box<dyn OnePass>),
+            Tier::Aes | Tier::Portable => None,
+        }
+    }
+
+    pub(super) fn gcm_runs(tier: Tier, key: &[u8]) -> Option<Arc<dyn GcmRuns>> {
+        match tier {
+            Tier::VectorAes => {
+                let gcm: Arc<Gcm512> = Arc::from(Gcm512::of_any_length(Vaes512::detect()?, key));
+                Some(gcm)
+            }
             Tier::Aes | Tier::Portable => None,
         }
     }

@@ -63,6 +63,9 @@ pub(crate) trait Fused {
     /// multiple of [`ACROSS_UNIT`].
     fn xts_across(&self, tweaks: &[Block], sector_len: usize, way: Way<'_>);
 
+    /// Encryption in CBC (NIST SP 800-38A) of one message.
+    fn cbc_encrypt(&self, iv: &Block, sector: &mut [Block]);
+
     /// Decryption in CBC (NIST SP 800-38A).
     fn cbc_decrypt(&self, iv: &Block, sector: &mut [Block]);
 

@@ -36,6 +36,7 @@ mod xaes;
 mod xchacha;
 
 pub mod reference;
+pub mod stream;
 
 pub use engine::CpuEngine;
 pub use hardware::{Tier, aes_instructions};

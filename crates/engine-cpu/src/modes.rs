@@ -158,7 +158,13 @@ impl<'i> Masks<'i> {
 }
 
 /// IEEE 1619 section 5; `tweaks` are encrypted already.
-fn xts(kernel: &dyn Kernel, encrypt: bool, tweaks: &[Block], blocks_per_sector: usize, blocks: &mut [Block]) {
+pub(crate) fn xts(
+    kernel: &dyn Kernel,
+    encrypt: bool,
+    tweaks: &[Block],
+    blocks_per_sector: usize,
+    blocks: &mut [Block],
+) {
     if let Some(fused) = kernel.fused() {
         for (tweak, sector) in tweaks.iter().zip(blocks.chunks_exact_mut(blocks_per_sector)) {
             fused.xts(encrypt, tweak, sector);
@@ -206,7 +212,7 @@ pub(crate) fn ctr(kernel: &dyn Kernel, ivs: &[Block], blocks_per_sector: usize, 
 }
 
 /// NIST SP 800-38A section 6.2.
-fn cbc_decrypt(kernel: &dyn Kernel, ivs: &[Block], blocks_per_sector: usize, blocks: &mut [Block]) {
+pub(crate) fn cbc_decrypt(kernel: &dyn Kernel, ivs: &[Block], blocks_per_sector: usize, blocks: &mut [Block]) {
     if let Some(fused) = kernel.fused() {
         for (iv, sector) in ivs.iter().zip(blocks.chunks_exact_mut(blocks_per_sector)) {
             fused.cbc_decrypt(iv, sector);

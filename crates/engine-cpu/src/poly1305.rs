@@ -91,6 +91,7 @@ impl Limbs {
 }
 
 /// A one-time key, wiped when dropped.
+#[derive(Clone)]
 pub(crate) struct Key {
     /// What is multiplied with.
     pub(crate) r: Limbs,

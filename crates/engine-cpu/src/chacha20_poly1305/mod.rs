@@ -165,6 +165,14 @@ impl ChaCha20Poly1305 {
         }
     }
 
+    /// XORs the keystream of ChaCha20 that begins at block `counter`.
+    pub(crate) fn xor(&self, key: &[u8; 32], nonce: &[u8; 12], counter: u32, data: &mut [u8]) {
+        match &self.own {
+            Some(own) => own.xor(&State::new(key, nonce), counter, data),
+            None => aws_lc::chacha20_xor(key, nonce, counter, data),
+        }
+    }
+
     /// Fills `data` with what sealing XORs.
     pub(crate) fn keystream(&self, key: &[u8; 32], nonce: &[u8; 12], data: &mut [u8]) {
         data.fill(0);

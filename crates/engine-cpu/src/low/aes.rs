@@ -74,10 +74,16 @@ impl RoundKeys {
         &self.encrypting[..=self.rounds]
     }
 
-    /// Those that encrypt, of a key of 32 bytes.
+    /// The first `K` of those that encrypt: all of them, when the key has so
+    /// many.
     #[inline(always)]
-    pub(super) fn of_aes_256(&self) -> &[Block; 15] {
-        &self.encrypting
+    pub(super) fn first<const K: usize>(&self) -> &[Block; K] {
+        self.encrypting.first_chunk().expect("no key has more than fifteen")
+    }
+
+    /// Rounds of the cipher: 10, 12 or 14.
+    pub(super) fn rounds(&self) -> usize {
+        self.rounds
     }
 
     #[inline(always)]
@@ -269,6 +275,12 @@ macro_rules! width {
                 modes::cbc_decrypt::<$vector, $blocks>(token, keys, iv, sector);
             }
 
+            /// Serial, so that a wider register would be no faster.
+            #[target_feature(enable = $features)]
+            pub(super) fn cbc_encrypt(token: $token, keys: &RoundKeys, iv: &Block, sector: &mut [Block]) {
+                modes::cbc_encrypt::<V128>(token.into(), keys, iv, sector);
+            }
+
             #[target_feature(enable = $features)]
             pub(super) fn ctr(token: $token, keys: &RoundKeys, iv: &Block, sector: &mut [Block]) {
                 modes::ctr::<$vector, $blocks>(token, keys, iv, sector);
@@ -314,6 +326,11 @@ macro_rules! width {
             fn cbc_decrypt(&self, iv: &Block, sector: &mut [Block]) {
                 // SAFETY: the token proves the features that are enabled.
                 unsafe { $names::cbc_decrypt(self.token, &self.keys, iv, sector) }
+            }
+
+            fn cbc_encrypt(&self, iv: &Block, sector: &mut [Block]) {
+                // SAFETY: the token proves the features that are enabled.
+                unsafe { $names::cbc_encrypt(self.token, &self.keys, iv, sector) }
             }
 
             fn ctr(&self, iv: &Block, sector: &mut [Block]) {

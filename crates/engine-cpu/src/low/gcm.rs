@@ -1,4 +1,4 @@
-//! AES-256-GCM (NIST SP 800-38D) in one pass: counter mode on four blocks in
+//! AES-GCM (NIST SP 800-38D) in one pass: counter mode on four blocks in
 //! each of sixteen registers, and between its rounds the hash of the stride
 //! before, when sealing, or of the same one, when opening. What is left behind
 //! these strides goes through eight registers at once. Constant time, as the
@@ -28,15 +28,15 @@ const LONG: usize = 16;
 const SHORT: usize = 8;
 /// Blocks of a register.
 const WIDTH: usize = 4;
-/// Rounds of AES-256.
-const ROUNDS: usize = 14;
+/// Round keys of AES-256.
+const KEYS: usize = 15;
 /// The last of these rounds but one, between which is hashed.
 const HASHING: usize = 8;
 
 /// What goes through the cipher at once in `R` registers.
 type Stride<const R: usize> = [[Block; WIDTH]; R];
 
-/// A key of AES-256-GCM for AVX-512 with VAES.
+/// A key of AES-GCM for AVX-512 with VAES.
 pub(crate) struct Gcm512 {
     keys: RoundKeys,
     powers: Powers,
@@ -45,6 +45,11 @@ pub(crate) struct Gcm512 {
 
 impl Gcm512 {
     pub(crate) fn new(token: Vaes512, key: &[u8; 32]) -> Box<Gcm512> {
+        Gcm512::of_any_length(token, key)
+    }
+
+    /// For a key of 16, 24 or 32 bytes; only one of 32 is an [`OnePass`].
+    pub(crate) fn of_any_length(token: Vaes512, key: &[u8]) -> Box<Gcm512> {
         let keys = RoundKeys::new(token.into(), key);
         let mut gcm = Box::new(Gcm512 { keys, powers: Powers::none(), token });
         // SAFETY: the token proves the features that are enabled.
@@ -81,14 +86,20 @@ macro_rules! vaes512 {
     };
 }
 
+mod runs;
+
 vaes512! {
     fn set_up(gcm: &mut Gcm512) {
-        let hash_key = encrypted(gcm.token, gcm.keys.of_aes_256(), &[0; 16]);
+        let hash_key = match gcm.keys.rounds() {
+            10 => encrypted::<11>(gcm.token, gcm.keys.first(), &[0; 16]),
+            12 => encrypted::<13>(gcm.token, gcm.keys.first(), &[0; 16]),
+            _ => encrypted::<KEYS>(gcm.token, gcm.keys.first(), &[0; 16]),
+        };
         gcm.powers.fill(gcm.token, &hash_key);
     }
 
     fn seal(token: Vaes512, key: &Gcm512, nonce: &[u8; 12], ad: &[u8], data: &mut [u8]) -> Tag {
-        let (data_len, mut message) = (data.len(), Message::begin(token, key, nonce, ad, data.len()));
+        let (data_len, mut message) = (data.len(), Message::<KEYS>::begin(token, key, nonce, ad, data.len()));
         let (long, rest) = strides::<LONG>(data);
         message.seal(long);
         let (short, rest) = strides::<SHORT>(rest);
@@ -104,7 +115,7 @@ vaes512! {
     }
 
     fn open(token: Vaes512, key: &Gcm512, nonce: &[u8; 12], ad: &[u8], data: &mut [u8]) -> Tag {
-        let (data_len, mut message) = (data.len(), Message::begin(token, key, nonce, ad, data.len()));
+        let (data_len, mut message) = (data.len(), Message::<KEYS>::begin(token, key, nonce, ad, data.len()));
         let (long, rest) = strides::<LONG>(data);
         message.open(long);
         let (short, rest) = strides::<SHORT>(rest);
@@ -122,14 +133,14 @@ vaes512! {
 
 /// One block through the cipher.
 #[inline(always)]
-fn encrypted(token: Vaes512, keys: &[Block; ROUNDS + 1], block: &Block) -> Block {
+fn encrypted<const K: usize>(token: Vaes512, keys: &[Block; K], block: &Block) -> Block {
     let token = token.into();
     let mut state = V128::splat_block(token, block).xor_with(V128::splat_block(token, &keys[0]));
-    for key in &keys[1..ROUNDS] {
+    for key in &keys[1..K - 1] {
         state = state.encrypt_round(token, V128::splat_block(token, key));
     }
     let mut encrypted = [[0; 16]];
-    state.encrypt_last(token, V128::splat_block(token, &keys[ROUNDS])).store_blocks(&mut encrypted);
+    state.encrypt_last(token, V128::splat_block(token, &keys[K - 1])).store_blocks(&mut encrypted);
     encrypted[0]
 }
 
@@ -143,10 +154,10 @@ fn counter_number(&[a, b, c, d, e, f, g, h, i, j, k, l]: &[u8; 12], counter: u32
     u128::from(high) << 64 | u128::from(low) << 32 | u128::from(counter)
 }
 
-/// A message that is being sealed or opened.
-struct Message<'k> {
+/// A message that is being sealed or opened, with `K` round keys.
+struct Message<'k, const K: usize> {
     token: Vaes512,
-    keys: &'k [Block; ROUNDS + 1],
+    keys: &'k [Block; K],
     /// What masks the tag.
     mask: Block,
     hash: Hash<'k>,
@@ -154,10 +165,10 @@ struct Message<'k> {
     counters: V512,
 }
 
-impl<'k> Message<'k> {
+impl<'k, const K: usize> Message<'k, K> {
     #[inline(always)]
-    fn begin(token: Vaes512, key: &'k Gcm512, nonce: &[u8; 12], ad: &[u8], data_len: usize) -> Message<'k> {
-        let keys = key.keys.of_aes_256();
+    fn begin(token: Vaes512, key: &'k Gcm512, nonce: &[u8; 12], ad: &[u8], data_len: usize) -> Self {
+        let keys = key.keys.first();
         let mask = encrypted(token, keys, &counter_number(nonce, 1).to_be_bytes());
         let hash = Hash::begin(token, &key.powers, ad, data_len);
         Message { token, keys, mask, hash, counters: first_counters(token, nonce) }
@@ -201,7 +212,7 @@ impl<'k> Message<'k> {
             *register = register.xor_with(self.counters.reversed(token));
             self.counters = self.counters.add_words(step);
         }
-        let (first, others) = keys[1..ROUNDS].split_at(ROUNDS - 1 - HASHING);
+        let (first, others) = keys[1..K - 1].split_at(K - 2 - HASHING);
         for key in first {
             round(token, key, &mut state);
         }
@@ -228,7 +239,7 @@ impl<'k> Message<'k> {
                 }
             }
         }
-        let last = V512::splat_block(token, &keys[ROUNDS]);
+        let last = V512::splat_block(token, &keys[K - 1]);
         for register in &mut state {
             *register = register.encrypt_last(token, last);
         }

@@ -130,6 +130,23 @@ fn xor_all<V: AesVector>(state: &mut [V; REGISTERS], masks: &[V; REGISTERS]) {
     }
 }
 
+/// Block by block, as encryption in CBC is.
+#[inline(always)]
+pub(super) fn cbc_encrypt<V: AesVector>(
+    token: V::AesToken,
+    keys: &RoundKeys,
+    iv: &Block,
+    sector: &mut [Block],
+) {
+    let mut last = [V::splat_block(token, iv)];
+    for block in sector {
+        let block = std::slice::from_mut(block);
+        last = [last[0].xor_with(V::load_blocks(token, block))];
+        encrypt_registers(token, keys.encrypting(), &mut last);
+        last[0].store_blocks(block);
+    }
+}
+
 #[inline(always)]
 pub(super) fn cbc_decrypt<V: AesVector, const CHUNK: usize>(
     token: V::AesToken,

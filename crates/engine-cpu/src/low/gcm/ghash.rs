@@ -139,6 +139,32 @@ fn first_of_four(_token: Vaes512, block: V128) -> V512 {
     V512(unsafe { _mm512_zextsi128_si512(block.0) })
 }
 
+/// Adds whole blocks to a hash.
+#[inline(always)]
+pub(super) fn absorbed(token: Vaes512, powers: &Powers, hash: u128, blocks: &[Block]) -> u128 {
+    let zero = V128::splat_block(token.into(), &[0; 16]);
+    let mut state = V128::splat_block(token.into(), &hash.to_le_bytes());
+    for group in blocks.chunks(GROUP) {
+        let mut hash = Hash::resume(token, powers, 0, group.len());
+        let mut place = FIRST_POWER + 1 - group.len();
+        let (fours, rest) = group.as_chunks::<WIDTH>();
+        for four in fours {
+            let powers = hash.powers_from(place);
+            hash.sum.add(token, V512::load_blocks(token, four), powers, state);
+            (place, state) = (place + WIDTH, zero);
+        }
+        if !rest.is_empty() {
+            // Zeros stand behind the first power, and nothing comes of them.
+            let powers = hash.powers_from(place);
+            hash.sum.add(token, loaded_behind(token, 0, rest.as_flattened()), powers, state);
+        }
+        state = hash.sum.hash(token);
+    }
+    let mut hash = [[0; 16]];
+    state.store_blocks(&mut hash);
+    u128::from_le_bytes(hash[0])
+}
+
 /// At most four blocks of bytes behind so many zeros, with zeros behind them.
 ///
 /// # Panics
@@ -182,6 +208,8 @@ pub(super) struct Hash<'k> {
     sum: Products,
     /// Blocks of the message.
     blocks: usize,
+    /// Blocks that come behind these: the lengths, or none.
+    behind: usize,
     /// Those before the stride that comes next.
     done: usize,
 }
@@ -192,7 +220,7 @@ impl<'k> Hash<'k> {
     pub(super) fn begin(token: Vaes512, powers: &'k Powers, ad: &[u8], data_len: usize) -> Hash<'k> {
         let zero = V128::splat_block(token.into(), &[0; 16]);
         let sum = Products::none(token);
-        let mut hash = Hash { token, powers, state: zero, sum, blocks: data_len.div_ceil(16), done: 0 };
+        let mut hash = Hash { token, powers, state: zero, sum, blocks: data_len.div_ceil(16), behind: 1, done: 0 };
         // Four blocks at a time; those that are missing stand before the first.
         let blocks = ad.len().div_ceil(16);
         let mut missing = (blocks.next_multiple_of(WIDTH) - blocks) * 16;
@@ -207,6 +235,21 @@ impl<'k> Hash<'k> {
             (rest, missing) = (others, 0);
         }
         hash
+    }
+
+    /// Goes on from a hash, with so many whole blocks and no lengths behind.
+    #[inline(always)]
+    pub(super) fn resume(token: Vaes512, powers: &'k Powers, hash: u128, blocks: usize) -> Hash<'k> {
+        let state = V128::splat_block(token.into(), &hash.to_le_bytes());
+        Hash { token, powers, state, sum: Products::none(token), blocks, behind: 0, done: 0 }
+    }
+
+    /// The hash, once all blocks have been added, of which there are some.
+    #[inline(always)]
+    pub(super) fn paused(&self) -> u128 {
+        let mut hash = [[0; 16]];
+        self.sum.hash(self.token).store_blocks(&mut hash);
+        u128::from_le_bytes(hash[0])
     }
 
     #[inline(always)]
@@ -224,7 +267,7 @@ impl<'k> Hash<'k> {
         let in_group = self.done % GROUP;
         let left = self.blocks - (self.done - in_group);
         // Behind the last group come the lengths.
-        let place = if left <= GROUP { FIRST_POWER - left } else { FIRST_POWER + 1 - GROUP } + in_group;
+        let place = if left <= GROUP { FIRST_POWER + 1 - self.behind - left } else { FIRST_POWER + 1 - GROUP } + in_group;
         let [whole, middle] = [&self.powers.whole, &self.powers.middle].map(|powers| {
             let (registers, _) = powers[place..].as_chunks();
             registers.first_chunk().expect("zeros stand behind")
