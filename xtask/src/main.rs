@@ -24,6 +24,7 @@ mod luks;
 mod model;
 mod offer;
 mod packages;
+mod papers;
 mod posix;
 mod postgres;
 mod powercut;
@@ -98,6 +99,8 @@ enum Task {
     /// Fill memory and check it: a part of `luks`
     #[command(hide = true)]
     LuksPressure(luks::pressure::PressureArgs),
+    /// Make docs/papers.md from the models that replay published documents
+    Papers,
     /// Run the scheduler's policies on modelled machines, all of them
     Simulate(simulate::SimulateArgs),
     /// Measure whether the time of a cipher depends on secrets
@@ -138,6 +141,7 @@ fn main() -> ExitCode {
         Task::Luks(arguments) => concluded(luks::run(&arguments)),
         Task::Vm(arguments) => concluded(vm::run(&arguments)),
         Task::LuksPressure(arguments) => luks::pressure::fill(&arguments),
+        Task::Papers => papers::run(),
         Task::Simulate(arguments) => simulate::run(&arguments),
         Task::Dudect(arguments) => concluded(dudect::run(&arguments)),
         Task::Soundness(arguments) => concluded(soundness::run(&arguments)),

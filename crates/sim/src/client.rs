@@ -176,8 +176,7 @@ impl Client {
             segments,
             in_flight: world.in_flight,
             computing: world.computing,
-            // Each client has one request at a time, and one batch of it.
-            tasks: world.in_flight,
+            tasks: world.asking,
             request_bytes: self.bytes,
         };
         let now = Moment { cpu: world.load.view(), usable, version: 0, is_first: again.is_none() };
@@ -295,6 +294,7 @@ impl Client {
         if self.rest == 0 {
             let goes_on = world.request_done(me, self.began);
             let step = if goes_on { Step::Begin } else { Step::Parked };
+            world.asking -= u32::from(!goes_on);
             *self = Client { step, turn: self.turn, began: world.now, ..Client::default() };
         }
     }

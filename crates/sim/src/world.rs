@@ -66,6 +66,8 @@ pub(crate) struct World<'h> {
     pub(crate) scope: Scope,
     pub(crate) load: CpuLoad,
     pub(crate) in_flight: u32,
+    /// Clients with a request that is not answered yet, on a CPU or waiting for one.
+    pub(crate) asking: u32,
     /// Threads that compute a batch or hand one over.
     pub(crate) computing: u32,
     background_ns: u64,
@@ -162,6 +164,7 @@ impl<'h> World<'h> {
             scope: Scope::ALL,
             load: CpuLoad::new(host.cpus),
             in_flight: 0,
+            asking: 0,
             computing: 0,
             background_ns: 0,
             results: vec![0; host.devices.len()],
@@ -254,6 +257,7 @@ impl<'h> World<'h> {
         let may = self.clients[client].is_parked() && client < self.phase().clients as usize;
         if may {
             self.clients[client].ask(self.now);
+            self.asking += 1;
             self.wake(client);
         }
         may

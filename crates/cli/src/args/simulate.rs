@@ -15,12 +15,16 @@ which --list tells; besides there are random-SEED for a host drawn from a seed,
 and write-KIBk-CLIENTS and read-KIBk-CLIENTS for loads. A device's results are
 checked one in 1024 times unless -o check=N says otherwise.
 
+paper-000 to paper-004 are published documents: each figure whose number their
+text gives, ours beside it, their ratio, and whether ours was fitted on it.
+
 Examples:
   strongroom simulate --list
   strongroom simulate aca-sds --workload write-64k-32
+  strongroom simulate paper-004
   strongroom simulate two-devices --policy fixed -o use=1 --plot run.svg")]
 pub(crate) struct SimulateArgs {
-    /// A host's name
+    /// A host's name, or a document's
     #[arg(value_name = "HOST", required_unless_present = "list")]
     pub(crate) host: Option<String>,
     /// Tell which hosts and workloads there are

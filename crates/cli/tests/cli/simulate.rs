@@ -30,6 +30,18 @@ fn the_papers_host_comes_with_what_its_model_is_worth() {
 }
 
 #[test]
+fn documents_are_replayed_beside_their_figures() {
+    let place = Place::new();
+    let document = place.line("simulate paper-004 --json").expect(0).document();
+    assert_eq!(document["tables"][0]["cells"].as_array().map(Vec::len), Some(38 * 9));
+    assert!(document["errors"][0]["median"].as_f64().is_some_and(|median| median < 0.04));
+    let text = place.line("simulate paper-004").expect(0).stdout;
+    assert!(text.contains("aes-cbc-plain, 128 bits, CESA") && text.contains("331 predicted"), "{text}");
+    place.line("simulate paper-004 --plot run.svg").expect(2);
+    place.line("simulate paper-005").expect(2);
+}
+
+#[test]
 fn names_are_listed_and_others_refused() {
     let place = Place::new();
     let list = place.line("simulate --list --json").expect(0).document();

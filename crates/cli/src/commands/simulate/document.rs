@@ -18,15 +18,21 @@ struct Named {
 pub(super) struct List {
     schema: &'static str,
     hosts: Vec<Named>,
+    papers: Vec<Named>,
     workloads: Vec<String>,
 }
 
 impl List {
     pub(super) fn new() -> List {
         let hosts = Host::catalogue().into_iter();
+        let paper = |name| Named {
+            name: str::to_owned(name),
+            about: strongroom_papers::about(name).unwrap_or_default().to_owned(),
+        };
         List {
             schema: "strongroom.simulate-list/1",
             hosts: hosts.map(|Host { name, about, .. }| Named { name, about }).collect(),
+            papers: strongroom_papers::NAMES.into_iter().map(paper).collect(),
             workloads: Workload::catalogue().into_iter().map(|workload| workload.name).collect(),
         }
     }
@@ -37,6 +43,10 @@ impl List {
             let _ = writeln!(text, "  {:16} {}", host.name, host.about);
         }
         let _ = writeln!(text, "  {:16} Drawn from the seed NUMBER", "random-NUMBER");
+        text.push_str("\nDocuments, replayed without a workload:\n");
+        for paper in &self.papers {
+            let _ = writeln!(text, "  {:16} {}", paper.name, paper.about);
+        }
         text.push_str("\nWorkloads (write-KIBk-CLIENTS and read-KIBk-CLIENTS also with other numbers):\n");
         for workload in &self.workloads {
             let _ = writeln!(text, "  {workload}");

@@ -1,6 +1,7 @@
-//! `simulate`: a modelled machine under a load, in virtual time.
+//! `simulate`: a modelled machine under a load, in virtual time; and documents replayed.
 
 mod document;
+mod paper;
 mod plot;
 
 use std::time::Duration;
@@ -29,6 +30,13 @@ pub(crate) fn run(args: &SimulateArgs, output: Output) -> Result<Exit> {
         output.print(&List::new(), List::text)?;
         return Ok(Exit::Done);
     };
+    if let Some(replay) = strongroom_papers::replay(name) {
+        if args.plot.is_some() {
+            return Err(Failure::usage("--plot draws a run, and a document is none"));
+        }
+        output.print(&paper::Document::new(replay), paper::Document::text)?;
+        return Ok(Exit::Done);
+    }
     let list = "`strongroom simulate --list` tells which there are.";
     let host =
         Host::named(name).ok_or_else(|| Failure::usage(format!("there is no host `{name}`")).hint(list))?;

@@ -1,0 +1,5 @@
+//! Prints `docs/papers.md`.
+
+fn main() {
+    print!("{}", strongroom_papers::page::write());
+}
