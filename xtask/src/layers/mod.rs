@@ -44,7 +44,11 @@ const LAYERS: &[Layer] = &[
     layer("sched", &["units", "engine"], &["engine-cpu", "engine-sim"]),
     layer("sim", &["engine", "sched"], &[]),
     layer("bench", &["engine"], &["engine-cpu", "engine-sim", "format", "keys", "units"]),
-    layer("vault", &["units", "format", "keys", "engine", "store"], &["engine-cpu", "sched", "model"]),
+    layer(
+        "vault",
+        &["units", "format", "keys", "engine", "store"],
+        &["engine-cpu", "engine-sim", "sched", "model"],
+    ),
     layer("disk", &["format", "keys", "engine", "store", "memory"], &["bench", "engine-cpu", "sched"]),
     layer("file", &["format", "engine"], &["engine-cpu"]),
     layer("archive", &[], &[]),
