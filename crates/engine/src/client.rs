@@ -312,3 +312,152 @@ fn conclude(answer: Result<Completed, Vanished>) -> Result<Completed, Failure> {
         Err(Vanished) => Err(Failure { cause: Cause::Vanished, batch: None }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::*;
+    use crate::{Aead, Capability, Completer, Cross};
+
+    const ALGORITHM: Algorithm = Algorithm::Aead(Aead::XAes256Gcm);
+
+    /// An engine that says what it was told to say, and else is inline, or has
+    /// room for so many batches.
+    #[derive(Default)]
+    struct Told {
+        refusals: Mutex<VecDeque<Refusal>>,
+        outcome: Option<Outcome>,
+        room: usize,
+        queue: Mutex<Vec<(Batch, Completer)>>,
+        flushes: AtomicUsize,
+    }
+
+    impl Engine for Told {
+        fn name(&self) -> &str {
+            "told"
+        }
+
+        fn capability(&self, _: Algorithm, _: Operation) -> Option<Capability> {
+            None
+        }
+
+        fn session(&self, algorithm: Algorithm, _: &[u8]) -> Result<Session, SessionError> {
+            Ok(Session::new(algorithm, Arc::new(())))
+        }
+
+        fn submit(&self, _: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
+            if let Some(refusal) = self.refusals.lock().unwrap().pop_front() {
+                return Err(Box::new(Refused { batch, refusal }));
+            }
+            if self.room == 0 {
+                return Ok(Ticket::ready(Completed {
+                    batch,
+                    outcome: self.outcome.unwrap_or(Outcome::Done),
+                }));
+            }
+            let mut queue = self.queue.lock().unwrap();
+            if queue.len() == self.room {
+                return Err(Box::new(Refused { batch, refusal: Refusal::Busy }));
+            }
+            let (ticket, completer) = Ticket::pending();
+            queue.push((batch, completer));
+            Ok(ticket)
+        }
+
+        /// Answers all, the last one first.
+        fn flush(&self) {
+            self.flushes.fetch_add(1, Relaxed);
+            let queue = std::mem::take(&mut *self.queue.lock().unwrap());
+            for (batch, completer) in queue.into_iter().rev() {
+                match self.outcome {
+                    Some(outcome) => completer.complete(Completed { batch, outcome }),
+                    None => drop(completer),
+                }
+            }
+        }
+
+        fn buffer(&self, _: &Session, len: usize) -> Buffer {
+            Buffer::new(len)
+        }
+
+        fn crossing(&self) -> Option<&dyn Cross> {
+            None
+        }
+    }
+
+    fn batch(len: usize) -> Batch {
+        Batch::new(Operation::Seal, Buffer::new(len), Vec::new())
+    }
+
+    fn client(told: Told) -> (Arc<Told>, Client) {
+        let told = Arc::new(told);
+        let engine: Arc<dyn Engine> = Arc::clone(&told) as _;
+        (told, Client::open(&engine, ALGORITHM, &[0; 32]).unwrap())
+    }
+
+    #[test]
+    fn an_inline_engine_is_not_flushed() {
+        let (told, client) = client(Told::default());
+        assert_eq!(client.execute(batch(3)).unwrap().batch.buffer.len(), 3);
+        let lens =
+            client.submit_many([batch(1), batch(2)]).unwrap().map(|one| one.unwrap().batch.buffer.len());
+        assert_eq!(lens.collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(told.flushes.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_busy_engine_is_flushed_and_asked_again() {
+        let refusals = Mutex::new(vec![Refusal::Busy; 10].into());
+        let (told, client) = client(Told { refusals, ..Told::default() });
+        assert!(client.execute(batch(1)).is_ok());
+        assert_eq!(told.flushes.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn a_refusal_comes_with_the_batch_and_its_reason() {
+        let misuse = Refusal::Misuse("an example");
+        let (_, client) = client(Told {
+            refusals: Mutex::new([Refusal::Busy, Refusal::Unsupported, misuse].into()),
+            ..Told::default()
+        });
+        for cause in [Cause::Unsupported, Cause::Misuse("an example")] {
+            let failure = client.execute(batch(5)).unwrap_err();
+            assert_eq!((failure.cause, failure.batch.unwrap().buffer.len()), (cause, 5));
+        }
+        assert!(client.execute(batch(5)).is_ok());
+    }
+
+    #[test]
+    fn what_was_lost_says_so() {
+        let (_, lost) = client(Told { outcome: Some(Outcome::DeviceLost), room: 1, ..Told::default() });
+        let failure = lost.execute(batch(5)).unwrap_err();
+        assert!(failure.cause == Cause::DeviceLost && failure.batch.is_some());
+        let (_, gone) = client(Told { room: 1, ..Told::default() });
+        let failure = gone.execute(batch(5)).unwrap_err();
+        assert!(failure.cause == Cause::Vanished && failure.batch.is_none());
+        // One that is forged is no failure of the engine.
+        let (_, forged) = client(Told { outcome: Some(Outcome::AuthenticationFailed), ..Told::default() });
+        assert_eq!(forged.execute(batch(5)).unwrap().outcome, Outcome::AuthenticationFailed);
+    }
+
+    #[test]
+    fn a_flight_longer_than_the_queue_comes_back_in_order() {
+        let (told, client) = client(Told { outcome: Some(Outcome::Done), room: 3, ..Told::default() });
+        let flight = client.submit_many((1..=8).map(batch)).unwrap();
+        assert_eq!(flight.len(), 8);
+        let lens: Vec<usize> = flight.map(|one| one.unwrap().batch.buffer.len()).collect();
+        assert_eq!(lens, [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(told.flushes.load(Relaxed), 3, "one doorbell for each queue");
+    }
+
+    #[test]
+    fn an_abandoned_flight_is_begun_with_all_the_same() {
+        let (told, client) = client(Told { outcome: Some(Outcome::Done), room: 3, ..Told::default() });
+        let mut flight = client.flight();
+        flight.add(client.session(), batch(1)).unwrap();
+        drop(flight);
+        assert!(told.queue.lock().unwrap().is_empty());
+    }
+}

@@ -76,3 +76,99 @@ impl<L: Layer> Cross for L {
         self.pass_crossing(inner, session, crossing)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    use super::*;
+    use crate::{Aead, SectorNumbers, Way};
+
+    /// Counts what comes to it.
+    #[derive(Default)]
+    struct Inner {
+        flushes: AtomicU32,
+        buffers: AtomicU32,
+        crossings: AtomicU32,
+    }
+
+    impl Engine for Inner {
+        fn name(&self) -> &str {
+            "inner"
+        }
+
+        fn capability(&self, _: Algorithm, _: Operation) -> Option<Capability> {
+            None
+        }
+
+        fn session(&self, algorithm: Algorithm, _: &[u8]) -> Result<Session, SessionError> {
+            Ok(Session::new(algorithm, Arc::new(())))
+        }
+
+        fn submit(&self, _: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
+            Err(Box::new(Refused { batch, refusal: Refusal::Unsupported }))
+        }
+
+        fn flush(&self) {
+            self.flushes.fetch_add(1, Relaxed);
+        }
+
+        fn buffer(&self, _: &Session, len: usize) -> Buffer {
+            self.buffers.fetch_add(1, Relaxed);
+            Buffer::new(len)
+        }
+
+        fn crossing(&self) -> Option<&dyn Cross> {
+            Some(self)
+        }
+    }
+
+    impl Cross for Inner {
+        fn cross(&self, _: &Session, _: Crossing<'_>) -> Result<(), Refusal> {
+            self.crossings.fetch_add(1, Relaxed);
+            Ok(())
+        }
+    }
+
+    struct Outer {
+        inner: Inner,
+        passed: AtomicU32,
+    }
+
+    impl Layer for Outer {
+        fn inner(&self) -> &dyn Engine {
+            &self.inner
+        }
+
+        fn pass(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
+            self.passed.fetch_add(1, Relaxed);
+            self.inner.submit(session, batch)
+        }
+
+        fn pass_crossing(
+            &self,
+            inner: &dyn Cross,
+            session: &Session,
+            crossing: Crossing<'_>,
+        ) -> Result<(), Refusal> {
+            self.passed.fetch_add(1, Relaxed);
+            inner.cross(session, crossing)
+        }
+    }
+
+    #[test]
+    fn every_method_comes_through_a_layer() {
+        let outer = Outer { inner: Inner::default(), passed: AtomicU32::new(0) };
+        let session = outer.session(Algorithm::Aead(Aead::XAes256Gcm), &[]).unwrap();
+        assert_eq!((outer.name(), outer.buffer(&session, 5).len()), ("inner", 5));
+        outer.flush();
+        assert!(outer.submit(&session, Batch::new(Operation::Seal, Buffer::empty(), Vec::new())).is_err());
+        let way = Way::Encrypt { from: &[], to: crate::SharedBytesMut::new(&[]) };
+        let crossing = Crossing { numbers: SectorNumbers::from(0), sector_len: 512, way };
+        assert_eq!(outer.crossing().expect("the inner one has it").cross(&session, crossing), Ok(()));
+        let inner = [&outer.inner.flushes, &outer.inner.buffers, &outer.inner.crossings];
+        assert_eq!(inner.map(|count| count.load(Relaxed)), [1, 1, 1]);
+        assert_eq!(outer.passed.load(Relaxed), 2);
+    }
+}

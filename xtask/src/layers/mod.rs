@@ -45,7 +45,11 @@ const LAYERS: &[Layer] = &[
     layer("sim", &["engine", "sched"], &[]),
     layer("papers", &["sched", "sim"], &[]),
     layer("bench", &["engine"], &["engine-cpu", "engine-sim", "format", "keys", "units"]),
-    layer("vault", &["units", "format", "keys", "engine", "store"], &["engine-cpu", "sched", "model"]),
+    layer(
+        "vault",
+        &["units", "format", "keys", "engine", "store"],
+        &["engine-cpu", "engine-sim", "sched", "model"],
+    ),
     layer("disk", &["format", "keys", "engine", "store", "memory"], &["bench", "engine-cpu", "sched"]),
     layer("file", &["format", "engine"], &["engine-cpu"]),
     layer("archive", &[], &[]),

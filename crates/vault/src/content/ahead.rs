@@ -126,7 +126,7 @@ impl Content {
             parts.basis.held.push((block, state.entry(block)));
             let held_len = size.block_len(block, plain_len);
             if held_len > 0 && state.source(block) != Source::Hole {
-                let mut bytes = self.context.sealer.buffer(Purpose::Blocks(self.generation()), held_len);
+                let mut bytes = self.block_buffer(held_len);
                 let Ok(segments) = self.fetch_blocks(&state, block, block, &mut bytes) else {
                     return Ok(None);
                 };
@@ -141,7 +141,7 @@ impl Content {
     fn open_held(&self, held: Vec<(usize, Batch)>, blocks: usize) -> Result<Option<Buffer>> {
         let purpose = Purpose::Blocks(self.generation());
         let size = self.geometry().block_size().bytes() as usize;
-        let mut scratch = self.context.sealer.buffer(purpose, blocks * size);
+        let mut scratch = self.block_buffer(blocks * size);
         let (places, batches): (Vec<usize>, Vec<Batch>) = held.into_iter().unzip();
         let flight = self.context.sealer.submit_many(purpose, batches)?;
         for (at, completed) in places.into_iter().zip(flight) {

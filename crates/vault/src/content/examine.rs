@@ -242,7 +242,7 @@ impl Content {
         let offset = size.start_of(first).0;
         let len = (size.start_of(last).0 - offset) as usize + size.block_len(last, view.plain_len());
         if scratch.len() < len {
-            *scratch = Buffer::new(len.max(BATCH));
+            *scratch = self.block_buffer(len.max(BATCH));
         }
         match self.open_blocks(view, first, last, scratch) {
             Ok(()) => {

@@ -38,6 +38,7 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::{Arc, PoisonError};
 
+use strongroom_engine::Buffer;
 use strongroom_format::vault::block::BlockContext;
 use strongroom_format::vault::{DirectoryId, FileId, Geometry};
 use strongroom_store::{FileRef, InodeId, NodeRef, SetTime};
@@ -48,6 +49,7 @@ use crate::error::Result;
 use crate::freshness::Version;
 pub(crate) use crate::journal::Promise;
 use crate::rules::Rule;
+use crate::sealer::Purpose;
 pub(crate) use attributed::Attribute;
 pub(crate) use checkpoint::checkpoint_all;
 pub(crate) use commit::{Extent, commit_all};
@@ -345,6 +347,11 @@ impl Content {
     fn promise_for_header(&self) -> Result<Promise<'_>> {
         self.context.note_pending(self);
         self.context.promise(HEADER_SLOTS)
+    }
+
+    /// `len` zero bytes that suit the engine, for blocks of this file.
+    fn block_buffer(&self, len: usize) -> Buffer {
+        self.context.sealer.buffer(Purpose::Blocks(self.generation()), len)
     }
 
     /// How many hold this content open.

@@ -7,9 +7,9 @@ use strongroom_format::vault::page::{self, PageHeader};
 use strongroom_format::vault::{FileId, Geometry, PageKind, Suite};
 use strongroom_units::{GroupIndex, PAGE_LEN};
 
-use super::Content;
 use super::follow::Following;
 use super::state::{Image, NodeSlot, PageAddress, Slot, State};
+use super::{Content, NODES_IN_MEMORY};
 use crate::error::{Damage, Error, Result};
 use crate::reading::read_at;
 use crate::sealer::{Purpose, Sealer};
@@ -101,6 +101,10 @@ impl Content {
         if self.context.sealer.is_inline() {
             return;
         }
+        if Self::groups_loaded(&self.read_state(), first, last) {
+            return;
+        }
+        self.write_state().evict(NODES_IN_MEMORY);
         // Maps of three levels, and nodes.
         for _level in 0..4 {
             let wanted = self.fetch_missing(first, last);

@@ -75,7 +75,7 @@ impl Content {
             drop(state);
             self.open_segments(buffer, segments, first)?;
         } else {
-            let mut scratch = self.context.sealer.buffer(Purpose::Blocks(self.generation()), spanned);
+            let mut scratch = self.block_buffer(spanned);
             let segments = self.fetch_blocks(&state, first, last, &mut scratch)?;
             drop(state);
             self.open_segments(&mut scratch, segments, first)?;

@@ -155,7 +155,7 @@ impl Content {
             None => {}
         }
         let spare = (partial.len() + stretched.iter().len()) * size.bytes() as usize;
-        let mut scratch = if spare == 0 { Buffer::empty() } else { Buffer::new(spare) };
+        let mut scratch = if spare == 0 { Buffer::empty() } else { self.block_buffer(spare) };
         let mut merged = Vec::with_capacity(partial.len() + 1);
         for block in stretched.into_iter().chain(partial.iter().map(|piece| piece.block)) {
             let at = merged.len() * size.bytes() as usize;
@@ -206,7 +206,7 @@ impl Content {
         let len = self.geometry().block_size().block_len(block, state.plain_len());
         self.load_group(state, block.group())?;
         if len > 0 && state.source(block) != Source::Hole {
-            let mut old = Buffer::new(len);
+            let mut old = self.block_buffer(len);
             self.open_blocks(state, block, block, &mut old)?;
             bytes[..len].copy_from_slice(&old);
         }
@@ -234,7 +234,7 @@ impl Content {
         promise: &mut Promise<'_>,
     ) -> Result<()> {
         let size = self.geometry().block_size();
-        let mut scratch = Buffer::new(blocks.len() * size.bytes() as usize);
+        let mut scratch = self.block_buffer(blocks.len() * size.bytes() as usize);
         let mut jobs = Vec::with_capacity(blocks.len());
         for &block in blocks {
             let at = jobs.len() * size.bytes() as usize;
@@ -255,7 +255,7 @@ impl Content {
     ) -> Result<()> {
         let size = self.geometry().block_size();
         let len = state.plain_len();
-        let mut scratch = Buffer::new(size.bytes() as usize);
+        let mut scratch = self.block_buffer(size.bytes() as usize);
         self.read_for_merge(state, block, &mut scratch)?;
         scratch[from..to].fill(0);
         let job = Job { block, at: 0, len: size.block_len(block, len) };

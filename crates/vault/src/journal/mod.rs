@@ -16,7 +16,7 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use strongroom_engine::{AssociatedData, Buffer};
+use strongroom_engine::AssociatedData;
 use strongroom_format::vault::WriteSession;
 use strongroom_format::vault::journal::{CLEAR_LEN, RecordHeader, SegmentHeader, SegmentStart, record_slots};
 pub(crate) use strongroom_format::vault::record::Place;
@@ -218,7 +218,9 @@ impl Journal {
     }
 
     /// Appends a record, whose slots come out of the `promised` ones as far
-    /// as these reach; it is to be waited for with [`Journal::sync_to`].
+    /// as these reach; it is to be waited for with [`Journal::sync_to`]. The
+    /// chain stays locked while the engine seals, since each record holds the
+    /// tag of the one before.
     pub(crate) fn append(&self, sealer: &Sealer, change: Change, promised: &mut u32) -> Result<Appended> {
         let mut chain = lock(&self.chain);
         let durable = lock(&self.barrier).durable_end.sequence;
@@ -237,7 +239,7 @@ impl Journal {
             nonce: [0; 24],
             tag: [0; 16],
         };
-        let mut buffer = Buffer::new(CLEAR_LEN + sealed_len);
+        let mut buffer = sealer.buffer(Purpose::Journal, CLEAR_LEN + sealed_len);
         buffer[CLEAR_LEN..].copy_from_slice(&sealed);
         let (nonce, tag) =
             sealer.seal_one(Purpose::Journal, &mut buffer, CLEAR_LEN..CLEAR_LEN + sealed_len, |nonce| {
