@@ -18,6 +18,7 @@ use strongroom_format::vault::header::Header;
 use strongroom_keys::{DataKeys, RootKey, VaultKeys};
 
 use crate::error::{Damage, Error, Result};
+use crate::reader_rules::ReaderRule;
 
 /// The engine's algorithm for a suite.
 #[must_use]
@@ -69,14 +70,15 @@ impl Sealer {
             Client::open(engine, algorithm(header.suite), key)
                 .map_err(|_| Error::Engine("the engine does not offer this vault's suite"))
         };
-        let data = (header.generation_min..=header.generation).map(|generation| {
+        let generation_min = if ReaderRule::Generation.is_kept() { header.generation_min } else { 1 };
+        let data = (generation_min..=header.generation).map(|generation| {
             let keys = DataKeys::derive(root, header.vault, generation);
             Ok(DataClients { blocks: open(keys.blocks())?, pages: open(keys.pages())? })
         });
         let journal = open(keys.journal())?;
         Ok(Sealer {
             data: data.collect::<Result<_>>()?,
-            generation_min: header.generation_min,
+            generation_min,
             is_inline: [Operation::Seal, Operation::Open]
                 .iter()
                 .all(|operation| journal.is_inline(*operation)),
