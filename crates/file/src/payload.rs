@@ -3,14 +3,15 @@
 //!
 //! Each thread claims a batch (its place in the input, the numbers of its
 //! chunks and, to seal, their nonces, all fixed under one lock), reads it,
-//! has the engine compute it and writes it. So reading, computing and writing
-//! overlap, a byte stays in the cache of one CPU, and what is in memory is one
-//! batch for each thread. Files are read and written at their places, in any
-//! order; streams in turn, under a lock.
+//! has the engine compute it, and writes it or leaves that to the thread that
+//! writes ([`places`]). So reading, computing and writing overlap. Files are
+//! read and written at their places, in any order; streams in turn, under a
+//! lock.
 //!
 //! Invariants: no plaintext of a chunk is written that did not verify; to a
 //! stream all that stands before a damaged chunk is written, and nothing after.
 
+mod places;
 mod source;
 mod turns;
 
@@ -29,6 +30,7 @@ use strongroom_format::age::{CHUNK_LEN, PAYLOAD_NONCE_LEN, SEALED_CHUNK_LEN, TAG
 use crate::identities::Identities;
 use crate::recipients::Recipients;
 use crate::{Error, armor, header, keys};
+use places::Ready;
 use source::{Claim, Source};
 use turns::Sink;
 
@@ -38,13 +40,17 @@ pub const BATCH_CHUNKS: usize = 8;
 const THREADS_MAX: usize = 32;
 const ALGORITHM: Algorithm = Algorithm::Aead(Aead::ChaCha20Poly1305);
 
-/// Most bytes that so many threads hold at once: a batch each, and its
-/// ciphertext once more while a stream is decrypted. 32 MiB for the most
-/// threads there may be.
+/// Most bytes that so many threads hold at once: two batches each and two more,
+/// which go to a file; or one each, and its ciphertext once more while it is
+/// decrypted to a stream. 33 MiB for the most threads there may be.
 #[must_use]
 pub const fn memory_max(threads: usize) -> usize {
     let threads = if threads < THREADS_MAX { threads } else { THREADS_MAX };
-    threads * 2 * BATCH_CHUNKS * SEALED_CHUNK_LEN
+    places::buffers(threads) * BATCH_CHUNKS * SEALED_CHUNK_LEN
+}
+
+fn batch_buffer() -> Buffer {
+    Buffer::new(BATCH_CHUNKS * SEALED_CHUNK_LEN)
 }
 
 /// What is read.
@@ -82,7 +88,7 @@ pub fn encrypt(job: &Job<'_>, recipients: &Recipients, input: Input, output: Out
     let (mut start, file_key) = header::make(recipients)?;
     let nonce = keys::random::<PAYLOAD_NONCE_LEN>()?;
     start.extend_from_slice(&nonce);
-    let sink = Sink::begin(output, &start)?;
+    let sink = Sink::begin(output, &start, job.threads.min(THREADS_MAX))?;
     let source = Source::of(input, 0, CHUNK_LEN)?;
     Work::new(job, &file_key, &nonce, Operation::Seal, source, sink)?.run()
 }
@@ -94,7 +100,7 @@ pub fn encrypt(job: &Job<'_>, recipients: &Recipients, input: Input, output: Out
 /// [`Error`]. What was written to a stream before is verified, but cut.
 pub fn decrypt(job: &Job<'_>, identities: &Identities, input: Input, output: Output) -> Result<u64, Error> {
     let Opened { file_key, nonce, source } = open(identities, input)?;
-    let sink = Sink::begin(output, &[])?;
+    let sink = Sink::begin(output, &[], job.threads.min(THREADS_MAX))?;
     Work::new(job, &file_key, &nonce, Operation::Open, source, sink)?.run()
 }
 
@@ -249,11 +255,15 @@ impl<'a> Work<'a> {
 
     fn serve(&self) {
         let mut hands = Hands {
-            buffer: Buffer::new(BATCH_CHUNKS * SEALED_CHUNK_LEN),
+            buffer: Buffer::empty(),
             segments: Vec::with_capacity(BATCH_CHUNKS),
             kept: Kept::default(),
         };
         while !self.sink.has_failed() {
+            if hands.buffer.is_empty() {
+                let Some(buffer) = self.sink.buffer() else { return };
+                hands.buffer = buffer;
+            }
             let claimed = {
                 let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
                 let number = source.batches();
@@ -294,9 +304,15 @@ impl<'a> Work<'a> {
             end = segment.range().end + TAG_LEN;
             batch.buffer[end - TAG_LEN..end].copy_from_slice(segment.tag());
         }
-        self.sink.write(number, first * SEALED_CHUNK_LEN as u64, &[&batch.buffer[..end]], len as u64)?;
-        (self.progress)(len as u64);
-        self.keep(batch, hands);
+        let (offset, plain) = (first * SEALED_CHUNK_LEN as u64, len as u64);
+        let buffer = self.keep(batch, hands);
+        self.put(Ready { number, offset, buffer, pieces: vec![0..end], plain }, hands)
+    }
+
+    fn put(&self, ready: Ready, hands: &mut Hands) -> Result<(), Error> {
+        let plain = ready.plain;
+        hands.buffer = self.sink.write(ready)?.unwrap_or_else(|| Buffer::empty());
+        (self.progress)(plain);
         Ok(())
     }
 
@@ -325,14 +341,11 @@ impl<'a> Work<'a> {
         if whole < chunks {
             return self.damaged(claim, whole, batch, &hands.kept);
         }
-        let pieces: Vec<&[u8]> =
-            batch.segments.iter().map(|segment| &batch.buffer[segment.range()]).collect();
+        let pieces: Vec<_> = batch.segments.iter().map(Segment::range).collect();
         let plain = pieces.iter().map(|piece| piece.len() as u64).sum();
-        self.sink.write(claim.number, claim.first_chunk * CHUNK_LEN as u64, &pieces, plain)?;
-        (self.progress)(plain);
-        drop(pieces);
-        self.keep(batch, hands);
-        Ok(())
+        let (number, offset) = (claim.number, claim.first_chunk * CHUNK_LEN as u64);
+        let buffer = self.keep(batch, hands);
+        self.put(Ready { number, offset, buffer, pieces, plain }, hands)
     }
 
     /// Writes to a stream what is whole of a batch, its first chunks, and says
@@ -375,10 +388,11 @@ impl<'a> Work<'a> {
         Ok(self.cipher.open_one(&mut buffer, sealed.len(), chunk, !is_last)?.then_some(buffer))
     }
 
-    fn keep(&self, mut batch: Batch, hands: &mut Hands) {
-        hands.buffer = batch.buffer.take();
+    /// A batch's buffer; its segments are kept.
+    fn keep(&self, mut batch: Batch, hands: &mut Hands) -> Buffer {
         batch.segments.clear();
         hands.segments = batch.segments;
+        batch.buffer.take()
     }
 }
 
