@@ -8,7 +8,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{File, FileTimes};
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -47,23 +47,43 @@ pub struct Unpacked {
 pub fn unpack(from: impl Read, directory: &Path) -> Result<Unpacked, Error> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let top = openat(CWD, directory, flags, Mode::empty()).map_err(Error::at(directory))?;
-    let is_root = rustix::process::geteuid().is_root();
-    let mut unpacking =
-        Unpacking { top, is_root, parent: None, directories: Vec::new(), unpacked: Unpacked::default() };
-    let mut entries = Entries::new(from);
+    let mut unpacking = Unpacking {
+        created: created(&top).map_err(Error::at(directory))?,
+        top,
+        is_root: rustix::process::geteuid().is_root(),
+        parent: None,
+        directories: Vec::new(),
+        unpacked: Unpacked::default(),
+        buffer: vec![0; AT_ONCE],
+    };
+    let mut entries = Entries::new(BufReader::with_capacity(AT_ONCE, from));
     while let Some(head) = entries.next()? {
         unpacking.entry(&head, &mut entries)?;
     }
     unpacking.finish()
 }
 
+/// Bytes that are read and written at once.
+const AT_ONCE: usize = 128 << 10;
+
 struct Unpacking {
     top: OwnedFd,
     is_root: bool,
+    /// Owner and group of what is made here; none where that cannot be told.
+    created: Option<(u32, u32)>,
     /// The directory of the last entry: the next is in it, as a rule.
     parent: Option<(PathBuf, OwnedFd)>,
     directories: Vec<(PathBuf, Facts)>,
     unpacked: Unpacked,
+    buffer: Vec<u8>,
+}
+
+/// Owner and group of what this process makes in a directory. The group may be
+/// the directory's, which is the same here.
+fn created(top: &OwnedFd) -> Result<Option<(u32, u32)>, Errno> {
+    let stat = rustix::fs::fstat(top)?;
+    let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Ok(Some(own).filter(|own| *own == (stat.st_uid, stat.st_gid)))
 }
 
 /// What an entry says beside its content.
@@ -231,7 +251,7 @@ impl Unpacking {
             created => created,
         };
         let mut file = File::from(created.map_err(Error::at(path))?);
-        let len = copy(content, &mut file, path)?;
+        let len = copy(content, &mut file, path, &mut self.buffer)?;
         self.unpacked.bytes += len;
         self.settle(&file, path, facts)?;
         let times = FileTimes::new().set_modified(system_time(&facts.modified));
@@ -242,20 +262,22 @@ impl Unpacking {
     /// Owner, attributes and mode, in this order: an owner's change takes
     /// set-user-id bits away.
     fn settle(&mut self, file: &impl AsFd, path: &Path, facts: &Facts) -> Result<(), Error> {
-        let kept = self.is_root && {
-            let (uid, gid) = facts.owner;
-            let owned = rustix::fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-            if owned.is_err() {
-                self.remark(path, "its owner could not be set");
-            }
-            owned.is_ok()
-        };
+        let kept = self.is_root && (self.created == Some(facts.owner) || self.own(file, path, facts));
         for (name, value) in &facts.xattrs {
             if rustix::fs::fsetxattr(file, name.as_str(), value, XattrFlags::empty()).is_err() {
                 self.remark(path, &format!("its attribute {name} could not be set"));
             }
         }
         fchmod(file, facts.mode_for(kept)).map_err(Error::at(path))
+    }
+
+    fn own(&mut self, file: &impl AsFd, path: &Path, facts: &Facts) -> bool {
+        let (uid, gid) = facts.owner;
+        let owned = rustix::fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+        if owned.is_err() {
+            self.remark(path, "its owner could not be set");
+        }
+        owned.is_ok()
     }
 
     fn symlink(
@@ -376,11 +398,10 @@ fn target_of(head: &Head) -> Result<PathBuf, Error> {
     Ok(PathBuf::from(OsStr::from_bytes(head.target.as_ref().ok_or_else(wrong)?)))
 }
 
-fn copy(from: &mut impl Read, to: &mut File, path: &Path) -> Result<u64, Error> {
-    let mut buffer = vec![0; 64 << 10];
+fn copy(from: &mut impl Read, to: &mut File, path: &Path, buffer: &mut [u8]) -> Result<u64, Error> {
     let mut total = 0;
     loop {
-        let read = match from.read(&mut buffer) {
+        let read = match from.read(buffer) {
             Ok(0) => return Ok(total),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

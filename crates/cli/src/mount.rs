@@ -136,15 +136,8 @@ fn plan(args: &MountArgs, strictness: options::Strictness) -> Result<Plan> {
 /// The mount point without symlinks. One that has a mount already is not
 /// entered: its daemon may not answer.
 fn mount_point(path: &Path) -> Result<std::path::PathBuf> {
-    if !launch::is_daemon()
-        && let Ok(mounted) = mounts::at(path)
-    {
-        return Err(Failure::new(
-            Exit::InUse,
-            format!("a vault is mounted here already ({})", mounted.source),
-        )
-        .at(path)
-        .hint("Use another directory, or unmount it first: strongroom umount DIR"));
+    if !launch::is_daemon() {
+        mounts::check_free(path)?;
     }
     path.canonicalize().map_err(|error| Failure::system(path, &error).hint("Make the directory first."))
 }

@@ -81,8 +81,9 @@ fn a_file_is_read_at_any_place_and_cannot_be_written() {
     assert!(File::options().write(true).open(&shown).is_err());
     assert!(File::create(place.path("shown/other")).is_err());
     assert!(fs::remove_file(&shown).is_err());
-    assert_fails_with(&place.run(&["status", "shown"]), 2, "no vault is mounted here");
-    assert_fails_with(&place.mount("f.bin.age"), 5, "mounted here already");
+    assert_fails_with(&place.run(&["status", "shown"]), 2, "a single file is mounted here, and no vault");
+    assert_fails_with(&place.run(&["sync", "shown"]), 2, "a single file is mounted here, and no vault");
+    assert_fails_with(&place.mount("f.bin.age"), 5, "a single file is mounted here already");
     place.umount();
 }
 
@@ -126,14 +127,83 @@ fn what_is_cut_or_armored_or_for_others_is_not_shown() {
 }
 
 #[test]
-fn a_signal_unmounts() {
-    let place = Place::new(b"short");
-    let mut command = program();
-    command.args(["file", "mount", "-f", "-i", "key", "f.bin.age", "shown"]);
-    let mut child = command.current_dir(place.0.path()).spawn().expect("the program runs");
-    soon("it is shown", || fs::read(place.path("shown/f.bin")).is_ok_and(|read| read == b"short"));
+fn a_vault_and_a_file_are_not_mounted_over_each_other() {
+    let place = Place::new(b"plain");
+    let init = ["init", "v", "--password-file", "password", "--recovery-out", "none"];
+    fs::write(place.path("password"), "correct horse\n").expect("written");
+    assert_success(&place.run(&[&init[..], &["--kdf-memory", "8MiB", "--kdf-time", "1"]].concat()));
+    let mount_vault = || place.run(&["mount", "v", "shown", "--password-file", "password", "--log", "log"]);
+    assert_success(&place.mount("f.bin.age"));
+    assert_fails_with(&mount_vault(), 5, "a single file is mounted here already");
+    place.umount();
+    assert_success(&mount_vault());
+    assert_fails_with(&place.mount("f.bin.age"), 5, "a vault is mounted here already");
+    place.umount();
+}
+
+#[test]
+fn what_is_no_encrypted_file_is_not_shown() {
+    let place = Place::new(b"plain");
+    fs::create_dir(place.path("directory")).expect("made");
+    assert_fails_with(&place.mount("directory"), 2, "it is a directory, and no encrypted file");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        place.path("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .expect("made");
+    assert_fails_with(&place.mount("pipe"), 2, "cannot be sought in");
+    assert_fails_with(&place.mount("/dev/zero"), 2, "cannot be sought in");
+    assert_fails_with(&place.mount("f.bin"), 4, "the header is damaged");
+    assert_fails_with(&place.mount("missing"), 2, "No such file");
+    // A directory that has something in it would be hidden.
+    fs::write(place.path("shown/there"), b"x").expect("written");
+    assert_fails_with(&place.mount("f.bin.age"), 2, "not empty");
+    assert!(!is_mounted(&place.path("shown")));
+}
+
+impl Place {
+    /// Mounts in the foreground, and waits until it is shown.
+    fn serve(&self) -> std::process::Child {
+        let mut command = program();
+        command.args(["file", "mount", "-f", "-i", "key", "--log", "log", "f.bin.age", "shown"]);
+        let child = command.current_dir(self.0.path()).spawn().expect("the program runs");
+        soon("it is shown", || fs::metadata(self.path("shown/f.bin")).is_ok());
+        child
+    }
+}
+
+fn end(mut child: std::process::Child) {
     let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a number");
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("ours");
     assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_signal_unmounts() {
+    let place = Place::new(b"short");
+    let child = place.serve();
+    assert_eq!(fs::read(place.path("shown/f.bin")).expect("read"), b"short");
+    end(child);
     assert!(!is_mounted(&place.path("shown")));
+}
+
+#[test]
+fn memory_is_bounded_whatever_the_size() {
+    let peaks = [16 << 20, 256 << 20].map(|len| {
+        let place = Place::new(&vec![7; len]);
+        let child = place.serve();
+        let mut shown = File::open(place.path("shown/f.bin")).expect("opened");
+        let read = std::io::copy(&mut shown, &mut std::io::sink()).expect("read");
+        assert_eq!(read, len as u64);
+        drop(shown);
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it runs");
+        end(child);
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the kernel's line");
+        let kib = line.trim().strip_suffix(" kB").and_then(|kib| kib.trim().parse::<u64>().ok());
+        kib.expect("a number") << 10
+    });
+    assert!(peaks[1] < 64 << 20 && peaks[1] < peaks[0] + (6 << 20), "{peaks:?}");
 }

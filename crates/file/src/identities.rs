@@ -6,6 +6,7 @@ use age::{Callbacks, Identity};
 use age_core::secrecy::{ExposeSecret, SecretString};
 
 use crate::recipients::{Recipients, missing};
+use crate::ssh_rsa::{Refused, RsaIdentity};
 use crate::{Error, HybridIdentity, plugin};
 
 /// The highest work factor of a passphrase that is tried: 2^22 rounds of
@@ -48,6 +49,13 @@ impl Identities {
     /// [`Error::Usage`] for anything else.
     pub fn push_file(&mut self, text: &str, name: &str, callbacks: impl Callbacks) -> Result<(), Error> {
         if text.trim_start().starts_with("-----BEGIN") {
+            let rsa = RsaIdentity::of(text, name, callbacks.clone()).map_err(|Refused| {
+                Error::Usage("this RSA key cannot be used: take one of 2048 to 8192 bits".into())
+            })?;
+            if let Some(rsa) = rsa {
+                self.push(Box::new(rsa));
+                return Ok(());
+            }
             let key = age::ssh::Identity::from_buffer(text.as_bytes(), Some(name.to_owned()));
             return match key.map_err(Error::Input)? {
                 age::ssh::Identity::Unsupported(_) => Err(Error::Usage(

@@ -24,6 +24,7 @@ pub mod plugin;
 mod range;
 pub mod recipients;
 mod sealed;
+mod ssh_rsa;
 
 pub use age::Callbacks;
 pub use age::secrecy::{ExposeSecret, SecretString};

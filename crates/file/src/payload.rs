@@ -3,24 +3,24 @@
 //!
 //! Each thread claims a batch (its place in the input, the numbers of its
 //! chunks and, to seal, their nonces, all fixed under one lock), reads it,
-//! has the engine compute it and writes it. So reading, computing and writing
-//! overlap, a byte stays in the cache of one CPU, and what is in memory is one
-//! batch for each thread, or two where a device computes. Files are read and written at their places, in any
-//! order; streams in turn, under a lock.
+//! has the engine compute it, and writes it or leaves that to the thread that
+//! writes ([`places`]). So reading, computing and writing overlap. Files are
+//! read and written at their places, in any order; streams in turn, under a
+//! lock.
 //!
 //! Invariants: no plaintext of a chunk is written that did not verify; to a
 //! stream all that stands before a damaged chunk is written, and nothing after.
 
+mod places;
 mod source;
 mod turns;
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use age_core::format::FileKey;
-use strongroom_engine::client::{Client, Failure, Flight};
+use strongroom_engine::client::{Client, Failure};
 use strongroom_engine::{
     Aead, Algorithm, AssociatedData, Batch, Buffer, Engine, Operation, Segment, StoredNonce, Verdict,
 };
@@ -30,6 +30,7 @@ use strongroom_format::age::{CHUNK_LEN, PAYLOAD_NONCE_LEN, SEALED_CHUNK_LEN, TAG
 use crate::identities::Identities;
 use crate::recipients::Recipients;
 use crate::{Error, armor, header, keys};
+use places::Ready;
 use source::{Claim, Source};
 use turns::Sink;
 
@@ -39,13 +40,17 @@ pub const BATCH_CHUNKS: usize = 8;
 const THREADS_MAX: usize = 32;
 const ALGORITHM: Algorithm = Algorithm::Aead(Aead::ChaCha20Poly1305);
 
-/// Most bytes that so many threads hold at once: a batch each, and a second one
-/// of a file on a device, or the ciphertext while a stream is decrypted. 32 MiB for the most
-/// threads there may be.
+/// Most bytes that so many threads hold at once: two batches each and two more,
+/// which go to a file; or one each, and its ciphertext once more while it is
+/// decrypted to a stream. 33 MiB for the most threads there may be.
 #[must_use]
 pub const fn memory_max(threads: usize) -> usize {
     let threads = if threads < THREADS_MAX { threads } else { THREADS_MAX };
-    threads * 2 * BATCH_CHUNKS * SEALED_CHUNK_LEN
+    places::buffers(threads) * BATCH_CHUNKS * SEALED_CHUNK_LEN
+}
+
+fn batch_buffer() -> Buffer {
+    Buffer::new(BATCH_CHUNKS * SEALED_CHUNK_LEN)
 }
 
 /// What is read.
@@ -83,7 +88,7 @@ pub fn encrypt(job: &Job<'_>, recipients: &Recipients, input: Input, output: Out
     let (mut start, file_key) = header::make(recipients)?;
     let nonce = keys::random::<PAYLOAD_NONCE_LEN>()?;
     start.extend_from_slice(&nonce);
-    let sink = Sink::begin(output, &start)?;
+    let sink = Sink::begin(output, &start, job.threads.min(THREADS_MAX))?;
     let source = Source::of(input, 0, CHUNK_LEN)?;
     Work::new(job, &file_key, &nonce, Operation::Seal, source, sink)?.run()
 }
@@ -95,7 +100,7 @@ pub fn encrypt(job: &Job<'_>, recipients: &Recipients, input: Input, output: Out
 /// [`Error`]. What was written to a stream before is verified, but cut.
 pub fn decrypt(job: &Job<'_>, identities: &Identities, input: Input, output: Output) -> Result<u64, Error> {
     let Opened { file_key, nonce, source } = open(identities, input)?;
-    let sink = Sink::begin(output, &[])?;
+    let sink = Sink::begin(output, &[], job.threads.min(THREADS_MAX))?;
     Work::new(job, &file_key, &nonce, Operation::Open, source, sink)?.run()
 }
 
@@ -137,8 +142,6 @@ struct Work<'a> {
     operation: Operation,
     threads: usize,
     progress: &'a (dyn Fn(u64) + Sync),
-    /// The input is one, and not a stream.
-    is_file: bool,
     source: Mutex<Source>,
     sink: Sink,
 }
@@ -162,6 +165,11 @@ impl Cipher {
         self.0.buffer(len)
     }
 
+    /// Computes a batch and waits for it. Buffer and segments come back.
+    pub(crate) fn execute(&self, batch: Batch) -> Result<Batch, Error> {
+        Ok(self.0.execute(batch).map_err(failed)?.batch)
+    }
+
     /// Opens the chunk that stands at the start of `buffer`; false when it is
     /// forged, and then the buffer is zero.
     pub(crate) fn open_one(
@@ -172,8 +180,7 @@ impl Cipher {
         last: bool,
     ) -> Result<bool, Error> {
         let segment = to_open(buffer, 0, sealed, chunk, last);
-        let batch = Batch::new(Operation::Open, buffer.take(), vec![segment]);
-        let mut batch = self.0.execute(batch).map_err(failed)?.batch;
+        let mut batch = self.execute(Batch::new(Operation::Open, buffer.take(), vec![segment]))?;
         *buffer = batch.buffer.take();
         Ok(batch.segments[0].verdict() == Verdict::Done)
     }
@@ -191,25 +198,7 @@ fn to_open(buffer: &[u8], start: usize, sealed: usize, chunk: u64, last: bool) -
     Segment::open(start, sealed - TAG_LEN, nonce, AssociatedData::new(&[]), tag)
 }
 
-/// The batch that seals what was read.
-fn to_seal(claim: &mut Claim, hands: &mut Hands) -> Batch {
-    let mut segments = std::mem::take(&mut hands.segments);
-    let nonces = std::mem::take(&mut claim.nonces).into_iter();
-    segments.extend(nonces.enumerate().map(|(index, nonce)| {
-        let plain = CHUNK_LEN.min(claim.len - index * CHUNK_LEN);
-        Segment::seal(index * SEALED_CHUNK_LEN, plain, nonce, AssociatedData::new(&[]))
-    }));
-    Batch::new(Operation::Seal, hands.buffer.take(), segments)
-}
-
-/// What a thread has under way, the oldest first, and its free hands.
-struct Lane<'s> {
-    flight: Flight<'s>,
-    begun: VecDeque<(Claim, Hands)>,
-    free: Vec<Hands>,
-}
-
-/// What a batch takes.
+/// What a thread holds.
 struct Hands {
     buffer: Buffer,
     segments: Vec<Segment>,
@@ -235,12 +224,10 @@ impl<'a> Work<'a> {
         sink: Sink,
     ) -> Result<Work<'a>, Error> {
         let batch = (BATCH_CHUNKS * CHUNK_LEN) as u64;
-        let is_file = source.len().is_some();
         let worth = source.len().map_or(u64::MAX, |len| len.div_ceil(batch).max(1));
         let threads = job.threads.clamp(1, THREADS_MAX).min(usize::try_from(worth).unwrap_or(usize::MAX));
         let cipher = Cipher::new(&job.engine, file_key, nonce)?;
-        let (progress, source) = (job.progress, Mutex::new(source));
-        Ok(Work { cipher, operation, threads, progress, is_file, source, sink })
+        Ok(Work { cipher, operation, threads, progress: job.progress, source: Mutex::new(source), sink })
     }
 
     fn run(self) -> Result<u64, Error> {
@@ -256,88 +243,70 @@ impl<'a> Work<'a> {
         Ok(plain)
     }
 
-    /// What one thread does: it has as many batches under way as it has hands,
-    /// and puts the oldest where it belongs when they are full.
     fn serve(&self) {
-        let mut lane = self.lane();
-        let mut more = true;
-        loop {
-            more &= !self.sink.has_failed();
-            let step = match lane.free.pop().filter(|_| more) {
-                Some(hands) => self.begin_next(&mut lane, hands),
-                None if lane.begun.is_empty() => return,
-                None => self.finish_oldest(&mut lane).map(|()| true),
+        let mut hands = Hands {
+            buffer: Buffer::empty(),
+            segments: Vec::with_capacity(BATCH_CHUNKS),
+            kept: Kept::default(),
+        };
+        while !self.sink.has_failed() {
+            if hands.buffer.is_empty() {
+                let Some(buffer) = self.sink.buffer() else { return };
+                hands.buffer = buffer;
+            }
+            let claimed = {
+                let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+                let number = source.batches();
+                (number, source.claim(self.operation, &mut hands.buffer))
             };
-            match step {
-                Ok(any) => more &= any,
-                Err((number, error)) => {
-                    self.sink.fail(number, error);
-                    more = false;
+            match claimed {
+                (_, Ok(None)) => return,
+                (_, Ok(Some(claim))) => {
+                    let number = claim.number;
+                    if let Err(error) = self.batch(claim, &mut hands) {
+                        return self.sink.fail(number, error);
+                    }
                 }
+                (number, Err(error)) => return self.sink.fail(number, error),
             }
         }
     }
 
-    /// While a device computes one batch of a file the next one is read. An
-    /// inline engine leaves nothing to be done meanwhile, and of a stream no more
-    /// is read than has to be before anything is written.
-    fn lane(&self) -> Lane<'_> {
-        let reads_ahead = self.is_file && !self.cipher.0.is_inline(self.operation);
-        let hands = || Hands {
-            buffer: self.cipher.buffer(BATCH_CHUNKS * SEALED_CHUNK_LEN),
-            segments: Vec::with_capacity(BATCH_CHUNKS),
-            kept: Kept::default(),
-        };
-        let free = std::iter::repeat_with(hands).take(if reads_ahead { 2 } else { 1 }).collect();
-        Lane { flight: self.cipher.0.flight(), begun: VecDeque::new(), free }
+    fn batch(&self, claim: Claim, hands: &mut Hands) -> Result<(), Error> {
+        claim.read(&mut hands.buffer)?;
+        match self.operation {
+            Operation::Seal => self.seal(claim, hands),
+            _ => self.open(&claim, hands),
+        }
     }
 
-    /// Claims a batch, reads it and gives it to the engine; false when there is
-    /// no more. An error comes with the number of its batch.
-    fn begin_next<'s>(&'s self, lane: &mut Lane<'s>, mut hands: Hands) -> Result<bool, (u64, Error)> {
-        let claimed = {
-            let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
-            let number = source.batches();
-            source.claim(self.operation, &mut hands.buffer).map_err(|error| (number, error))?
-        };
-        let Some(mut claim) = claimed else { return Ok(false) };
-        let number = claim.number;
-        claim.read(&mut hands.buffer).map_err(|error| (number, error))?;
-        let batch = match self.operation {
-            Operation::Seal => to_seal(&mut claim, &mut hands),
-            _ => self.to_open(&claim, &mut hands),
-        };
-        let session = self.cipher.0.session();
-        lane.flight.add(session, batch).map_err(|failure| (number, failed(failure)))?;
-        lane.begun.push_back((claim, hands));
-        Ok(true)
-    }
-
-    fn finish_oldest(&self, lane: &mut Lane<'_>) -> Result<(), (u64, Error)> {
-        let (claim, mut hands) = lane.begun.pop_front().expect("one is under way");
-        let completed = lane.flight.next().expect("the engine has it");
-        let placed = completed.map_err(failed).and_then(|completed| match self.operation {
-            Operation::Seal => self.place_sealed(&claim, completed.batch, &mut hands),
-            _ => self.place_opened(&claim, completed.batch, &mut hands),
-        });
-        lane.free.push(hands);
-        placed.map_err(|error| (claim.number, error))
-    }
-
-    fn place_sealed(&self, claim: &Claim, mut batch: Batch, hands: &mut Hands) -> Result<(), Error> {
+    fn seal(&self, claim: Claim, hands: &mut Hands) -> Result<(), Error> {
         let (number, first, len) = (claim.number, claim.first_chunk, claim.len);
+        let mut segments = std::mem::take(&mut hands.segments);
+        let nonces = claim.nonces.into_iter();
+        segments.extend(nonces.enumerate().map(|(index, nonce)| {
+            let plain = CHUNK_LEN.min(len - index * CHUNK_LEN);
+            Segment::seal(index * SEALED_CHUNK_LEN, plain, nonce, AssociatedData::new(&[]))
+        }));
+        let mut batch = self.cipher.execute(Batch::new(Operation::Seal, hands.buffer.take(), segments))?;
         let mut end = 0;
         for segment in &batch.segments {
             end = segment.range().end + TAG_LEN;
             batch.buffer[end - TAG_LEN..end].copy_from_slice(segment.tag());
         }
-        self.sink.write(number, first * SEALED_CHUNK_LEN as u64, &[&batch.buffer[..end]], len as u64)?;
-        (self.progress)(len as u64);
-        self.keep(batch, hands);
+        let (offset, plain) = (first * SEALED_CHUNK_LEN as u64, len as u64);
+        let buffer = self.keep(batch, hands);
+        self.put(Ready { number, offset, buffer, pieces: vec![0..end], plain }, hands)
+    }
+
+    fn put(&self, ready: Ready, hands: &mut Hands) -> Result<(), Error> {
+        let plain = ready.plain;
+        hands.buffer = self.sink.write(ready)?.unwrap_or_else(|| Buffer::empty());
+        (self.progress)(plain);
         Ok(())
     }
 
-    fn to_open(&self, claim: &Claim, hands: &mut Hands) -> Batch {
+    fn open(&self, claim: &Claim, hands: &mut Hands) -> Result<(), Error> {
         let chunks = claim.len.div_ceil(SEALED_CHUNK_LEN);
         let mut segments = std::mem::take(&mut hands.segments);
         for index in 0..chunks {
@@ -357,23 +326,16 @@ impl<'a> Work<'a> {
         hands.kept.start = start;
         hands.kept.bytes.clear();
         hands.kept.bytes.extend_from_slice(&hands.buffer[start..claim.len]);
-        Batch::new(Operation::Open, hands.buffer.take(), segments)
-    }
-
-    fn place_opened(&self, claim: &Claim, batch: Batch, hands: &mut Hands) -> Result<(), Error> {
-        let chunks = claim.len.div_ceil(SEALED_CHUNK_LEN);
+        let batch = self.cipher.execute(Batch::new(Operation::Open, hands.buffer.take(), segments))?;
         let whole = batch.segments.iter().take_while(|segment| segment.verdict() == Verdict::Done).count();
         if whole < chunks {
             return self.damaged(claim, whole, batch, &hands.kept);
         }
-        let pieces: Vec<&[u8]> =
-            batch.segments.iter().map(|segment| &batch.buffer[segment.range()]).collect();
+        let pieces: Vec<_> = batch.segments.iter().map(Segment::range).collect();
         let plain = pieces.iter().map(|piece| piece.len() as u64).sum();
-        self.sink.write(claim.number, claim.first_chunk * CHUNK_LEN as u64, &pieces, plain)?;
-        (self.progress)(plain);
-        drop(pieces);
-        self.keep(batch, hands);
-        Ok(())
+        let (number, offset) = (claim.number, claim.first_chunk * CHUNK_LEN as u64);
+        let buffer = self.keep(batch, hands);
+        self.put(Ready { number, offset, buffer, pieces, plain }, hands)
     }
 
     /// Writes to a stream what is whole of a batch, its first chunks, and says
@@ -416,10 +378,11 @@ impl<'a> Work<'a> {
         Ok(self.cipher.open_one(&mut buffer, sealed.len(), chunk, !is_last)?.then_some(buffer))
     }
 
-    fn keep(&self, mut batch: Batch, hands: &mut Hands) {
-        hands.buffer = batch.buffer.take();
+    /// A batch's buffer; its segments are kept.
+    fn keep(&self, mut batch: Batch, hands: &mut Hands) -> Buffer {
         batch.segments.clear();
         hands.segments = batch.segments;
+        batch.buffer.take()
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use age::{Callbacks, Recipient};
 use age_core::secrecy::SecretString;
+use strongroom_format::age::decode_base64;
 
 use crate::{Error, HybridRecipient, plugin};
 
@@ -17,6 +18,7 @@ pub struct Recipients {
     all: Vec<Box<dyn Recipient + Send>>,
     plugins: Vec<age::plugin::Recipient>,
     plugin_identities: Vec<age::plugin::Identity>,
+    passed_over: Vec<String>,
 }
 
 impl Recipients {
@@ -64,18 +66,29 @@ impl Recipients {
         Ok(())
     }
 
-    /// Adds those of a file, one in each line; `#` begins a comment.
+    /// Adds those of a file, one in each line; `#` begins a comment. SSH keys of
+    /// other kinds, as a user's list of keys may have, are passed over.
     ///
     /// # Errors
     /// [`Error::Usage`], with the line.
     pub fn push_lines(&mut self, text: &str) -> Result<(), Error> {
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim();
-            if !line.is_empty() && !line.starts_with('#') {
-                self.push_text(line).map_err(|error| Error::Usage(format!("line {number}: {error}")))?;
+            if line.is_empty() || line.starts_with('#') {
+                continue;
             }
+            if let Some(kind) = other_ssh_key(line) {
+                self.passed_over.push(format!("line {number}: an SSH key of the kind {kind} cannot be used"));
+                continue;
+            }
+            self.push_text(line).map_err(|error| Error::Usage(format!("line {number}: {error}")))?;
         }
         Ok(())
+    }
+
+    /// What [`Recipients::push_lines`] has passed over, in words.
+    pub fn passed_over(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.passed_over)
     }
 
     /// Adds the one that a plugin knows by itself, as age's `-j` does.
@@ -120,6 +133,16 @@ impl Recipients {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &dyn Recipient> {
         self.all.iter().map(|recipient| &**recipient as &dyn Recipient)
     }
+}
+
+/// The kind of an SSH key that is none of those which can be used.
+fn other_ssh_key(line: &str) -> Option<&str> {
+    let (kind, rest) = line.split_once(' ')?;
+    let text = rest.split_whitespace().next()?;
+    let key = decode_base64(text.trim_end_matches('=').as_bytes()).ok()?;
+    let (len, key) = key.split_first_chunk()?;
+    let is_one = u32::from_be_bytes(*len) as usize == kind.len() && key.starts_with(kind.as_bytes());
+    (is_one && kind != "ssh-ed25519" && kind != "ssh-rsa").then_some(kind)
 }
 
 pub(crate) fn missing(name: &str) -> Error {

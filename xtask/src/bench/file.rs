@@ -1,16 +1,20 @@
 //! Single files beside age 1.3: what `strongroom bench file` measures, once with both CPUs and once with one,
 //! against what is asked of it.
+//!
+//! Ratios are taken turn by turn, between runs that follow each other; a claim is judged by their median.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::age::peers;
+use crate::bench::report;
 use crate::command;
-use crate::failure::{Context, Failure, Result, ensure};
+use crate::failure::{Context, Result, ensure};
 use crate::packages;
 use crate::workspace;
 
@@ -34,27 +38,63 @@ pub(crate) struct FileArgs {
     /// A built strongroom binary [default: build one]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// Record the result in FILE
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
-/// What is asked for: a ratio of two figures, and its bound.
+/// What is asked for: ratios of two figures, one for each turn, and the bound of their median.
 struct Claim {
     what: String,
-    ratio: Option<f64>,
+    ratios: Vec<f64>,
     bound: Bound,
 }
 
 enum Bound {
     AtLeast(f64),
     AtMost(f64),
+    /// Told beside those that have one.
+    None,
 }
 
 impl Claim {
+    fn median(&self) -> Option<f64> {
+        let mut sorted = self.ratios.clone();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        match sorted.len() {
+            0 => None,
+            len if len % 2 == 1 => Some(sorted[middle]),
+            _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
+        }
+    }
+
     fn holds(&self) -> bool {
-        match (self.ratio, &self.bound) {
+        match (self.median(), &self.bound) {
             (Some(ratio), Bound::AtLeast(bound)) => ratio >= *bound,
             (Some(ratio), Bound::AtMost(bound)) => ratio <= *bound,
+            (Some(_), Bound::None) => true,
             (None, _) => false,
         }
+    }
+
+    /// What it is about, its median and spread, its bound, and whether it holds.
+    fn row(&self) -> [String; 4] {
+        let told = self.median().map_or("not measured".to_owned(), |median| {
+            let [low, high] = [f64::min, f64::max].map(|of| self.ratios.iter().copied().fold(median, of));
+            format!("{median:.2} ({low:.2} to {high:.2})")
+        });
+        let bound = match self.bound {
+            Bound::AtLeast(bound) => format!("at least {bound}"),
+            Bound::AtMost(bound) => format!("at most {bound}"),
+            Bound::None => String::new(),
+        };
+        let verdict = match self.bound {
+            Bound::None => "",
+            _ if self.holds() => "holds",
+            _ => "does not hold",
+        };
+        [self.what.clone(), told, bound, verdict.to_owned()]
     }
 }
 
@@ -66,61 +106,76 @@ pub(super) fn run(arguments: &FileArgs) -> Result {
         None => workspace::build_strongroom()?,
     };
     let age = peers::install_newest()?;
-    let mut claims = Vec::new();
     let two = measure(arguments, &binary, &age, "0,1", true)?;
-    for operation in ["encrypt", "decrypt"] {
-        claims.push(of_age(
-            &two,
-            operation,
-            "seconds",
-            "two CPUs, age's time over ours",
-            Bound::AtLeast(3.0),
-        ));
-        claims.push(of_age(&two, operation, "cpu_seconds", "our CPU time over age's", Bound::AtMost(1.3)));
-    }
-    let figure = |row: Row<'_>, of: &str| of_row(&two, row, of);
-    let ours = Row { program: "strongroom", input: "file", place: "disk", operation: "encrypt" };
-    let copy = Row { program: "cp", operation: "copy", ..ours };
-    claims.push(Claim {
-        what: "to a disk, over cp with fsync: encrypt".into(),
-        ratio: ratio(figure(ours, "seconds"), figure(copy, "seconds")),
-        bound: Bound::AtMost(1.1),
-    });
-    let tree = Row { program: "strongroom", input: "tree", place: "memory", operation: "encrypt" };
-    let tar = Row { program: "tar | age", ..tree };
-    claims.push(Claim {
-        what: "a tree, time of tar | age over ours: encrypt".into(),
-        ratio: ratio(figure(tar, "seconds"), figure(tree, "seconds")),
-        bound: Bound::AtLeast(5.0),
-    });
-    claims.push(Claim {
-        what: "most memory, in MiB".into(),
-        ratio: most_memory(&two).map(|bytes| bytes / f64::from(1 << 20)),
-        bound: Bound::AtMost(64.0),
-    });
     let one = measure(arguments, &binary, &age, "0", false)?;
-    for operation in ["encrypt", "decrypt"] {
-        claims.push(of_age(&one, operation, "seconds", "one CPU, age's time over ours", Bound::AtLeast(1.5)));
-        claims.push(of_age(
-            &one,
-            operation,
-            "cpu_seconds",
-            "one CPU, our CPU time over age's",
-            Bound::AtMost(1.3),
-        ));
+    let claims: Vec<Claim> = of_two(&two).into_iter().chain(of_one(&one)).collect();
+    for [what, told, bound, verdict] in claims.iter().map(Claim::row) {
+        println!("{what:52} {told:>24}  {bound:12} {verdict}");
     }
-    for claim in &claims {
-        let (word, bound) = match claim.bound {
-            Bound::AtLeast(bound) => ("at least", bound),
-            Bound::AtMost(bound) => ("at most", bound),
-        };
-        let told = claim.ratio.map_or("not measured".to_owned(), |ratio| format!("{ratio:.2}"));
-        let verdict = if claim.holds() { "holds" } else { "does not hold" };
-        println!("{:48} {told:>12}, {word} {bound}: {verdict}", claim.what);
+    if let Some(path) = &arguments.json {
+        fs::write(path, format!("{:#}\n", recorded(&[&two, &one], &claims)?)).context(path.display())?;
     }
     let missed = claims.iter().filter(|claim| !claim.holds()).count();
     ensure!(missed == 0, "{missed} of {} do not hold", claims.len());
     Ok(())
+}
+
+fn of_two(two: &Value) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    for operation in ["encrypt", "decrypt"] {
+        claims.push(of_age(two, operation, "seconds", "age's time over ours, two CPUs", Bound::AtLeast(3.0)));
+        claims.push(of_age(
+            two,
+            operation,
+            "cpu_seconds",
+            "our CPU time over age's, two CPUs",
+            Bound::AtMost(1.3),
+        ));
+        let age = Row { program: "age", input: "file", place: "memory", operation };
+        claims.push(Claim {
+            what: format!("age's time over that of writing alone: {operation}"),
+            ratios: ratios(two, "seconds", age, Row { program: "dd", operation: "copy", ..age }),
+            bound: Bound::None,
+        });
+    }
+    for operation in ["encrypt", "decrypt"] {
+        let ours = Row { program: "strongroom", input: "file", place: "disk", operation };
+        let copy = Row { program: "cp", operation: "copy", ..ours };
+        claims.push(Claim {
+            what: format!("to a disk, our time over cp's with fsync: {operation}"),
+            ratios: ratios(two, "seconds", ours, copy),
+            bound: Bound::AtMost(1.1),
+        });
+    }
+    for operation in ["encrypt", "decrypt"] {
+        let ours = Row { program: "strongroom", input: "tree", place: "memory", operation };
+        claims.push(Claim {
+            what: format!("a tree, the time of tar and age over ours: {operation}"),
+            ratios: ratios(two, "seconds", Row { program: "tar | age", ..ours }, ours),
+            bound: Bound::AtLeast(5.0),
+        });
+    }
+    claims.push(Claim {
+        what: "most memory, in MiB".into(),
+        ratios: most_memory(two).map(|bytes| bytes / f64::from(1 << 20)).into_iter().collect(),
+        bound: Bound::AtMost(64.0),
+    });
+    claims
+}
+
+fn of_one(one: &Value) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    for operation in ["encrypt", "decrypt"] {
+        claims.push(of_age(one, operation, "seconds", "age's time over ours, one CPU", Bound::AtLeast(1.5)));
+        claims.push(of_age(
+            one,
+            operation,
+            "cpu_seconds",
+            "our CPU time over age's, one CPU",
+            Bound::AtMost(1.3),
+        ));
+    }
+    claims
 }
 
 /// What the program says on these CPUs, with this age before all others.
@@ -137,30 +192,98 @@ fn measure(arguments: &FileArgs, binary: &Path, age: &Path, cpus: &str, all: boo
     command.env("PATH", std::env::join_paths(before.chain(std::env::split_paths(&path)))?);
     let told = command::output(&mut command, LIMIT).context("measuring")?;
     let document: Value = serde_json::from_str(&told)?;
-    show(&document, cpus);
+    println!("{}", heading(&document));
+    for row in rows(&document) {
+        let [program, input, place, operation, seconds, cpu, rate, memory] = row;
+        println!(
+            "  {program:20} {input:5} {place:7} {operation:8} {seconds:>26}, CPU {cpu}, {rate}, {memory}"
+        );
+    }
     Ok(document)
 }
 
-fn show(document: &Value, cpus: &str) {
+fn heading(document: &Value) -> String {
     let limit = document["limit_bytes_per_second"].as_f64().unwrap_or(0.0) / 1e6;
-    println!("{}, CPUs {cpus}; one thread of the best engine: {limit:.0} MB/s", document["cpu"]);
-    for row in document["results"].as_array().into_iter().flatten() {
+    let (cpus, turns) = (&document["cpus"], &document["repeats"]);
+    format!("CPUs: {cpus}, {turns} turns; one thread of the best engine, data in cache: {limit:.0} MB/s")
+}
+
+const COLUMNS: [&str; 8] =
+    ["program", "input", "place", "operation", "seconds (least to most)", "CPU", "rate", "memory"];
+
+fn rows(document: &Value) -> Vec<[String; 8]> {
+    let of = |row: &Value| {
         let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
         let number = |key: &str, of: &str| row[key][of].as_f64().unwrap_or(f64::NAN);
-        println!(
-            "  {:20} {:5} {:7} {:8} {:8.3} s ({:.3} to {:.3}), CPU {:.3} s, {:.0} MB/s, {} KiB",
+        let spread = [number("seconds", "median"), number("seconds", "low"), number("seconds", "high")];
+        let rate = row["bytes"].as_f64().unwrap_or(0.0) / spread[0] / 1e6;
+        let memory = row["peak_memory_bytes"].as_f64().unwrap_or(0.0) / f64::from(1 << 20);
+        [
             text("program"),
             text("input"),
             text("place"),
             text("operation"),
-            number("seconds", "median"),
-            number("seconds", "low"),
-            number("seconds", "high"),
-            number("cpu_seconds", "median"),
-            row["bytes"].as_f64().unwrap_or(0.0) / number("seconds", "median") / 1e6,
-            row["peak_memory_bytes"].as_u64().unwrap_or(0) / 1024,
-        );
+            format!("{:.3} s ({:.3} to {:.3})", spread[0], spread[1], spread[2]),
+            format!("{:.3} s", number("cpu_seconds", "median")),
+            format!("{rate:.0} MB/s"),
+            format!("{memory:.1} MiB"),
+        ]
+    };
+    document["results"].as_array().into_iter().flatten().map(of).collect()
+}
+
+/// The result as `bench/results/README.md` has them.
+fn recorded(documents: &[&Value], claims: &[Claim]) -> Result<Value> {
+    let mut tables = vec![json!({
+        "name": "claims",
+        "title": "What is asked for: medians of the turns' ratios",
+        "columns": ["what", "came to", "asked", ""],
+        "rows": claims.iter().map(Claim::row).collect::<Vec<_>>(),
+    })];
+    let mut samples = Vec::new();
+    let mut versions = vec![format!("strongroom {}", env!("CARGO_PKG_VERSION"))];
+    for document in documents {
+        let name = if document["cpus"] == 1 { "one" } else { "two" };
+        tables.push(json!({
+            "name": name,
+            "title": heading(document),
+            "columns": COLUMNS,
+            "rows": rows(document),
+        }));
+        for row in document["results"].as_array().into_iter().flatten() {
+            let text = |key: &str| row[key].as_str().unwrap_or_default();
+            let what = format!("{}, {}, {}, CPUs: {name}", text("input"), text("place"), text("operation"));
+            for quantity in ["seconds", "cpu_seconds"] {
+                let values = &row[quantity]["values"];
+                samples.push(
+                    json!({"row": what, "side": row["program"], "quantity": quantity, "values": values}),
+                );
+            }
+            let program = text("program").to_owned();
+            if program.contains(' ') && !program.contains('|') && !versions.contains(&program) {
+                versions.push(program);
+            }
+        }
     }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let date = command::output(Command::new("date").args(["-u", "+%F"]), Duration::from_secs(10))?;
+    Ok(json!({
+        "schema": "strongroom.bench.result/2",
+        "benchmark": "file",
+        "command": format!("cargo xtask {}", arguments.join(" ")),
+        "date": date.trim(),
+        "commit": report::commit(),
+        "machine": {
+            "cpu": documents.first().map(|document| &document["cpu"]),
+            "cpus": documents.first().map(|document| &document["cpus"]),
+            "kernel": rustix::system::uname().release().to_string_lossy(),
+            "awake": crate::bench::awake::is_held().unwrap_or(false),
+        },
+        "versions": versions,
+        "remark": null,
+        "tables": tables,
+        "samples": samples,
+    }))
 }
 
 /// Which figure of a document is meant; the program by how its name begins.
@@ -172,7 +295,7 @@ struct Row<'a> {
     operation: &'a str,
 }
 
-fn of_row(document: &Value, wanted: Row<'_>, figure: &str) -> Result<f64> {
+fn of_row(document: &Value, wanted: Row<'_>, figure: &str) -> Vec<f64> {
     let rows = document["results"].as_array().into_iter().flatten();
     let is_meant = |row: &&Value| {
         row["program"].as_str().is_some_and(|program| program.starts_with(wanted.program))
@@ -180,27 +303,46 @@ fn of_row(document: &Value, wanted: Row<'_>, figure: &str) -> Result<f64> {
             && row["place"] == wanted.place
             && row["operation"] == wanted.operation
     };
-    let row = rows.into_iter().find(is_meant);
-    let value = row.and_then(|row| row[figure]["median"].as_f64());
-    value.ok_or_else(|| Failure::new(format!("no figure of {}", wanted.program)))
+    let values = rows.into_iter().find(is_meant).and_then(|row| row[figure]["values"].as_array());
+    values.into_iter().flatten().filter_map(Value::as_f64).collect()
 }
 
-fn ratio(above: Result<f64>, below: Result<f64>) -> Option<f64> {
-    Some(above.ok()? / below.ok()?)
+fn ratios(document: &Value, figure: &str, above: Row<'_>, below: Row<'_>) -> Vec<f64> {
+    let [above, below] = [above, below].map(|row| of_row(document, row, figure));
+    above.into_iter().zip(below).map(|(above, below)| above / below).collect()
 }
 
 fn of_age(document: &Value, operation: &str, figure: &str, what: &str, bound: Bound) -> Claim {
-    let of =
-        |program: &str| of_row(document, Row { program, input: "file", place: "memory", operation }, figure);
-    let ratio = match bound {
-        Bound::AtLeast(_) => ratio(of("age"), of("strongroom")),
-        Bound::AtMost(_) => ratio(of("strongroom"), of("age")),
+    let of = |program| Row { program, input: "file", place: "memory", operation };
+    let [above, below] = match bound {
+        Bound::AtMost(_) => [of("strongroom"), of("age")],
+        _ => [of("age"), of("strongroom")],
     };
-    Claim { what: format!("{what}: {operation}"), ratio, bound }
+    Claim { what: format!("{what}: {operation}"), ratios: ratios(document, figure, above, below), bound }
 }
 
 fn most_memory(document: &Value) -> Option<f64> {
     let rows = document["results"].as_array().into_iter().flatten();
     let ours = rows.filter(|row| row["program"] == "strongroom");
     ours.filter_map(|row| row["peak_memory_bytes"].as_f64()).reduce(f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_is_judged_by_the_median_of_its_turns() {
+        let row = |program, values: [f64; 3]| {
+            json!({"program": program, "input": "file", "place": "memory", "operation": "encrypt",
+                "seconds": {"values": values}})
+        };
+        let document =
+            json!({"results": [row("strongroom", [1.0, 1.0, 2.0]), row("age 1.3", [2.0, 3.0, 8.0])]});
+        let claim = |bound| of_age(&document, "encrypt", "seconds", "x", Bound::AtLeast(bound));
+        assert_eq!(claim(3.0).median(), Some(3.0));
+        assert!(claim(3.0).holds() && !claim(3.1).holds());
+        let missing = of_age(&document, "decrypt", "seconds", "x", Bound::AtMost(9.0));
+        assert!(!missing.holds(), "what was not measured does not hold");
+    }
 }

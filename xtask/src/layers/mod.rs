@@ -85,10 +85,12 @@ const LAYERS: &[Layer] = &[
 
 /// Outside libraries that only some crates may use: cryptography stays where it is reviewed.
 const CONFINED: &[(&str, &[&str])] = &[
-    ("aws-lc-rs", &["engine-cpu"]),
+    ("aws-lc-rs", &["engine-cpu", "file"]),
     ("aws-lc-sys", &["engine-cpu"]),
     ("aegis", &["engine-cpu"]),
     ("age", &["file"]),
+    ("rsa", &["file"]),
+    ("ssh-key", &["file"]),
     ("ml-kem", &["file"]),
     ("x25519-dalek", &["file"]),
     ("argon2", &["keys"]),

@@ -59,13 +59,14 @@ Examples:
 The programs take turns; shown are the median of their times, the least and the
 most, the CPU time of all their threads, and the most memory. On a disk what is
 read was forgotten before, and what is written is synced. Beside this program
-run cp and, where they are installed, age, rage, openssl (which authenticates
-nothing) and gpg; a tree also runs through tar and age.")]
+run cp, dd (as much written, and nothing read) and, where they are installed,
+age, rage, openssl (which authenticates nothing) and gpg; a tree, in memory
+alone, also runs through tar and age.")]
 pub(crate) struct BenchFileArgs {
     /// Bytes of the file; 0 for none
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1GiB")]
     pub(crate) size: u64,
-    /// Files of 4 KiB in the tree; 0 for none
+    /// Files of 4 KiB in the tree, which lies in memory; 0 for none
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub(crate) files: u32,
     /// How often each takes its turn, after one that is not counted

@@ -5,14 +5,19 @@ mod asking;
 mod describe;
 pub(crate) mod keys;
 mod mount;
+mod passage;
 mod serve;
 mod target;
+mod temporary;
 
 use std::fs::File;
 use std::io::{IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::FileType;
 use serde::Serialize;
 use strongroom_engine::Engine;
 use strongroom_file::armor::Armor;
@@ -88,7 +93,7 @@ impl Setting {
 }
 
 fn encrypt(args: &FileEncryptArgs, output: Output) -> Result<Exit> {
-    let recipients = asking::recipients(args)?;
+    let recipients = asking::recipients(args, output)?;
     let inputs = inputs_of(&args.files);
     let setting = Setting::of(&args.output, "encrypting", &args.files)?;
     let done = |bytes| setting.progress.done(bytes);
@@ -225,7 +230,10 @@ fn each(
 ) -> Result<Exit> {
     let mut files = Vec::new();
     for input in inputs {
-        let path = place(input, inputs.len(), args, &named)?;
+        let mut path = place(input, inputs.len(), args, &named)?;
+        if args.output.is_none() && inputs.len() == 1 {
+            path = redirected(path, output);
+        }
         if is_standard(&path) && !is_text && std::io::stdout().is_terminal() {
             return Err(Failure::usage("what is encrypted is nothing for a terminal")
                 .hint("Name a file with -o, or armor it with -a; -o - writes it all the same into a pipe."));
@@ -236,6 +244,26 @@ fn each(
         files.push(Done::of(input, &path, plain_bytes));
     }
     tell(output, files)
+}
+
+/// As age's users type, `... FILE > FILE.age`: what the shell has just made for
+/// standard output is the file that is meant. Another one would stay empty.
+fn redirected(path: PathBuf, output: Output) -> PathBuf {
+    let standard = rustix::fs::fstat(rustix::stdio::stdout()).ok();
+    let is_file = |stat: &rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let Some(standard) = standard.filter(|stat| is_file(stat) && stat.st_size == 0) else {
+        return path;
+    };
+    let there = std::fs::metadata(&path).ok();
+    if there.is_some_and(|there| (there.dev(), there.ino()) == (standard.st_dev, standard.st_ino)) {
+        return PathBuf::from("-");
+    }
+    if !is_standard(&path) && !output.json {
+        let name = crate::report::shown(path.as_os_str().as_bytes());
+        output
+            .warn(&format!("the result is {name}, and not on standard output, to which -o - would write it"));
+    }
+    path
 }
 
 fn tell(output: Output, files: Vec<Done>) -> Result<Exit> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Exit, Failure, Result};
 
 /// What is mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,13 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Kind::Vault => "a vault",
+            Kind::File => "a single file",
+        }
+    }
+
     /// Of a type that the mount table shows.
     fn of(name: &[u8]) -> Option<Kind> {
         match name {
@@ -90,9 +97,25 @@ pub(crate) fn all() -> Result<Vec<Mounted>> {
 /// # Errors
 /// Usage when there is none.
 pub(crate) fn at(path: &Path) -> Result<Mounted> {
-    topmost(vaults()?, path)?.ok_or_else(|| {
-        Failure::usage("no vault is mounted here").at(path).hint("`strongroom status` lists the mounts.")
-    })
+    match topmost(all()?, path)? {
+        Some(mounted) if mounted.kind == Kind::Vault => Ok(mounted),
+        Some(_) => Err(Failure::usage("a single file is mounted here, and no vault").at(path)),
+        None => Err(Failure::usage("no vault is mounted here")
+            .at(path)
+            .hint("`strongroom status` lists the mounts.")),
+    }
+}
+
+/// Nothing of this program is mounted at `path`.
+///
+/// # Errors
+/// In use, with what is mounted there.
+pub(crate) fn check_free(path: &Path) -> Result<()> {
+    let Some(mounted) = all().ok().and_then(|all| topmost(all, path).ok().flatten()) else { return Ok(()) };
+    let text = format!("{} is mounted here already ({})", mounted.kind.name(), mounted.source);
+    Err(Failure::new(Exit::InUse, text)
+        .at(path)
+        .hint("Use another directory, or unmount it first: strongroom umount DIR"))
 }
 
 /// The topmost mount at `path`, of a vault or a single file.

@@ -54,6 +54,64 @@ fn the_short_forms_are_those_of_age() {
 }
 
 #[test]
+fn standard_output_that_the_shell_has_made_is_what_is_meant() {
+    let (place, recipient) = place();
+    place.write("f", content(100_000));
+    let into = |line: &str, name: &str| {
+        let made = std::fs::File::create(place.path(name)).expect("made");
+        finish(place.command(line.split_whitespace()).stdout(made).output().expect("it runs"))
+    };
+    into(&format!("file -e -r {recipient} f"), "f.age").expect(0);
+    std::fs::remove_file(place.path("f")).expect("removed");
+    into("file -d -i key f.age", "f").expect(0);
+    assert!(place.read("f") == content(100_000));
+    // Another file stays empty, which is told, and what is there stays.
+    into("file -d -i key f.age", "other").expect(2).error_text("not on standard output");
+    into("file -d -i key -o - f.age", "other").expect(0);
+    assert!(place.read("other") == content(100_000));
+}
+
+#[test]
+fn what_is_replaced_hands_on_its_mode_and_symlinks_stay() {
+    let (place, recipient) = place();
+    place.write("f", content(1000));
+    place.write("there", b"old");
+    std::fs::set_permissions(place.path("there"), std::fs::Permissions::from_mode(0o604)).expect("set");
+    symlink("there", place.path("link")).expect("a symlink");
+    place.line(&format!("file encrypt -r {recipient} -o link f")).expect(2).error_text("it exists");
+    place.line(&format!("file encrypt -r {recipient} --force -o link f")).expect(0);
+    assert!(place.path("link").symlink_metadata().expect("there").is_symlink());
+    assert_eq!(place.path("there").metadata().expect("there").mode() & 0o777, 0o604);
+    assert!(place.line("file decrypt -i key -o - there").expect(0).stdout.into_bytes() == content(1000));
+    // A name as long as names may be.
+    let long = "n".repeat(251);
+    place.write(&long, b"plain");
+    place.line(&format!("file encrypt -r {recipient} {long}")).expect(0);
+    assert!(place.exists(&format!("{long}.age")));
+}
+
+#[test]
+fn ssh_keys_of_other_kinds_in_a_list_are_passed_over() {
+    let place = Place::new();
+    place.write("f", b"plain");
+    let mut keygen = Command::new("ssh-keygen");
+    keygen.args(["-q", "-t", "ecdsa", "-N", "", "-f", "other"]).current_dir(place.path("."));
+    let Ok(made) = keygen.status() else { return eprintln!("skipped: there is no ssh-keygen here") };
+    assert!(made.success());
+    place.line("file keygen -o key").expect(0);
+    let recipient = place.line("key recipient key").expect(0).stdout;
+    let other = String::from_utf8(place.read("other.pub")).expect("text");
+    place.write("list", format!("{other}{recipient}"));
+    let run = place.line("file encrypt -R list f").expect(0);
+    run.error_text("line 1: an SSH key of the kind ecdsa-sha2-nistp256 cannot be used");
+    assert_eq!(place.line("file decrypt -i key -o - f.age").expect(0).stdout, "plain");
+    place.write("list", other);
+    place.line("file encrypt --force -R list f").expect(2).error_text("nobody is named");
+    place.write("list", "ecdsa-sha2-nistp256 AAAA\n");
+    place.line("file encrypt --force -R list f").expect(2).error_text("is no recipient");
+}
+
+#[test]
 fn several_files_are_encrypted_in_one_call() {
     let (place, recipient) = place();
     for name in ["one", "two", "three"] {

@@ -5,6 +5,8 @@ mod disk;
 mod engines;
 mod file;
 mod file_damage;
+mod file_kill;
+mod file_memory;
 mod freshness;
 mod generated;
 mod header;

@@ -1,8 +1,8 @@
 //! Where batches come from, and the numbers and nonces of their chunks.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::io::{ErrorKind, IoSliceMut, Read};
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use strongroom_engine::{FreshNonce, Operation, StreamNonces};
@@ -128,19 +128,28 @@ impl Claim {
     /// Reads what is not read yet: every chunk to a place of its own.
     pub(super) fn read(&self, buffer: &mut [u8]) -> Result<(), Error> {
         let Some((file, at)) = &self.from else { return Ok(()) };
-        let mut done = 0;
-        while done < self.len {
-            let here = self.chunk_len.min(self.len - done);
-            let start = done / self.chunk_len * SEALED_CHUNK_LEN;
-            let read = file.read_exact_at(&mut buffer[start..start + here], at + done as u64);
-            read.map_err(|error| match error.kind() {
-                ErrorKind::UnexpectedEof => Error::Changed,
-                _ => Error::Input(error),
-            })?;
-            done += here;
-        }
-        Ok(())
+        let lens = (0..self.len).step_by(self.chunk_len).map(|done| self.chunk_len.min(self.len - done));
+        let places = buffer.chunks_mut(SEALED_CHUNK_LEN).zip(lens);
+        let mut slices: Vec<IoSliceMut<'_>> =
+            places.map(|(place, len)| IoSliceMut::new(&mut place[..len])).collect();
+        read_exact_at(file, &mut slices, *at)
     }
+}
+
+/// Fills all of `slices` with what a file has at `at`.
+fn read_exact_at(file: &File, mut slices: &mut [IoSliceMut<'_>], mut at: u64) -> Result<(), Error> {
+    while !slices.is_empty() {
+        match rustix::io::preadv(file, slices, at) {
+            Ok(0) => return Err(Error::Changed),
+            Ok(count) => {
+                IoSliceMut::advance_slices(&mut slices, count);
+                at += count as u64;
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(Error::Input(errno.into())),
+        }
+    }
+    Ok(())
 }
 
 /// Fills a batch from a stream, every chunk at a place of its own: the bytes,

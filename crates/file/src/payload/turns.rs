@@ -1,12 +1,14 @@
 //! Where batches go: to their places in a file, or into a stream in turn.
 
-use std::fs::File;
-use std::io::{IoSlice, Write};
+use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use strongroom_engine::Buffer;
+
 use super::Output;
+use super::places::{Places, Ready};
 use crate::Error;
 
 pub(super) struct Sink {
@@ -18,7 +20,7 @@ pub(super) struct Sink {
 }
 
 enum To {
-    File { file: File, start: u64 },
+    File(Places),
     Stream(Mutex<Box<dyn Write + Send>>),
 }
 
@@ -30,12 +32,12 @@ struct State {
 }
 
 impl Sink {
-    /// Writes what stands before the first batch.
-    pub(super) fn begin(output: Output, start: &[u8]) -> Result<Sink, Error> {
+    /// Writes what stands before the first batch. As many threads will write.
+    pub(super) fn begin(output: Output, start: &[u8], threads: usize) -> Result<Sink, Error> {
         let output = match output {
             Output::File(file) => {
                 file.write_all_at(start, 0).map_err(Error::Output)?;
-                To::File { file, start: start.len() as u64 }
+                To::File(Places::new(file, start.len() as u64, threads))
             }
             Output::Stream(mut stream) => {
                 stream.write_all(start).map_err(Error::Output)?;
@@ -60,29 +62,39 @@ impl Sink {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Writes the batch of this number, which begins `offset` bytes after what
-    /// stood before the first and holds `plain` bytes of plaintext. To a stream
-    /// when all before it are there.
-    pub(super) fn write(&self, number: u64, offset: u64, pieces: &[&[u8]], plain: u64) -> Result<(), Error> {
+    /// A buffer for a batch; none when another batch has failed.
+    pub(super) fn buffer(&self) -> Option<Buffer> {
         match &self.output {
-            To::File { file, start } => {
-                let mut at = start + offset;
-                for piece in pieces {
-                    file.write_all_at(piece, at).map_err(Error::Output)?;
-                    at += piece.len() as u64;
-                }
+            To::File(places) => places.buffer(|| self.has_failed()),
+            To::Stream(_) => Some(super::batch_buffer()),
+        }
+    }
+
+    /// Writes a batch, to a stream when all before it are there. Its buffer comes
+    /// back from there; one that goes to a file may be written by another
+    /// thread, while this one goes on.
+    pub(super) fn write(&self, ready: Ready) -> Result<Option<Buffer>, Error> {
+        let plain = ready.plain;
+        let number = ready.number;
+        let back = match &self.output {
+            To::File(places) => {
+                places.put(ready, |number, error| self.fail(number, error));
+                None
             }
             To::Stream(stream) => {
                 if !self.wait_for_turn(number) {
-                    return Ok(());
+                    return Ok(Some(ready.buffer));
                 }
-                write_all(&mut *stream.lock().unwrap_or_else(PoisonError::into_inner), pieces)?;
+                let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
+                write_slices(&ready.slices(), |slices| stream.write_vectored(slices))?;
+                drop(stream);
                 self.state().next = number + 1;
                 self.moved.notify_all();
+                Some(ready.buffer)
             }
-        }
+        };
         self.plain.fetch_add(plain, Ordering::Relaxed);
-        Ok(())
+        Ok(back)
     }
 
     /// Writes to a stream what is whole of a batch that is not.
@@ -90,7 +102,7 @@ impl Sink {
         match &self.output {
             To::Stream(stream) if self.wait_for_turn(number) => {
                 let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
-                write_all(&mut *stream, pieces)?;
+                write_slices(pieces, |slices| stream.write_vectored(slices))?;
                 stream.flush().map_err(Error::Output)
             }
             _ => Ok(()),
@@ -104,7 +116,11 @@ impl Sink {
             state.failure = Some((number, error));
         }
         self.failed.store(true, Ordering::Relaxed);
+        drop(state);
         self.moved.notify_all();
+        if let To::File(places) = &self.output {
+            places.wake();
+        }
     }
 
     /// Plain bytes of all batches, or why one failed.
@@ -140,16 +156,20 @@ impl Sink {
     }
 }
 
-fn write_all(stream: &mut dyn Write, pieces: &[&[u8]]) -> Result<(), Error> {
+/// Writes all of `pieces` by calls that may write less.
+pub(super) fn write_slices(
+    pieces: &[&[u8]],
+    mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+) -> Result<(), Error> {
     let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
     let mut rest = &mut slices[..];
     // Empty pieces are passed over.
     IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
-        match stream.write_vectored(rest) {
-            Ok(0) => return Err(Error::Output(std::io::ErrorKind::WriteZero.into())),
+        match write(rest) {
+            Ok(0) => return Err(Error::Output(io::ErrorKind::WriteZero.into())),
             Ok(count) => IoSlice::advance_slices(&mut rest, count),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(Error::Output(error)),
         }
     }

@@ -14,6 +14,9 @@ use strongroom_archive::{Packed, Packer, unpack};
 use strongroom_file::identities::Identities;
 use strongroom_file::{Error, Input, Job, Output as Sink, decrypt};
 
+use super::passage::passage;
+use super::target::above;
+use super::temporary::Temporary;
 use super::{failure, input_of};
 use crate::failure::{Exit, Failure, Result};
 use crate::report::{Output, shown};
@@ -67,10 +70,10 @@ pub(super) fn extract(
     output: Output,
 ) -> Result<u64> {
     let directory = Fresh::new(to, force)?;
-    let (reader, writer) = io::pipe().map_err(|error| Failure::system(to, &error))?;
+    let (writer, reader) = passage();
     let from = input_of(input)?;
     let (decrypted, unpacked) = std::thread::scope(|scope| {
-        let unpacked = scope.spawn(|| unpack(reader, &directory.temporary));
+        let unpacked = scope.spawn(|| unpack(reader, directory.temporary.path()));
         let decrypted = decrypt(job, identities, from, Sink::Stream(Box::new(writer)));
         (decrypted, unpacked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
@@ -95,7 +98,7 @@ pub(super) fn extract(
 /// A directory under another name until it is whole.
 struct Fresh {
     path: PathBuf,
-    temporary: PathBuf,
+    temporary: Temporary,
     force: bool,
 }
 
@@ -108,39 +111,31 @@ impl Fresh {
             Ok(_) if !force && !is_empty(path)? => return Err(exists()),
             _ => {}
         }
-        let name = path.file_name().ok_or_else(|| Failure::usage("name the new directory").at(path))?;
-        let mut temporary = OsString::from(".");
-        temporary.push(name);
-        temporary.push(format!(".{}.part", std::process::id()));
-        let temporary = path.with_file_name(temporary);
-        let made = DirBuilder::new().mode(0o700).create(&temporary);
-        made.map_err(|error| Failure::system(&temporary, &error))?;
+        if path.file_name().is_none() {
+            return Err(Failure::usage("name the new directory").at(path));
+        }
+        let made = Temporary::beside(path, |beside| DirBuilder::new().mode(0o700).create(beside));
+        let temporary = made.map_err(|error| Failure::system(path, &error))?;
         Ok(Fresh { path: path.to_owned(), temporary, force })
     }
 
     /// Makes it durable and gives it its name. What had the name is removed.
     fn keep(self) -> Result<()> {
-        let failed = |error: io::Error| Failure::system(&self.path, &error);
-        let opened = File::open(&self.temporary).map_err(failed)?;
+        let Fresh { path, temporary, force } = self;
+        let failed = |error: io::Error| Failure::system(&path, &error);
+        let opened = File::open(temporary.path()).map_err(failed)?;
         syncfs(&opened).map_err(|errno| failed(errno.into()))?;
-        let renamed = match std::fs::rename(&self.temporary, &self.path) {
-            Err(error) if self.force && error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                renameat_with(CWD, &self.temporary, CWD, &self.path, RenameFlags::EXCHANGE)
-                    .map_err(Into::into)
+        match std::fs::rename(temporary.path(), &path) {
+            Err(error) if force && error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                renameat_with(CWD, temporary.path(), CWD, &path, RenameFlags::EXCHANGE)
+                    .map_err(|errno| failed(errno.into()))?;
             }
-            renamed => renamed,
-        };
-        renamed.map_err(failed)?;
-        let above = self.path.parent().filter(|above| !above.as_os_str().is_empty());
-        File::open(above.unwrap_or(Path::new("."))).and_then(|above| above.sync_all()).map_err(failed)
-    }
-}
-
-impl Drop for Fresh {
-    fn drop(&mut self) {
-        // What is unfinished, or what was replaced. What cannot be removed has
-        // a name that says what it is.
-        let _ = std::fs::remove_dir_all(&self.temporary);
+            renamed => {
+                renamed.map_err(failed)?;
+                temporary.forget();
+            }
+        }
+        File::open(above(&path)).and_then(|above| above.sync_all()).map_err(failed)
     }
 }
 

@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 use super::failure;
 use crate::args::file::{FileEncryptArgs, FileKeyArgs, FilePassphraseArgs};
 use crate::failure::{Failure, Result};
+use crate::report::Output;
 use crate::secrets::Source;
 
 /// Asks on the terminal for what SSH keys and plugins want.
@@ -79,7 +80,7 @@ pub(super) fn identity_text(path: &Path, source: &Source) -> Result<(Zeroizing<S
     Ok((text(&opened.map_err(at(path))?, path)?, true))
 }
 
-pub(super) fn recipients(args: &FileEncryptArgs) -> Result<Recipients> {
+pub(super) fn recipients(args: &FileEncryptArgs, output: Output) -> Result<Recipients> {
     let mut recipients = Recipients::new();
     let given = Path::new("recipients");
     let source = source_of(&args.source);
@@ -89,6 +90,9 @@ pub(super) fn recipients(args: &FileEncryptArgs) -> Result<Recipients> {
     }
     for path in &args.recipients_file {
         recipients.push_lines(&text(&read(path)?, path)?).map_err(at(path))?;
+        for what in recipients.passed_over() {
+            output.warn(&format!("{}: {what}", path.display()));
+        }
     }
     for path in &args.identity {
         let (text, used) = identity_text(path, &source)?;

@@ -55,25 +55,26 @@ impl Plan {
     }
 
     pub(super) fn open(&self) -> Result<File> {
-        let file = File::open(&self.file).map_err(|error| Failure::system(&self.file, &error))?;
-        let metadata = file.metadata().map_err(|error| Failure::system(&self.file, &error))?;
-        match metadata.is_file() {
-            true => Ok(file),
-            false => Err(Failure::usage("it is no regular file, and cannot be sought in").at(&self.file)),
+        let failed = |error| Failure::system(&self.file, &error);
+        // A pipe is not waited for.
+        let there = std::fs::metadata(&self.file).map_err(failed)?;
+        if there.is_dir() {
+            return Err(Failure::usage("it is a directory, and no encrypted file")
+                .at(&self.file)
+                .hint("A vault is mounted with `strongroom mount`."));
         }
+        if !there.is_file() {
+            return Err(Failure::usage("it is no regular file, and cannot be sought in").at(&self.file));
+        }
+        File::open(&self.file).map_err(failed)
     }
 }
 
 /// The mount point without symlinks. One that has a mount already is not
 /// entered: its daemon may not answer.
 fn mount_point(path: &Path) -> Result<PathBuf> {
-    if !launch::is_daemon()
-        && let Ok(mounted) = mounts::any_at(path)
-    {
-        let text = format!("something is mounted here already ({})", mounted.source);
-        return Err(Failure::new(Exit::InUse, text)
-            .at(path)
-            .hint("Use another directory, or unmount it first: strongroom umount DIR"));
+    if !launch::is_daemon() {
+        mounts::check_free(path)?;
     }
     path.canonicalize().map_err(|error| Failure::system(path, &error).hint("Make the directory first."))
 }

@@ -104,6 +104,13 @@ pub(super) fn all(room: &Room, args: &BenchFileArgs) -> Result<Vec<Contestant>> 
     if args.size > 0 {
         let copy = room.shell("cp plain copy", &[], "copy");
         all.push(room.contestant("cp", "file", "copy", copy, ["plain", "copy"]));
+        // What it takes to write as much, whoever does it.
+        let write = format!(
+            "dd if=/dev/zero of=zeros bs=512K count={} iflag=count_bytes,fullblock status=none",
+            args.size
+        );
+        let write = room.shell(&write, &[], "zeros");
+        all.push(room.contestant("dd of zeros", "file", "copy", write, ["plain", "zeros"]));
         all.extend(ours(room, args)?);
         for name in ["age", "rage"].into_iter().filter(|name| is_installed(name)) {
             let program = named(name);
@@ -130,7 +137,7 @@ pub(super) fn all(room: &Room, args: &BenchFileArgs) -> Result<Vec<Contestant>> 
             all.push(room.contestant("gpg", "file", "decrypt", open, ["sealed-gpg", "back"]));
         }
     }
-    if args.files > 0 {
+    if args.files > 0 && !room.is_disk {
         all.extend(trees(room)?);
     }
     Ok(all)

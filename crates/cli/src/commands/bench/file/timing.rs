@@ -28,19 +28,22 @@ pub(super) struct Spread {
     pub(super) median: f64,
     pub(super) low: f64,
     pub(super) high: f64,
+    /// In the order in which they were taken.
+    pub(super) values: Vec<f64>,
 }
 
 impl Spread {
-    pub(super) fn of(mut values: Vec<f64>) -> Spread {
-        values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        let median = match (values.len(), values.len().is_multiple_of(2)) {
+    pub(super) fn of(values: Vec<f64>) -> Spread {
+        let mut sorted = values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        let median = match (sorted.len(), sorted.len().is_multiple_of(2)) {
             (0, _) => f64::NAN,
-            (_, true) => f64::midpoint(values[middle - 1], values[middle]),
-            (_, false) => values[middle],
+            (_, true) => f64::midpoint(sorted[middle - 1], sorted[middle]),
+            (_, false) => sorted[middle],
         };
-        let [low, high] = [values.first(), values.last()].map(|value| value.copied().unwrap_or(f64::NAN));
-        Spread { median, low, high }
+        let [low, high] = [sorted.first(), sorted.last()].map(|value| value.copied().unwrap_or(f64::NAN));
+        Spread { median, low, high, values }
     }
 }
 
@@ -103,11 +106,15 @@ fn children_cpu_seconds() -> f64 {
     ticks.sum::<u64>() as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// The most memory that a process had resident.
+/// The most memory that a process and all below it had resident, by
+/// `proc_pid_status(5)` and `proc_tid_children(5)`.
 fn peak_memory(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let below = children.split_whitespace().filter_map(|child| peak_memory(child.parse().ok()?));
+    Some(kib * 1024 + below.sum::<u64>())
 }
 
 #[cfg(test)]
