@@ -113,9 +113,6 @@ fn plan(args: &MountArgs, strictness: options::Strictness) -> Result<Plan> {
     if let Some(LogTarget::File(path)) = &mut plan.log {
         *path = absolute(path)?;
     }
-    if let Some(path) = plan.source.key_file_mut() {
-        *path = absolute(path)?;
-    }
     plan.freshness = args.freshness.clone().or(plan.freshness);
     if let Some(path) = &mut plan.freshness {
         *path = absolute(path)?;

@@ -7,23 +7,28 @@ pub(crate) mod terminal;
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use rustix::event::{PollFd, PollFlags, poll};
 use strongroom_format::vault::slot::SlotKind;
+use strongroom_keys::slots::KeyFileEmpty;
 use strongroom_keys::{Credential, KeyFile, PasswordAndKeyFile, RecoveryKey, SecretBytes};
 
 use crate::args::values::RecoveryOut;
 use crate::failure::{Exit, Failure, Result};
+use crate::opening;
 
 /// Most bytes of a password.
 const PASSWORD_LEN_MAX: usize = 4096;
 /// Most bytes of a key file.
 const KEY_FILE_LEN_MAX: usize = 1 << 20;
 /// Most bytes of a disk's key file, as cryptsetup has it.
-const DISK_KEY_FILE_LEN_MAX: u64 = 8 << 20;
+const DISK_KEY_FILE_LEN_MAX: usize = 8 << 20;
+/// First room for a secret, which most do not fill.
+const ROOM: usize = 4096;
 /// How often two passwords may differ before it is given up.
 const ATTEMPTS: usize = 3;
 
@@ -35,7 +40,8 @@ const NO_TERMINAL: &str = "Use --password-file FILE, --password-fd N, --password
 pub(crate) enum Source {
     /// Asked for on the terminal.
     Prompt,
-    /// The content of a file but for one newline at its end.
+    /// The content of a file but for one newline at its end; of this and all
+    /// other files, `-` is standard input.
     PasswordFile(PathBuf),
     /// What comes from an open descriptor.
     PasswordFd(i32),
@@ -43,7 +49,7 @@ pub(crate) enum Source {
     PasswordCommand(String),
     /// A key file.
     KeyFile(PathBuf),
-    /// A file with a printed recovery key; `-` is standard input.
+    /// A file with a printed recovery key.
     RecoveryFile(PathBuf),
     /// A password and a key file, which are both needed.
     Both {
@@ -90,24 +96,20 @@ impl Source {
         }
     }
 
-    /// The key file, where one is needed.
-    pub(crate) fn key_file_mut(&mut self) -> Option<&mut PathBuf> {
-        match self {
-            Source::KeyFile(path) | Source::Both { key_file: path, .. } => Some(path),
-            _ => None,
-        }
-    }
-
     /// Gets a secret that opens something now; `what` is asked for.
     ///
     /// # Errors
     /// What the system reports; an empty or impossible secret; no terminal.
     pub(crate) fn read(&self, what: &str) -> Result<Credential> {
-        match self {
-            Source::Prompt => prompt(&format!("{what}: ")).map(Credential::Password),
-            Source::Both { password, key_file } => with_key_file(password.read(what)?, key_file),
-            other => other.read_given(),
-        }
+        self.given(what)?.credential()
+    }
+
+    /// As [`Source::read`], to be handed on as it was given.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    pub(crate) fn given(&self, what: &str) -> Result<Given> {
+        self.given_by(|| prompt(&format!("{what}: ")))
     }
 
     /// Gets a secret that shall open something from now on; on the terminal it
@@ -116,11 +118,7 @@ impl Source {
     /// # Errors
     /// As [`Source::read`], and passwords that differ.
     pub(crate) fn read_new(&self, what: &str) -> Result<Credential> {
-        match self {
-            Source::Prompt => prompt_twice(what).map(Credential::Password),
-            Source::Both { password, key_file } => with_key_file(password.read_new(what)?, key_file),
-            other => other.read_given(),
-        }
+        self.given_by(|| prompt_twice(what))?.credential()
     }
 
     /// Gets the passphrase of a disk: of a key file the bytes as they are.
@@ -130,8 +128,7 @@ impl Source {
     pub(crate) fn read_bytes(&self, what: &str, range: KeyFileRange) -> Result<SecretBytes> {
         match self {
             Source::KeyFile(path) => raw_key_file(path, range),
-            Source::Prompt => prompt(&format!("{what}: ")),
-            other => other.read_given().map(passphrase),
+            other => other.password(|| prompt(&format!("{what}: "))),
         }
     }
 
@@ -146,15 +143,69 @@ impl Source {
         }
     }
 
-    fn read_given(&self) -> Result<Credential> {
+    fn given_by(&self, ask: impl FnOnce() -> Result<SecretBytes>) -> Result<Given> {
         match self {
-            Source::Prompt | Source::Both { .. } => unreachable!("its callers have taken it out"),
-            Source::PasswordFile(path) => password(&mut open(path)?, &path.display().to_string()),
-            Source::PasswordFd(fd) => password(&mut open_descriptor(*fd)?, &format!("file descriptor {fd}")),
-            Source::PasswordCommand(command) => password_of_command(command),
-            Source::KeyFile(path) => key_file(path),
-            Source::RecoveryFile(path) => recovery_key(path),
+            Source::KeyFile(path) => key_file(path).map(Given::KeyFile),
+            Source::RecoveryFile(path) => recovery_key(path).map(Given::Recovery),
+            Source::Both { password, key_file: path } => {
+                let password = password.password(ask)?;
+                Ok(Given::Both { password, key_file: key_file(path)? })
+            }
+            source => source.password(ask).map(Given::Password),
         }
+    }
+
+    /// A password, by `ask` where it is not said how to get it.
+    fn password(&self, ask: impl FnOnce() -> Result<SecretBytes>) -> Result<SecretBytes> {
+        match self {
+            Source::Prompt => ask(),
+            Source::PasswordFile(path) => password(&mut open(path)?, &name(path)),
+            Source::PasswordFd(fd) => {
+                let mut source = opening::descriptor_copy(*fd).map_err(|error| not_open(&error))?;
+                password(&mut source, &format!("file descriptor {fd}"))
+            }
+            Source::PasswordCommand(command) => password_of_command(command),
+            Source::KeyFile(_) | Source::RecoveryFile(_) | Source::Both { .. } => {
+                unreachable!("its callers have taken it out")
+            }
+        }
+    }
+}
+
+/// A secret as it was given: nothing is derived from it yet.
+pub(crate) enum Given {
+    /// A password.
+    Password(SecretBytes),
+    /// What is in a key file, which is not empty.
+    KeyFile(SecretBytes),
+    /// A recovery key.
+    Recovery(RecoveryKey),
+    /// A password and what is in a key file.
+    Both {
+        /// The password.
+        password: SecretBytes,
+        /// What is in the key file.
+        key_file: SecretBytes,
+    },
+}
+
+impl Given {
+    /// What a key slot is opened with.
+    ///
+    /// # Errors
+    /// For an empty key file.
+    pub(crate) fn credential(self) -> Result<Credential> {
+        let of = |content: &SecretBytes| {
+            KeyFile::from_content(content.expose()).map_err(|error| Failure::usage(error.to_string()))
+        };
+        Ok(match self {
+            Given::Password(password) => Credential::Password(password),
+            Given::KeyFile(content) => Credential::KeyFile(of(&content)?),
+            Given::Recovery(key) => Credential::Recovery(key),
+            Given::Both { password, key_file } => {
+                Credential::PasswordAndKeyFile(PasswordAndKeyFile::new(&password, &of(&key_file)?))
+            }
+        })
     }
 }
 
@@ -167,80 +218,100 @@ pub(crate) struct KeyFileRange {
     pub(crate) len: Option<u64>,
 }
 
-/// The bytes of a password, which every source but key files gives.
-fn passphrase(credential: Credential) -> SecretBytes {
-    match credential {
-        Credential::Password(password) => password,
-        Credential::KeyFile(_) | Credential::Recovery(_) | Credential::PasswordAndKeyFile(_) => {
-            unreachable!("disks have neither a vault's key files nor recovery keys")
-        }
-    }
-}
-
 /// A key file of a disk, or a part of it, as it is.
 fn raw_key_file(path: &Path, range: KeyFileRange) -> Result<SecretBytes> {
     let mut file = open(path)?;
-    let failed = |error: std::io::Error| Failure::system(path, &error);
-    let whole = file.metadata().map_err(failed)?;
-    if range.offset > 0 {
-        file.seek(SeekFrom::Start(range.offset)).map_err(failed)?;
+    skip(&mut file, range.offset).map_err(|error| Failure::system(path, &error))?;
+    let too_long =
+        || Failure::usage("a key file has at most 8 MiB").at(path).hint("Name a part: --keyfile-size.");
+    let limit = match range.len {
+        // One more tells that there is more.
+        None => DISK_KEY_FILE_LEN_MAX + 1,
+        Some(len) => {
+            usize::try_from(len).ok().filter(|len| *len <= DISK_KEY_FILE_LEN_MAX).ok_or_else(too_long)?
+        }
+    };
+    let secret = read_at_most(&mut file, limit).map_err(|error| Failure::system(path, &error))?;
+    match range.len {
+        // What follows is not meant.
+        Some(len) if secret.len() as u64 == len && len > 0 => Ok(secret),
+        None if secret.len() == limit => Err(too_long()),
+        None if !secret.is_empty() => Ok(secret),
+        _ => Err(Failure::usage("the key file is not so long").at(path)),
     }
-    // A device such as /dev/random has no end.
-    let there = if whole.is_file() { whole.len().saturating_sub(range.offset) } else { u64::MAX };
-    let wanted = range.len.unwrap_or(there).min(there);
-    if wanted == 0 || range.len.is_some_and(|len| len > there) {
-        return Err(Failure::usage("the key file is not so long").at(path));
+}
+
+/// Leaves out so many bytes, or all where there are fewer.
+fn skip(file: &mut File, count: u64) -> std::io::Result<()> {
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() || kind.is_block_device() {
+        let count = i64::try_from(count).map_err(|_| ErrorKind::InvalidInput)?;
+        return file.seek(SeekFrom::Current(count)).map(drop);
     }
-    if wanted > DISK_KEY_FILE_LEN_MAX {
-        return Err(Failure::usage("a key file has at most 8 MiB")
-            .at(path)
-            .hint("Name a part: --keyfile-size."));
+    let mut left = count;
+    while left > 0 {
+        match read_at_most(file, left.min(ROOM as u64) as usize)?.len() {
+            0 => break,
+            skipped => left -= skipped as u64,
+        }
     }
-    let mut secret = SecretBytes::zeroed(wanted as usize);
-    file.read_exact(secret.expose_mut()).map_err(failed)?;
-    Ok(secret)
+    Ok(())
 }
 
 fn open(path: &Path) -> Result<File> {
-    crate::opening::to_read(path).map_err(|error| Failure::system(path, &error))
+    opening::to_read(path).map_err(|error| match error.raw_os_error() {
+        None if error.kind() == ErrorKind::NotFound => not_open(&error),
+        _ => Failure::system(path, &error),
+    })
 }
 
-/// A descriptor of this process as one of our own, which shares its offset.
-fn open_descriptor(fd: i32) -> Result<File> {
-    let own = pidfd_open(getpid(), PidfdFlags::empty())
-        .and_then(|process| pidfd_getfd(process, fd, PidfdGetfdFlags::empty()));
-    match own {
-        Ok(file) => Ok(File::from(file)),
-        // Some containers forbid the call. Opened by its name, a pipe is the
-        // same pipe, and a file is read from its beginning.
-        Err(rustix::io::Errno::PERM | rustix::io::Errno::NOSYS) => {
-            open(Path::new(&format!("/proc/self/fd/{fd}")))
-        }
-        Err(_) => Err(Failure::usage(format!("file descriptor {fd} is not open"))
-            .hint("Open it in the shell, as in: strongroom … --password-fd 3 3<FILE")),
+fn not_open(error: &std::io::Error) -> Failure {
+    Failure::usage(error.to_string()).hint("Open it in the shell, as in: strongroom … --password-fd 3 3<FILE")
+}
+
+/// How messages call a file.
+fn name(path: &Path) -> String {
+    match path.to_str() {
+        Some("-") => "standard input".to_owned(),
+        _ => path.display().to_string(),
     }
 }
 
-/// Reads at most `limit` bytes into secret memory.
-fn read_secret(source: &mut dyn Read, name: &str, limit: usize) -> Result<SecretBytes> {
-    let mut secret = SecretBytes::zeroed(limit + 1);
+/// Reads a secret of at most `limit` bytes.
+fn read_secret(source: &mut (impl Read + AsFd), name: &str, limit: usize) -> Result<SecretBytes> {
+    let secret = read_at_most(source, limit + 1).map_err(|error| Failure::system(Path::new(name), &error))?;
+    match secret.len() > limit {
+        true => Err(Failure::usage(format!("{name}: a secret has at most {limit} bytes"))),
+        false => Ok(secret),
+    }
+}
+
+/// Reads until the end, but not more than `limit` bytes, into secret memory.
+fn read_at_most(source: &mut (impl Read + AsFd), limit: usize) -> std::io::Result<SecretBytes> {
+    let mut secret = SecretBytes::zeroed(limit.min(ROOM));
     let mut len = 0;
-    loop {
+    while len < limit {
+        if len == secret.len() {
+            let mut larger = SecretBytes::zeroed(limit.min(2 * len));
+            larger.expose_mut()[..len].copy_from_slice(secret.expose());
+            secret = larger;
+        }
         match source.read(&mut secret.expose_mut()[len..]) {
             Ok(0) => break,
             Ok(count) => len += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Failure::system(Path::new(name), &error)),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // Whoever opened it wanted not to wait; a secret is waited for.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                rustix::io::retry_on_intr(|| poll(&mut [PollFd::new(source, PollFlags::IN)], None))?;
+            }
+            Err(error) => return Err(error),
         }
-    }
-    if len > limit {
-        return Err(Failure::usage(format!("{name}: a secret has at most {limit} bytes")));
     }
     secret.truncate(len);
     Ok(secret)
 }
 
-fn password(source: &mut dyn Read, name: &str) -> Result<Credential> {
+fn password(source: &mut (impl Read + AsFd), name: &str) -> Result<SecretBytes> {
     let mut password = read_secret(source, name, PASSWORD_LEN_MAX)?;
     if password.expose().last() == Some(&b'\n') {
         password.truncate(password.len() - 1);
@@ -248,10 +319,10 @@ fn password(source: &mut dyn Read, name: &str) -> Result<Credential> {
     if password.is_empty() {
         return Err(Failure::usage(format!("{name}: the password is empty")));
     }
-    Ok(Credential::Password(password))
+    Ok(password)
 }
 
-fn password_of_command(command: &str) -> Result<Credential> {
+fn password_of_command(command: &str) -> Result<SecretBytes> {
     let shell = Path::new("/bin/sh");
     let spawned = Command::new(shell).arg("-c").arg(command).stdout(Stdio::piped()).spawn();
     let mut child = spawned.map_err(|error| Failure::system(shell, &error))?;
@@ -266,42 +337,24 @@ fn password_of_command(command: &str) -> Result<Credential> {
     password
 }
 
-fn key_file(path: &Path) -> Result<Credential> {
-    read_key_file(path).map(Credential::KeyFile)
-}
-
-fn read_key_file(path: &Path) -> Result<KeyFile> {
-    let content = read_secret(&mut open(path)?, &path.display().to_string(), KEY_FILE_LEN_MAX)?;
-    KeyFile::from_content(content.expose()).map_err(|error| {
-        Failure::usage(error.to_string()).at(path).hint("Make one with: head -c 32 /dev/urandom > FILE")
-    })
-}
-
-/// A password together with a key file.
-///
-/// # Errors
-/// What reading the key file reports.
-///
-/// # Panics
-/// When the credential is no password.
-pub(crate) fn with_key_file(password: Credential, key_file: &Path) -> Result<Credential> {
-    let Credential::Password(password) = password else { panic!("a password's source gives a password") };
-    let both = PasswordAndKeyFile::new(&password, &read_key_file(key_file)?);
-    Ok(Credential::PasswordAndKeyFile(both))
-}
-
-fn recovery_key(path: &Path) -> Result<Credential> {
-    let text = if path == Path::new("-") {
-        read_secret(&mut terminal::Input::standard(), "standard input", PASSWORD_LEN_MAX)?
-    } else {
-        read_secret(&mut open(path)?, &path.display().to_string(), PASSWORD_LEN_MAX)?
-    };
-    match RecoveryKey::parse(text.expose()) {
-        Ok(key) => Ok(Credential::Recovery(key)),
-        Err(error) => Err(Failure::new(Exit::WrongSecret, error.to_string())
+/// What is in a key file of a vault.
+fn key_file(path: &Path) -> Result<SecretBytes> {
+    let content = read_secret(&mut open(path)?, &name(path), KEY_FILE_LEN_MAX)?;
+    match content.is_empty() {
+        true => Err(Failure::usage(KeyFileEmpty.to_string())
             .at(path)
-            .hint("It is 14 groups of 4 letters and digits, without I, L, O and U.")),
+            .hint("Make one with: head -c 32 /dev/urandom > FILE")),
+        false => Ok(content),
     }
+}
+
+fn recovery_key(path: &Path) -> Result<RecoveryKey> {
+    let text = read_secret(&mut open(path)?, &name(path), PASSWORD_LEN_MAX)?;
+    RecoveryKey::parse(text.expose()).map_err(|error| {
+        Failure::new(Exit::WrongSecret, error.to_string())
+            .at(path)
+            .hint("It is 14 groups of 4 letters and digits, without I, L, O and U.")
+    })
 }
 
 pub(crate) fn prompt(text: &str) -> Result<SecretBytes> {
@@ -444,27 +497,77 @@ impl RecoveryTarget {
 mod tests {
     use super::*;
 
-    fn bytes(credential: Result<Credential>) -> std::result::Result<Vec<u8>, Exit> {
-        match credential {
-            Ok(Credential::Password(password)) => Ok(password.expose().to_vec()),
-            Ok(_) => panic!("no password"),
-            Err(failure) => Err(failure.exit()),
-        }
+    fn bytes(password: Result<SecretBytes>) -> std::result::Result<Vec<u8>, Exit> {
+        password.map(|password| password.expose().to_vec()).map_err(|failure| failure.exit())
+    }
+
+    /// A pipe with this in it, and its other end closed.
+    fn pipe(content: &[u8]) -> std::io::PipeReader {
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        writer.write_all(content).expect("less than a pipe holds");
+        reader
     }
 
     #[test]
     fn one_newline_is_not_part_of_a_password() {
         for (text, expected) in [("a b\n", "a b"), ("a", "a"), ("a\n\n", "a\n"), (" a\r\n", " a\r")] {
-            assert_eq!(bytes(password(&mut text.as_bytes(), "test")), Ok(expected.as_bytes().to_vec()));
+            let found = bytes(password(&mut pipe(text.as_bytes()), "test"));
+            assert_eq!(found, Ok(expected.as_bytes().to_vec()));
         }
     }
 
     #[test]
     fn empty_and_endless_passwords_are_refused() {
-        assert_eq!(bytes(password(&mut &b""[..], "test")), Err(Exit::Usage));
-        assert_eq!(bytes(password(&mut &b"\n"[..], "test")), Err(Exit::Usage));
-        assert_eq!(bytes(password(&mut std::io::repeat(b'x'), "test")), Err(Exit::Usage));
-        assert_eq!(bytes(password(&mut std::io::repeat(b'x').take(4096), "test")), Ok(vec![b'x'; 4096]));
+        let endless = || File::open("/dev/zero").expect("a device");
+        assert_eq!(bytes(password(&mut pipe(b""), "test")), Err(Exit::Usage));
+        assert_eq!(bytes(password(&mut pipe(b"\n"), "test")), Err(Exit::Usage));
+        assert_eq!(bytes(password(&mut endless(), "test")), Err(Exit::Usage));
+        assert_eq!(bytes(password(&mut pipe(&[b'x'; 4096]), "test")), Ok(vec![b'x'; 4096]));
+        assert_eq!(bytes(password(&mut pipe(&[b'x'; 4097]), "test")), Err(Exit::Usage));
+    }
+
+    #[test]
+    fn a_part_of_a_pipe_is_taken_as_of_a_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let content: Vec<u8> = (0..20_000u32).map(|at| (at % 251) as u8).collect();
+        let file = directory.path().join("key");
+        std::fs::write(&file, &content).expect("written");
+        for (offset, len) in [
+            (0, None),
+            (7, None),
+            (9000, Some(8000)),
+            (19_999, Some(1)),
+            (20_000, None),
+            (0, Some(20_001)),
+            (0, Some(0)),
+        ] {
+            let range = KeyFileRange { offset, len };
+            let reader = pipe(&content);
+            let path = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
+            let of_pipe = bytes(raw_key_file(Path::new(&path), range));
+            assert_eq!(of_pipe, bytes(raw_key_file(&file, range)), "{range:?}");
+            let end = len.map_or(content.len(), |len| (offset + len) as usize);
+            match content.get(offset as usize..end).filter(|part| !part.is_empty()) {
+                Some(part) => assert_eq!(of_pipe, Ok(part.to_vec())),
+                None => assert_eq!(of_pipe, Err(Exit::Usage)),
+            }
+        }
+        let random = Path::new("/dev/urandom");
+        assert_eq!(bytes(raw_key_file(random, KeyFileRange::default())), Err(Exit::Usage), "it has no end");
+        let part = KeyFileRange { offset: 3, len: Some(64) };
+        assert_eq!(bytes(raw_key_file(random, part)).map(|bytes| bytes.len()), Ok(64));
+    }
+
+    #[test]
+    fn who_wanted_not_to_wait_is_waited_for_all_the_same() {
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        rustix::io::ioctl_fionbio(&reader, true).expect("a pipe can");
+        let writes = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            writer.write_all(b"secret\n").expect("written");
+        });
+        assert_eq!(bytes(password(&mut { reader }, "test")), Ok(b"secret".to_vec()));
+        writes.join().expect("ends");
     }
 
     #[test]
@@ -476,6 +579,9 @@ mod tests {
 
     #[test]
     fn a_descriptor_that_is_not_open_is_named() {
-        assert_eq!(bytes(Source::PasswordFd(987).read("Password")), Err(Exit::Usage));
+        assert_eq!(
+            bytes(Source::PasswordFd(987).read_bytes("Password", KeyFileRange::default())),
+            Err(Exit::Usage)
+        );
     }
 }

@@ -34,7 +34,7 @@ pub use kdf::fit_cost;
 pub use lock::LockCipher;
 pub use machine::machine_mark;
 pub use names::{NameCipher, XattrCipher};
-pub use process::protect_process;
+pub use process::{keep_descriptors, protect_process};
 pub use record::RecordMac;
 pub use recovery::RecoveryKey;
 pub use secret::{Secret, SecretBytes};

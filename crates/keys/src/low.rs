@@ -1,4 +1,5 @@
-//! Argon2's working memory. All unsafe code of this crate.
+//! Argon2's working memory, and what a program that is started inherits. All
+//! unsafe code of this crate.
 #![allow(unsafe_code)]
 
 use argon2::Block;
@@ -22,6 +23,21 @@ impl Scratch {
         // holds `count` blocks; a block is an array of integers, for which any
         // bytes are valid; the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast::<Block>(), count) }
+    }
+}
+
+/// Has the kernel close every descriptor from `first` on when another program
+/// is executed; in this process they stay as they are.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn close_on_exec_from(first: u32) -> std::io::Result<()> {
+    let flags = libc::CLOSE_RANGE_CLOEXEC as libc::c_int;
+    // SAFETY: the call takes numbers alone, and with this flag it closes
+    // nothing: whoever owns a descriptor of this process still has it.
+    match unsafe { libc::close_range(first, u32::MAX, flags) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
     }
 }
 

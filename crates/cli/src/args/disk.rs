@@ -40,7 +40,7 @@ pub(crate) enum DiskCommand {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "What opens the disk (else the passphrase is asked for)")]
 pub(crate) struct DiskSecretArgs {
-    /// Read the passphrase from FILE; one newline at its end is not part of it
+    /// Read the passphrase from FILE, or from standard input with -; one newline at its end is not part of it
     #[arg(long, value_name = "FILE", group = "secret")]
     password_file: Option<PathBuf>,
     /// Read the passphrase from file descriptor N until its end
@@ -49,7 +49,7 @@ pub(crate) struct DiskSecretArgs {
     /// Run COMMAND in a shell and take its output as the passphrase
     #[arg(long, value_name = "COMMAND", group = "secret")]
     password_command: Option<String>,
-    /// Use a key file: all of its bytes, as cryptsetup's --key-file
+    /// Use a key file (- for standard input): all of its bytes, as cryptsetup's --key-file
     #[arg(long, value_name = "FILE", group = "secret")]
     key_file: Option<PathBuf>,
     /// Skip so many bytes of the key file
@@ -67,7 +67,7 @@ pub(crate) struct DiskSecretArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "What shall open it (else a new passphrase is asked for, twice)")]
 pub(crate) struct NewDiskSecretArgs {
-    /// Read the new passphrase from FILE; one newline at its end is not part of it
+    /// Read the new passphrase from FILE, or from standard input with -; one newline at its end is not part of it
     #[arg(long, value_name = "FILE", group = "new_secret")]
     new_password_file: Option<PathBuf>,
     /// Read the new passphrase from file descriptor N until its end
@@ -76,7 +76,7 @@ pub(crate) struct NewDiskSecretArgs {
     /// Run COMMAND in a shell and take its output as the new passphrase
     #[arg(long, value_name = "COMMAND", group = "new_secret")]
     new_password_command: Option<String>,
-    /// Use a key file: all of its bytes
+    /// Use a key file (- for standard input): all of its bytes
     #[arg(long, value_name = "FILE", group = "new_secret")]
     new_key_file: Option<PathBuf>,
 }

@@ -12,7 +12,7 @@ use crate::secrets::Source;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "What opens the vault (else the password is asked for)")]
 pub(crate) struct SecretArgs {
-    /// Read the password from FILE; one newline at its end is not part of it
+    /// Read the password from FILE, or from standard input with -; one newline at its end is not part of it
     #[arg(long, value_name = "FILE", group = "secret")]
     password_file: Option<PathBuf>,
     /// Read the password from file descriptor N until its end, as `--password-fd 0 <<<"$password"`
@@ -21,8 +21,8 @@ pub(crate) struct SecretArgs {
     /// Run COMMAND in a shell and take its output as the password, as "pass show vault"
     #[arg(long, value_name = "COMMAND", group = "secret")]
     password_command: Option<String>,
-    /// Use a key file, best 32 random bytes, as `head -c 32 /dev/urandom` gives them; with a password option besides
-    /// it, both are needed
+    /// Use a key file (- for standard input), best 32 random bytes, as `head -c 32 /dev/urandom` gives them; with a
+    /// password option besides it, both are needed
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Ask for the password that is needed besides --key-file
@@ -50,7 +50,7 @@ impl SecretArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "What shall open the vault (else a password is asked for, twice)")]
 pub(crate) struct FirstSecretArgs {
-    /// Read the password from FILE; one newline at its end is not part of it
+    /// Read the password from FILE, or from standard input with -; one newline at its end is not part of it
     #[arg(long, value_name = "FILE", group = "secret")]
     password_file: Option<PathBuf>,
     /// Read the password from file descriptor N until its end
@@ -59,8 +59,8 @@ pub(crate) struct FirstSecretArgs {
     /// Run COMMAND in a shell and take its output as the password
     #[arg(long, value_name = "COMMAND", group = "secret")]
     password_command: Option<String>,
-    /// Use a key file, best 32 random bytes, as `head -c 32 /dev/urandom` gives them; with a password option besides
-    /// it, both will be needed
+    /// Use a key file (- for standard input), best 32 random bytes, as `head -c 32 /dev/urandom` gives them; with a
+    /// password option besides it, both will be needed
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Ask for a password, twice, that will be needed besides --key-file
@@ -80,7 +80,7 @@ impl FirstSecretArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "What shall open it (else a new password is asked for, twice)")]
 pub(crate) struct NewSecretArgs {
-    /// Read the new password from FILE; one newline at its end is not part of it
+    /// Read the new password from FILE, or from standard input with -; one newline at its end is not part of it
     #[arg(long, value_name = "FILE", group = "new_secret")]
     new_password_file: Option<PathBuf>,
     /// Read the new password from file descriptor N until its end
@@ -89,7 +89,7 @@ pub(crate) struct NewSecretArgs {
     /// Run COMMAND in a shell and take its output as the new password
     #[arg(long, value_name = "COMMAND", group = "new_secret")]
     new_password_command: Option<String>,
-    /// Use a key file, best 32 random bytes; with a new password besides it, both will be needed
+    /// Use a key file (- for standard input), best 32 random bytes; with a new password besides it, both will be needed
     #[arg(long, value_name = "FILE")]
     new_key_file: Option<PathBuf>,
     /// Ask for a new password, twice, that will be needed besides --new-key-file

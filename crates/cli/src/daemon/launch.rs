@@ -3,7 +3,9 @@
 //!
 //! What was typed or read goes to it through its standard input, and what
 //! became of it comes back through its standard output. The first process
-//! returns when the second is ready, and until then both end at Ctrl-C.
+//! returns when the second is ready, and until then both end at Ctrl-C. Every
+//! secret is read by the first, whose standard input and descriptors are those
+//! that the user gave it; the second inherits none but its three.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,45 +16,43 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use strongroom_keys::{Credential, RecoveryKey, SecretBytes};
+use strongroom_keys::{Credential, RecoveryKey, SecretBytes, keep_descriptors};
 
 use super::log::{Log, Severity};
 use crate::args::values::LogTarget;
 use crate::control::Answer;
 use crate::failure::{Exit, Failure, Result};
-use crate::secrets::{Source, with_key_file};
+use crate::secrets::{Given, Source};
 
 /// Says that this process is the daemon.
 const MARK: &str = "STRONGROOM_DAEMON";
 
-/// Longest secret that is handed on.
-const SECRET_LEN_MAX: usize = 1 << 16;
+/// Longest secret that is handed on: a key file of a disk.
+const SECRET_LEN_MAX: usize = 8 << 20;
 
 const KIND_NONE: u8 = 0;
 const KIND_PASSWORD: u8 = 1;
 const KIND_RECOVERY: u8 = 2;
+const KIND_KEY_FILE: u8 = 3;
+/// A password, which the content of a key file follows.
+const KIND_BOTH: u8 = 4;
 
 /// Whether this process was started to be the daemon.
 pub(crate) fn is_daemon() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-/// Starts the daemon and waits until it is ready. A key file is left for it
-/// to read.
+/// Gets the secret, starts the daemon and waits until it is ready.
 ///
 /// # Errors
-/// The daemon's failure.
+/// What reading the source reports, or the daemon's failure.
 pub(crate) fn start(source: &Source, what: &str) -> Result<()> {
-    let credential = match source {
-        Source::KeyFile(_) => None,
-        Source::Both { password, .. } => Some(password.read(what)?),
-        source => Some(source.read(what)?),
-    };
-    begin(|input| send(input, credential.as_ref()))
+    let given = source.given(what)?;
+    begin(|input| send(input, &given))
 }
 
 /// Starts the daemon of a disk, or of a single file, and waits until it is
-/// ready. Without a secret it has to read a key file, or needs none.
+/// ready. Without a secret it needs none.
 ///
 /// # Errors
 /// The daemon's failure.
@@ -89,6 +89,8 @@ fn spawn() -> Result<Child> {
     let mut words = std::env::args_os();
     let name = words.next().unwrap_or_else(|| OsString::from("strongroom"));
     let program = program();
+    // Older kernels leave it what the caller left open.
+    let _ = keep_descriptors();
     let mut command = Command::new(&program);
     command.arg0(name).args(words).env(MARK, "1").stdin(Stdio::piped()).stdout(Stdio::piped());
     command.spawn().map_err(|error| Failure::system(&program, &error))
@@ -100,46 +102,41 @@ fn program() -> PathBuf {
     std::env::current_exe().ok().filter(|path| path.exists()).unwrap_or_else(|| "/proc/self/exe".into())
 }
 
-fn send(mut input: impl Write, credential: Option<&Credential>) -> std::io::Result<()> {
-    let recovery;
-    let (kind, secret): (u8, &[u8]) = match credential {
-        Some(Credential::Password(password)) => (KIND_PASSWORD, password.expose()),
-        Some(Credential::Recovery(key)) => {
-            recovery = key.to_text();
-            (KIND_RECOVERY, recovery.expose())
+fn send(mut input: impl Write, given: &Given) -> std::io::Result<()> {
+    match given {
+        Given::Password(password) => send_secret(input, KIND_PASSWORD, password.expose()),
+        Given::KeyFile(content) => send_secret(input, KIND_KEY_FILE, content.expose()),
+        Given::Recovery(key) => send_secret(input, KIND_RECOVERY, key.to_text().expose()),
+        Given::Both { password, key_file } => {
+            send_secret(&mut input, KIND_BOTH, password.expose())?;
+            send_secret(&mut input, KIND_KEY_FILE, key_file.expose())
         }
-        Some(Credential::KeyFile(_) | Credential::PasswordAndKeyFile(_)) => {
-            unreachable!("a key file is left for the daemon to read")
-        }
-        None => (KIND_NONE, &[]),
-    };
-    send_secret(&mut input, kind, secret)
+    }
 }
 
 fn send_secret(mut input: impl Write, kind: u8, secret: &[u8]) -> std::io::Result<()> {
-    // No secret is longer than a page.
     input.write_all(&[kind])?;
     input.write_all(&(secret.len() as u32).to_le_bytes())?;
     input.write_all(secret)
 }
 
-/// The secret that the first process hands on, or of `source` where it left
-/// that to this one.
+/// The secret that the first process hands on.
 ///
 /// # Errors
-/// When the first process is gone, or what reading the source reports.
-pub(crate) fn receive(input: impl Read, source: &Source, what: &str) -> Result<Credential> {
+/// When the first process is gone.
+pub(crate) fn receive(mut input: impl Read) -> Result<Credential> {
     let gone = || Failure::new(Exit::Other, "the process that started the daemon is gone");
-    let (kind, secret) = parse(input).ok_or_else(gone)?;
-    match kind {
-        KIND_PASSWORD => match source {
-            Source::Both { key_file, .. } => with_key_file(Credential::Password(secret), key_file),
-            _ => Ok(Credential::Password(secret)),
+    let given = match parse(&mut input).ok_or_else(gone)? {
+        (KIND_PASSWORD, password) => Given::Password(password),
+        (KIND_KEY_FILE, content) => Given::KeyFile(content),
+        (KIND_RECOVERY, text) => Given::Recovery(RecoveryKey::parse(text.expose()).map_err(|_| gone())?),
+        (KIND_BOTH, password) => match parse(&mut input) {
+            Some((KIND_KEY_FILE, key_file)) => Given::Both { password, key_file },
+            _ => return Err(gone()),
         },
-        KIND_RECOVERY => RecoveryKey::parse(secret.expose()).map(Credential::Recovery).map_err(|_| gone()),
-        KIND_NONE if matches!(source, Source::KeyFile(_)) => source.read(what),
-        _ => Err(gone()),
-    }
+        _ => return Err(gone()),
+    };
+    given.credential()
 }
 
 /// The secret that the first process hands on to the daemon of a disk or a
@@ -234,32 +231,45 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
 mod tests {
     use super::*;
 
-    fn passed_on(credential: Option<&Credential>, source: &Source) -> Result<Credential> {
+    fn passed_on(given: &Given) -> Result<Credential> {
         let mut pipe = Vec::new();
-        send(&mut pipe, credential).expect("memory");
-        receive(&pipe[..], source, "Password")
+        send(&mut pipe, given).expect("memory");
+        receive(&pipe[..])
+    }
+
+    fn secret(bytes: &[u8]) -> SecretBytes {
+        SecretBytes::take(&mut bytes.to_vec())
     }
 
     #[test]
     fn secrets_are_handed_on() {
-        let password = Credential::Password(SecretBytes::take(&mut b"p\0w\n".to_vec()));
-        let Ok(Credential::Password(received)) = passed_on(Some(&password), &Source::Prompt) else {
+        let Ok(Credential::Password(received)) = passed_on(&Given::Password(secret(b"p\0w\n"))) else {
             panic!("a password")
         };
         assert_eq!(received.expose(), b"p\0w\n");
         let key = RecoveryKey::random().expect("entropy");
         let text = key.to_text();
-        let Ok(Credential::Recovery(received)) = passed_on(Some(&Credential::Recovery(key)), &Source::Prompt)
-        else {
+        let Ok(Credential::Recovery(received)) = passed_on(&Given::Recovery(key)) else {
             panic!("a recovery key")
         };
         assert_eq!(received.to_text().expose(), text.expose());
+        let long = vec![7; 1 << 20];
+        let Ok(Credential::KeyFile(file)) = passed_on(&Given::KeyFile(secret(&long))) else {
+            panic!("a key file")
+        };
+        assert!(!file.is_uniform());
+        let both = Given::Both { password: secret(b"p"), key_file: secret(&long) };
+        assert!(matches!(passed_on(&both), Ok(Credential::PasswordAndKeyFile(_))));
     }
 
     #[test]
-    fn nothing_handed_on_is_no_secret() {
-        assert!(passed_on(None, &Source::Prompt).is_err());
-        assert!(receive(&b"\x01\xff\xff\xff\xff"[..], &Source::Prompt, "Password").is_err());
-        assert!(receive(&b"\x01\x05\0\0\0abc"[..], &Source::Prompt, "Password").is_err());
+    fn what_is_cut_off_is_no_secret() {
+        let mut pipe = Vec::new();
+        send(&mut pipe, &Given::Both { password: secret(b"pw"), key_file: secret(b"key") }).expect("memory");
+        for len in 0..pipe.len() {
+            assert!(receive(&pipe[..len]).is_err(), "{len}");
+        }
+        assert!(receive(&b"\x01\xff\xff\xff\xff"[..]).is_err());
+        assert!(receive(&b"\x00\0\0\0\0"[..]).is_err());
     }
 }

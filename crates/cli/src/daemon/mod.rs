@@ -209,7 +209,7 @@ pub(crate) fn run_launched(plan: &Plan, output: Output) -> Exit {
     let target = plan.log.clone().unwrap_or(LogTarget::Syslog);
     let served = Log::open_for(Some(&target), plan.log_names).and_then(|log| {
         let log = Arc::new(log);
-        let credential = launch::receive(Input::standard(), &plan.source, &plan.prompt())?;
+        let credential = launch::receive(Input::standard())?;
         let locked = LockedVault::open(&plan.vault, plan.store_mode())?;
         let unlocked = locked.unlock_for_use(&plan.vault, &credential, &plan.history, output)?;
         drop(credential);

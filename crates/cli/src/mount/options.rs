@@ -118,6 +118,11 @@ fn with_value(plan: &mut Plan, name: &str, value: &str) -> Result<bool> {
             };
         }
         "password_file" => add(&mut plan.source, Source::PasswordFile(path())),
+        "password_fd" => {
+            let number = value.parse().ok().filter(|number| *number >= 0);
+            let number = number.ok_or_else(|| wrong("the number of a file descriptor".to_owned()))?;
+            add(&mut plan.source, Source::PasswordFd(number));
+        }
         "password_command" => add(&mut plan.source, Source::PasswordCommand(value.to_owned())),
         "key_file" => add(&mut plan.source, Source::KeyFile(path())),
         "recovery_file" => plan.source = Source::RecoveryFile(path()),

@@ -31,7 +31,6 @@ use crate::confinement;
 use crate::daemon::launch;
 use crate::daemon::log::{Log, Severity};
 use crate::failure::{Exit, Failure, Result};
-use crate::secrets::Source;
 use crate::secrets::terminal::Input;
 use crate::umount::in_use;
 
@@ -145,12 +144,7 @@ impl OpenDisk {
 /// the disk can be used.
 pub(super) fn run_launched(plan: &Plan) -> Exit {
     launch::served(plan.log.as_ref(), |log, ready| {
-        let handed_on = launch::receive_bytes(Input::standard())?;
-        let secret = match (&plan.source, handed_on) {
-            (_, Some(secret)) => Some(secret),
-            (Source::KeyFile(_), None) => Some(plan.source.read_bytes("", plan.range)?),
-            (_, None) => None,
-        };
+        let secret = launch::receive_bytes(Input::standard())?;
         serve(plan, secret, log, ready)
     })
 }

@@ -94,18 +94,14 @@ pub(super) fn run(args: &DiskOpenArgs, output: Output) -> Result<Exit> {
     if plan.discard && matches!(plan.export, Export::Raw(_)) {
         output.warn(RAW_DISCARDS);
     }
+    let secret = match plan.ephemeral {
+        true => None,
+        false => Some(plan.source.read_bytes(&image::prompt(&plan.image), plan.range)?),
+    };
     if args.foreground {
-        let secret = match plan.ephemeral {
-            true => None,
-            false => Some(plan.source.read_bytes(&image::prompt(&plan.image), plan.range)?),
-        };
         daemon::run_foreground(&plan, secret)?;
         return Ok(Exit::Done);
     }
-    let secret = match (&plan.source, plan.ephemeral) {
-        (_, true) | (Source::KeyFile(_), _) => None,
-        (source, _) => Some(source.read_bytes(&image::prompt(&plan.image), plan.range)?),
-    };
     launch::start_with(secret.as_ref())?;
     let (path, uri) = match &plan.export {
         Export::Nbd(path) => (path.clone(), Some(format!("nbd+unix:///?socket={}", path.display()))),
@@ -169,9 +165,6 @@ fn plan(args: &DiskOpenArgs) -> Result<Plan> {
         *path = absolute(path)?;
     }
     if let Some(LogTarget::File(path)) = &mut plan.log {
-        *path = absolute(path)?;
-    }
-    if let Source::KeyFile(path) = &mut plan.source {
         *path = absolute(path)?;
     }
     if plan.ephemeral && plan.read_only {
