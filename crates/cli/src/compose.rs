@@ -143,7 +143,7 @@ pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
         "sim-gone" => vec![cpu(), device(DeviceFaults { gone_after: Some(100), ..none })],
         other => {
             return Err(Failure::usage(format!("there is no engine `{other}`"))
-                .hint("Use auto, cpu, one of the names that `strongroom engines` lists, or reference."));
+                .hint(format!("There are {}.", crate::args::values::engines().join(", "))));
         }
     })
 }

@@ -163,7 +163,7 @@ impl Failure {
             };
             eprintln!("{}", serde_json::to_string(&document).expect("strings and numbers"));
         } else {
-            eprintln!("strongroom: {self}");
+            crate::report::tell(&format!("strongroom: {self}"));
         }
     }
 }

@@ -139,7 +139,7 @@ impl History {
         if self.yes {
             return Ok(());
         }
-        eprintln!("{}: {what}", path.display());
+        crate::report::tell(&format!("{}: {what}", path.display()));
         match confirm("Take the vault as it is?", UNASKED)? {
             true => Ok(()),
             false => Err(Failure::new(Exit::Damage, "the older state was not accepted")

@@ -9,10 +9,12 @@
 mod args;
 mod commands;
 mod compose;
+mod configuration;
 mod confinement;
 mod control;
 mod daemon;
 mod failure;
+mod fit;
 mod freshness;
 mod history;
 mod lock;
@@ -34,8 +36,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser};
 
 use crate::args::{BenchCommand, Cli, Command};
 use crate::failure::{Exit, Failure, Result};
@@ -55,6 +57,9 @@ const HELPERS: [(&str, &str); 4] = [
     ("umount.fuse.strongroom", "umount-helper"),
 ];
 
+/// Commands that programs call and nobody types, in order.
+const HIDDEN: [&str; 4] = ["generate-completions", "generate-man", "mount-helper", "umount-helper"];
+
 fn main() -> ExitCode {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     let called = words.first().and_then(|name| Path::new(name).file_name().map(OsStr::to_owned));
@@ -71,9 +76,13 @@ fn main() -> ExitCode {
         _ => {}
     }
     let wants_json = words.iter().any(|word| word == "--json");
-    let cli = match Cli::try_parse_from(words) {
-        Ok(cli) => cli,
-        Err(error) => return usage(&error, wants_json),
+    let cli = match parse(words) {
+        Ok(Ok(cli)) => cli,
+        Ok(Err(error)) => return usage(error, wants_json),
+        Err(failure) => {
+            failure.report(wants_json);
+            return failure.exit().into();
+        }
     };
     // Worth no warning: secrets are still not swapped, and the limit of core
     // dumps is rarely one that a process may not lower.
@@ -86,6 +95,20 @@ fn main() -> ExitCode {
             failure.exit().into()
         }
     }
+}
+
+/// The command line, with what is configured besides.
+///
+/// # Errors
+/// Of the configuration; within, of the line.
+fn parse(words: Vec<OsString>) -> Result<std::result::Result<Cli, clap::Error>> {
+    let mut command = Cli::command();
+    command.build();
+    let matches = match command.clone().try_get_matches_from(&words) {
+        Ok(matches) => matches,
+        Err(error) => return Ok(Err(error)),
+    };
+    Ok(Cli::try_parse_from(configuration::complete(words, &command, &matches)?))
 }
 
 fn run(command: Command, output: Output) -> Result<Exit> {
@@ -119,19 +142,63 @@ fn run(command: Command, output: Output) -> Result<Exit> {
 
 /// Help and version go to standard output and are no error; the rest is wrong
 /// usage.
-fn usage(error: &clap::Error, json: bool) -> ExitCode {
+fn usage(mut error: clap::Error, json: bool) -> ExitCode {
     let informs = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-    if informs || !json {
+    if informs {
         // A closed pipe is nothing to tell of.
         let _ = error.print();
-    } else {
+        return Exit::Done.into();
+    }
+    suggest_what_is_shown(&mut error);
+    let text = error.to_string();
+    if json {
         // What follows the first empty line is the usage.
-        let text = error.to_string();
         let paragraph = text.lines().map(str::trim).take_while(|line| !line.is_empty());
         let message = paragraph.collect::<Vec<_>>().join(" ");
         Failure::usage(message.strip_prefix("error: ").unwrap_or(&message))
             .hint("--help says what can be asked for.")
             .report(true);
+    } else if fit::Display::of(std::io::stderr()).fit(&text) == text {
+        // In colours, where the terminal has them.
+        let _ = error.print();
+    } else {
+        report::tell(text.trim_end());
     }
-    if informs { Exit::Done.into() } else { Exit::Usage.into() }
+    Exit::Usage.into()
+}
+
+/// Leaves out of the suggestions the commands that nobody types.
+fn suggest_what_is_shown(error: &mut clap::Error) {
+    let Some(ContextValue::Strings(names)) = error.get(ContextKind::SuggestedSubcommand) else { return };
+    let mut names = names.clone();
+    names.retain(|name| !HIDDEN.contains(&name.as_str()));
+    match names.is_empty() {
+        true => drop(error.remove(ContextKind::SuggestedSubcommand)),
+        false => drop(error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suggestions_name_no_hidden_command() {
+        let command = Cli::command();
+        let mut hidden: Vec<&str> = command
+            .get_subcommands()
+            .filter(|command| command.is_hide_set())
+            .map(clap::Command::get_name)
+            .collect();
+        hidden.sort_unstable();
+        assert_eq!(hidden, HIDDEN);
+        for (typed, suggested) in [("generate", false), ("mount-help", true), ("mont", true), ("umont", true)]
+        {
+            let mut error = Cli::try_parse_from(["strongroom", typed]).expect_err("there is none");
+            suggest_what_is_shown(&mut error);
+            let text = error.to_string();
+            assert_eq!(text.contains("tip:"), suggested, "{text}");
+            assert!(!HIDDEN.iter().any(|name| text.contains(name)), "{text}");
+        }
+    }
 }

@@ -107,7 +107,11 @@ impl Steps {
 }
 
 fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).expect("the template is valid")
+    let style = ProgressStyle::with_template(template).expect("the template is valid");
+    match crate::fit::is_ascii() {
+        true => style.progress_chars("#>-").tick_chars("-\\|/ "),
+        false => style,
+    }
 }
 
 #[cfg(test)]

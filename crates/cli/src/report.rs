@@ -11,6 +11,7 @@ use serde::Serialize;
 use strongroom_vault::Error as VaultError;
 
 use crate::failure::{Exit, Failure, Result};
+use crate::fit::Display;
 
 /// How results are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,14 +26,14 @@ impl Output {
     /// # Errors
     /// When standard output cannot be written to.
     pub(crate) fn print<T: Serialize>(self, document: &T, text: impl FnOnce(&T) -> String) -> Result<()> {
+        let mut out = std::io::stdout().lock();
         let shown = if self.json {
             let mut json = serde_json::to_string_pretty(document).expect("documents have text keys");
             json.push('\n');
             json
         } else {
-            text(document)
+            Display::of(&out).fit(&text(document)).into_owned()
         };
-        let mut out = std::io::stdout().lock();
         let written = out.write_all(shown.as_bytes()).and_then(|()| out.flush());
         written.map_err(|error| Failure::new(Exit::Other, format!("standard output: {error}")))
     }
@@ -41,9 +42,17 @@ impl Output {
     /// into the document.
     pub(crate) fn warn(self, text: &str) {
         if !self.json {
-            eprintln!("strongroom: warning: {text}");
+            tell(&format!("strongroom: warning: {text}"));
         }
     }
+}
+
+/// Shows a message on standard error.
+pub(crate) fn tell(text: &str) {
+    let error = std::io::stderr().lock();
+    let text = Display::of(&error).fit(text).into_owned();
+    // Where nobody can be told, nothing is lost by going on.
+    let _ = writeln!({ error }, "{text}");
 }
 
 /// RFC 3339 of a time in seconds since 1970.

@@ -19,6 +19,7 @@ use strongroom_keys::{Credential, KeyFile, PasswordAndKeyFile, RecoveryKey, Secr
 
 use crate::args::values::RecoveryOut;
 use crate::failure::{Exit, Failure, Result};
+use crate::fit::Display;
 use crate::opening;
 
 /// Most bytes of a password.
@@ -375,7 +376,7 @@ fn prompt_twice(what: &str) -> Result<SecretBytes> {
         if first.expose() == second.expose() {
             return Ok(first);
         }
-        eprintln!("They differ. Try again.");
+        crate::report::tell("They differ. Try again.");
     }
     Err(Failure::usage("the passwords differ"))
 }
@@ -387,7 +388,9 @@ fn prompt_twice(what: &str) -> Result<SecretBytes> {
 pub(crate) fn confirm(question: &str, otherwise: &'static str) -> Result<bool> {
     let failed = |_| Failure::usage("there is no terminal to ask on").hint(otherwise);
     let mut terminal = File::options().read(true).write(true).open("/dev/tty").map_err(failed)?;
-    write!(terminal, "{question} [y/N] ").and_then(|()| terminal.flush()).map_err(failed)?;
+    let question = format!("{question} [y/N] ");
+    let question = Display::of(&terminal).fit(&question).into_owned();
+    write!(terminal, "{question}").and_then(|()| terminal.flush()).map_err(failed)?;
     let mut answer = String::new();
     let mut lines = std::io::BufReader::new(terminal);
     std::io::BufRead::read_line(&mut lines, &mut answer).map_err(failed)?;

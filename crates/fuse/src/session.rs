@@ -152,7 +152,16 @@ impl<F: Filesystem> Session<F> {
                         return Err(SessionError::Init(errno));
                     }
                     body.init(&reply);
-                    self.device.reply(unique, Reply::Body(body.bytes())).map_err(SessionError::Device)?;
+                    match self.device.reply(unique, Reply::Body(body.bytes())) {
+                        Ok(()) => {}
+                        // Nobody waits for it any more: who was told that the mount is ready may have
+                        // unmounted it already.
+                        Err(Errno::NOENT) => {
+                            self.filesystem.destroy();
+                            return Ok(None);
+                        }
+                        Err(errno) => return Err(SessionError::Device(errno)),
+                    }
                     // The reply caps the readahead; raise it only now.
                     self.mount.point().set_readahead(self.options.readahead_kib);
                     self.mount.point().set_dirty_percent(self.options.dirty_percent);

@@ -27,6 +27,10 @@ pub struct EngineStatistics {
     pub in_flight: u64,
     /// Mean time from submission to answer in nanoseconds, of those measured.
     pub latency_ns_mean: u64,
+    /// The sum of these times in nanoseconds.
+    pub latency_ns_sum: u64,
+    /// Batches whose time was measured.
+    pub latencies: u64,
     /// Results that were recomputed on the CPU and compared.
     pub checked: u64,
     /// Bytes of these.
@@ -119,6 +123,8 @@ impl Counters {
             redone: load(Count::Redone),
             in_flight,
             latency_ns_mean: load(Count::LatencyNs) / load(Count::Latencies).max(1),
+            latency_ns_sum: load(Count::LatencyNs),
+            latencies: load(Count::Latencies),
             checked: load(Count::Checked),
             checked_bytes: load(Count::CheckedBytes),
             mismatches: load(Count::Mismatches),

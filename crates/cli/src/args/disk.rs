@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use strongroom_format::luks::{CipherSpec, Hash};
 
-use super::values::{LogTarget, duration, size};
+use super::values::{CIPHER, ENGINE, HASH, LogTarget, duration, size};
 use crate::secrets::Source;
 
 /// What is done with disks.
@@ -180,7 +180,7 @@ pub(crate) struct DiskFormatArgs {
     #[arg(long = "type", value_enum, value_name = "NAME", default_value_t = LuksVersion::Luks2)]
     pub(crate) version: LuksVersion,
     /// Cipher, mode and sector numbers, as dm-crypt spells them
-    #[arg(long, value_name = "NAME", default_value = "aes-xts-plain64")]
+    #[arg(long, value_name = "NAME", default_value = "aes-xts-plain64", value_parser = CIPHER, hide_possible_values = true)]
     pub(crate) cipher: CipherSpec,
     /// Bits of the volume key; XTS takes two keys [default: 512 for xts, 256 for others]
     #[arg(long, value_name = "BITS")]
@@ -189,7 +189,7 @@ pub(crate) struct DiskFormatArgs {
     #[arg(long, value_name = "BYTES")]
     pub(crate) sector_size: Option<u32>,
     /// The hash of LUKS1
-    #[arg(long, value_name = "NAME", default_value = "sha256")]
+    #[arg(long, value_name = "NAME", default_value = "sha256", value_parser = HASH)]
     pub(crate) hash: Hash,
     /// A label, at most 47 bytes (LUKS2)
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -239,7 +239,7 @@ pub(crate) struct DiskOpenArgs {
     #[arg(long)]
     pub(crate) ephemeral: bool,
     /// Cipher of an ephemeral disk
-    #[arg(long, value_name = "NAME", default_value = "aes-xts-plain64", requires = "ephemeral")]
+    #[arg(long, value_name = "NAME", default_value = "aes-xts-plain64", value_parser = CIPHER, hide_possible_values = true, requires = "ephemeral")]
     pub(crate) cipher: CipherSpec,
     /// Bits of an ephemeral key [default: 512 for xts, 256 for others]
     #[arg(long, value_name = "BITS", requires = "ephemeral")]
@@ -267,7 +267,7 @@ pub(crate) struct DiskOpenArgs {
     pub(crate) foreground: bool,
     /// Compute with this engine: `auto` takes all that are worth it here, `cpu` the best of the CPU alone; or a
     /// name that `strongroom engines` lists [default: auto]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = ENGINE, hide_possible_values = true)]
     pub(crate) engine: Option<String>,
     /// Write messages to FILE, or to the system log with `syslog`
     #[arg(long, value_name = "FILE|syslog")]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::values::size;
+use super::values::{ENGINE, size};
 
 /// Options of `engines`.
 #[derive(Args, Clone, Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct TuneArgs {
     #[arg(value_name = "ALGORITHM")]
     pub(crate) algorithms: Vec<String>,
     /// Measure these engines, as `mount --engine` names them [default: auto]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = ENGINE, hide_possible_values = true)]
     pub(crate) engine: Option<String>,
     /// Keep nothing
     #[arg(long)]
@@ -79,7 +79,7 @@ pub(crate) struct BenchFileArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) disk: Option<PathBuf>,
     /// Engines, as `strongroom engines` names them
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "auto")]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "auto", value_parser = ENGINE, hide_possible_values = true)]
     pub(crate) engine: Vec<String>,
     /// Kinds of recipients
     #[arg(long, value_name = "KIND", value_delimiter = ',', default_value = "x25519", value_parser = ["x25519", "hybrid", "scrypt"])]
@@ -122,7 +122,7 @@ pub(crate) struct BenchCryptoArgs {
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = size)]
     pub(crate) size: Vec<u64>,
     /// Engines, as `strongroom engines` names them [default: all that are here]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = ENGINE, hide_possible_values = true)]
     pub(crate) engine: Vec<String>,
     /// Threads that work at the same time [default: 1]
     #[arg(long, value_name = "N", value_delimiter = ',')]

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::history::HistoryArgs;
 use super::secret::SecretArgs;
-use super::values::{LogTarget, duration, size};
+use super::values::{ENGINE, LogTarget, SETTING, duration, size};
 use strongroom_fuse::TransportChoice;
 
 /// Options of `mount`.
@@ -19,7 +19,14 @@ Examples:
   sudo strongroom mount /srv/vault /srv/plain --key-file /media/usb/key --allow-other
 
 Returns when the mount can be used, or with the exit code of what went wrong.
-Unmount with `strongroom umount DIR`.")]
+Unmount with `strongroom umount DIR`.
+
+Words after -o, as in /etc/fstab: ro, rw, suid, dev, noexec, allow_other,
+nonempty, no_history, log_names, fsname=, idle=, engine=, transport=, log=,
+freshness=, journal_size=, durability=, password_file=, password_fd=,
+password_command=, key_file=, recovery_file=, and the settings of
+`strongroom set`. Those of mount(8) and systemd that mean nothing here are
+passed over.")]
 pub(crate) struct MountArgs {
     /// The vault
     pub(crate) vault: PathBuf,
@@ -43,7 +50,7 @@ pub(crate) struct MountArgs {
     pub(crate) idle: Option<Duration>,
     /// Compute with this engine: `auto` takes all that are worth it here, `cpu` the best of the CPU alone; or a
     /// name that `strongroom engines` lists [default: auto]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = ENGINE, hide_possible_values = true)]
     pub(crate) engine: Option<String>,
     /// How requests come from the kernel: `dev` is /dev/fuse, `uring` needs a kernel that offers it, `auto`
     /// takes what is best here (`status` says which, and why)
@@ -63,7 +70,7 @@ pub(crate) struct MountArgs {
     /// What the mount table shows as the source [default: the vault]
     #[arg(long, value_name = "NAME")]
     pub(crate) fsname: Option<String>,
-    /// Options as mount(8) knows them, separated by commas: ro, rw, nosuid, nodev, noexec, allow_other, …
+    /// Options as mount(8) knows them, separated by commas: see below
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub(crate) options: Vec<String>,
     /// What a power cut may take: with `full` nothing that was synced; `relaxed` waits for no barriers, and a
@@ -181,6 +188,6 @@ pub(crate) struct SetArgs {
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
     /// What to change
-    #[arg(value_name = "NAME=VALUE", required = true)]
+    #[arg(value_name = "NAME=VALUE", required = true, value_parser = SETTING, hide_possible_values = true)]
     pub(crate) settings: Vec<String>,
 }

@@ -1,9 +1,15 @@
-//! Values that are typed with a unit.
+//! Values that are typed with a unit, or are among known names.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use strongroom_engine_cpu::Tier;
+use strongroom_format::luks::{CipherSpec, Hash};
+use strongroom_format::vault::Suite;
 
 /// Parses a size in bytes: `4096`, `4K`, `4KiB`, `64M`, `1GiB`. Units are
 /// powers of 1024, and case does not matter.
@@ -44,6 +50,115 @@ fn split(text: &str) -> Result<(u64, &str), String> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number = text[..end].parse().map_err(|_| "expected a whole number first".to_owned())?;
     Ok((number, text[end..].trim_start()))
+}
+
+/// A value that has a name: completions offer the names, and an error lists
+/// them. What `parse` takes besides is taken.
+#[derive(Clone, Copy)]
+pub(crate) struct Named<T> {
+    names: fn() -> Vec<&'static str>,
+    parse: fn(&str) -> Option<T>,
+}
+
+/// A suite of vaults.
+pub(crate) const SUITE: Named<Suite> =
+    Named { names: || Suite::ALL.map(Suite::name).to_vec(), parse: |name| name.parse().ok() };
+
+/// The hash of a LUKS1 header.
+pub(crate) const HASH: Named<Hash> =
+    Named { names: || Hash::ALL.map(Hash::name).to_vec(), parse: |name| name.parse().ok() };
+
+/// A cipher of disks. One that is spelled well, and that nobody here can
+/// compute, is refused by name when it is asked for.
+pub(crate) const CIPHER: Named<CipherSpec> =
+    Named { names: ciphers, parse: |name| CipherSpec::parse(name).ok() };
+
+/// An engine: which there are is known where they are made.
+pub(crate) const ENGINE: Named<String> = Named { names: engines, parse: |name| Some(name.to_owned()) };
+
+/// `NAME=VALUE` of a setting, which whoever applies it looks at.
+pub(crate) const SETTING: Named<String> = Named { names: settings, parse: |word| Some(word.to_owned()) };
+
+fn ciphers() -> Vec<&'static str> {
+    vec![
+        "aes-xts-plain64",
+        "aes-xts-plain",
+        "aes-xts-essiv:sha256",
+        "aes-cbc-plain64",
+        "aes-cbc-plain",
+        "aes-cbc-essiv:sha256",
+        "serpent-xts-plain64",
+        "serpent-xts-plain",
+        "serpent-xts-essiv:sha256",
+        "serpent-cbc-plain64",
+        "serpent-cbc-plain",
+        "serpent-cbc-essiv:sha256",
+        "twofish-xts-plain64",
+        "twofish-xts-plain",
+        "twofish-xts-essiv:sha256",
+        "twofish-cbc-plain64",
+        "twofish-cbc-plain",
+        "twofish-cbc-essiv:sha256",
+        "camellia-xts-plain64",
+        "camellia-xts-plain",
+        "camellia-xts-essiv:sha256",
+        "camellia-cbc-plain64",
+        "camellia-cbc-plain",
+        "camellia-cbc-essiv:sha256",
+    ]
+}
+
+/// Names of engines, those of tiers that this CPU lacks too.
+pub(crate) fn engines() -> Vec<&'static str> {
+    let tiers = Tier::ALL.into_iter().map(Tier::engine_name);
+    ["auto", "cpu"].into_iter().chain(tiers).chain(["reference"]).collect()
+}
+
+fn settings() -> Vec<&'static str> {
+    vec![
+        "policy=fixed",
+        "policy=size",
+        "policy=aca",
+        "policy=adaptive",
+        "objective=throughput",
+        "objective=latency",
+        "objective=cpu",
+        "alpha=",
+        "beta=",
+        "idle-cpu=",
+        "use=",
+        "check=",
+    ]
+}
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for Named<T> {
+    type Value = T;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<T, clap::Error> {
+        if let Some(found) = value.to_str().and_then(self.parse) {
+            return Ok(found);
+        }
+        let mut error = clap::Error::new(ErrorKind::InvalidValue).with_cmd(command);
+        if let Some(arg) = arg {
+            error.insert(ContextKind::InvalidArg, ContextValue::String(arg.to_string()));
+        }
+        let value = value.to_string_lossy().into_owned();
+        error.insert(ContextKind::InvalidValue, ContextValue::String(value));
+        error.insert(
+            ContextKind::ValidValue,
+            ContextValue::Strings((self.names)().into_iter().map(str::to_owned).collect()),
+        );
+        Err(error)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.names)().into_iter().map(PossibleValue::new)))
+    }
 }
 
 /// Where the daemon's messages go.
@@ -122,6 +237,32 @@ mod tests {
         }
         for bad in ["", "k", "4KB", "-1", "1.5M", "4 k k", "99999999T", "123456789012345678901"] {
             assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_name_that_is_offered_is_taken() {
+        fn check<T: Clone + Send + Sync + 'static>(named: Named<T>) {
+            for name in (named.names)() {
+                assert!((named.parse)(&name).is_some(), "{name}");
+            }
+        }
+        check(SUITE);
+        check(HASH);
+        check(CIPHER);
+        for word in settings() {
+            let value = if word.ends_with('=') { format!("{word}0") } else { word.to_owned() };
+            // A check of none is not one.
+            let value = value.replace("check=0", "check=1");
+            assert_eq!(
+                crate::set::apply(&mut strongroom_sched::Settings::default(), &value),
+                Ok(()),
+                "{value}"
+            );
+        }
+        for name in engines() {
+            let refused = crate::compose::engines(Some(name)).err().map(|failure| failure.exit());
+            assert!(refused.is_none_or(|exit| exit == crate::failure::Exit::Unsupported), "{name}");
         }
     }
 

@@ -8,7 +8,7 @@ use strongroom_format::vault::Suite;
 
 use super::history::HistoryArgs;
 use super::secret::{FirstSecretArgs, NewSecretArgs, SecretArgs};
-use super::values::{Percent, RecoveryOut, duration, size};
+use super::values::{Percent, RecoveryOut, SUITE, duration, size};
 
 /// What trying a password shall cost.
 #[derive(Args, Clone, Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct InitArgs {
     pub(crate) vault: PathBuf,
     /// xaes-256-gcm, xchacha20-poly1305, aegis-256x2, aegis-256x4, serpent-256-poly1305 or cascade (AES,
     /// Twofish and Serpent) [default: what suits this CPU]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = SUITE, hide_possible_values = true)]
     pub(crate) suite: Option<Suite>,
     /// 4KiB to 1MiB, a power of two; larger blocks suit data that is written once
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "4KiB")]

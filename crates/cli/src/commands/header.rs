@@ -150,11 +150,11 @@ fn ask(backup: &Header, newest: Option<&Header>, known: Option<&Record>, history
         0 => String::new(),
         written => format!(", written {}", report::rfc3339(written)),
     };
-    eprintln!(
+    crate::report::tell(&format!(
         "The backup is of header number {}{written}; the vault's has been at number {now}. What opened the vault then \
          opens it again, passwords that were changed or removed since among it; what was added since does not.",
         backup.sequence
-    );
+    ));
     match confirm("Put it back?", "Say --yes to put it back without being asked.")? {
         true => Ok(()),
         false => Err(Failure::new(Exit::Other, "the header was not put back").hint("Nothing was changed.")),

@@ -154,7 +154,7 @@ fn change(args: &KeyChangeArgs, output: Output) -> Result<Exit> {
         }
     }
     if !output.json {
-        eprintln!("Changing slot {slot}.");
+        crate::report::tell(&format!("Changing slot {slot}."));
     }
     let old = changing.unlocked.header.slots.get(slot).and_then(Option::as_ref);
     let old = old.ok_or(strongroom_keys::slots::SlotError::Empty { index: slot })?;

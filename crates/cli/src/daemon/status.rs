@@ -101,6 +101,12 @@ pub(crate) struct EngineStatus {
     pub(crate) in_flight: u64,
     /// Mean time from submission to answer, of the batches measured.
     pub(crate) latency_ns_mean: u64,
+    /// The sum of these times.
+    #[serde(default)]
+    pub(crate) latency_ns_sum: u64,
+    /// Batches measured.
+    #[serde(default)]
+    pub(crate) latencies: u64,
     /// Results that the CPU recomputed and compared.
     pub(crate) checked: u64,
     /// Bytes of these.
@@ -267,6 +273,8 @@ impl From<EngineStatistics> for EngineStatus {
             redone: statistics.redone,
             in_flight: statistics.in_flight,
             latency_ns_mean: statistics.latency_ns_mean,
+            latency_ns_sum: statistics.latency_ns_sum,
+            latencies: statistics.latencies,
             checked: statistics.checked,
             checked_bytes: statistics.checked_bytes,
             mismatches: statistics.mismatches,

@@ -222,7 +222,7 @@ pub(super) mod tests {
             },
             "engines": [{
                 "name": "cpu", "bytes": 3000, "operations": 7, "busy": 0, "unsupported": 0, "lost": 0, "redone": 0,
-                "in_flight": 0, "latency_ns_mean": 1500, "checked": 1, "checked_bytes": 4096, "mismatches": 0,
+                "in_flight": 0, "latency_ns_mean": 1500, "latency_ns_sum": 10500, "latencies": 7, "checked": 1, "checked_bytes": 4096, "mismatches": 0,
                 "quarantined": false, "placements": {"only": 7},
             }],
             "time": {

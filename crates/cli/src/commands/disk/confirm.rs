@@ -8,6 +8,7 @@ use strongroom_disk::backing::Backing;
 use strongroom_disk::signature;
 
 use crate::failure::{Failure, Result};
+use crate::fit::Display;
 use crate::report::bytes;
 
 /// What is on a device, a line for each thing; empty when it looks blank.
@@ -57,7 +58,8 @@ pub(super) fn ask(path: &Path, text: &str) -> Result<()> {
             .hint("Say --yes when you are sure.")
     })?;
     let failed = |error: std::io::Error| Failure::system(Path::new("/dev/tty"), &error);
-    (&terminal).write_all(format!("{text}\nType yes to go on: ").as_bytes()).map_err(failed)?;
+    let question = format!("{text}\nType yes to go on: ");
+    (&terminal).write_all(Display::of(&terminal).fit(&question).as_bytes()).map_err(failed)?;
     let mut answer = String::new();
     BufReader::new(&terminal).read_line(&mut answer).map_err(failed)?;
     if answer.trim() == "yes" { Ok(()) } else { Err(Failure::usage("nothing was changed").at(path)) }

@@ -1,23 +1,26 @@
-//! A profile in words.
+//! A profile in words, and as a table.
+
+use std::fmt::Write;
 
 use crate::profile::{Measurement, Profile};
 use crate::report::bytes;
 
 /// The size that stands for all.
 const TYPICAL: u64 = 64 << 10;
+/// A block of a vault.
+const BLOCK: u64 = 4 << 10;
 
 /// What a reader wants to know, one matter in each.
 pub(super) fn sentences(engines: &[(String, bool)], profile: &Profile) -> Vec<String> {
+    let mut sentences: Vec<String> =
+        algorithms(profile).iter().map(|name| of_algorithm(engines, profile, name)).collect();
+    sentences.extend(of_machine(engines, profile));
+    sentences
+}
+
+/// What holds for all algorithms.
+pub(super) fn of_machine(engines: &[(String, bool)], profile: &Profile) -> Vec<String> {
     let mut sentences = Vec::new();
-    let mut names: Vec<&str> = Vec::new();
-    for found in &profile.measurements {
-        if !names.contains(&found.algorithm.as_str()) {
-            names.push(&found.algorithm);
-        }
-    }
-    for name in &names {
-        sentences.push(of_algorithm(engines, profile, name));
-    }
     sentences.extend(engines.iter().filter_map(|(engine, _)| under_load(engine, profile)));
     sentences.extend(of_devices(engines, profile));
     sentences.push(match profile.worthwhile.as_slice() {
@@ -25,6 +28,45 @@ pub(super) fn sentences(engines: &[(String, bool)], profile: &Profile) -> Vec<St
         several => format!("Mounts choose among {}, for each request.", several.join(", ")),
     });
     sentences
+}
+
+fn algorithms(profile: &Profile) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for found in &profile.measurements {
+        if !names.contains(&found.algorithm.as_str()) {
+            names.push(&found.algorithm);
+        }
+    }
+    names
+}
+
+/// The fastest engine for each algorithm and operation, for a block of 4 KiB
+/// and for 64 KiB.
+pub(super) fn table(profile: &Profile) -> String {
+    let mut text = format!("{:<22}{:<9}{:<13}{:>10}  {:<13}{:>10}\n", "", "", "4 KiB", "", "64 KiB", "");
+    for algorithm in algorithms(profile) {
+        let mut operations: Vec<&str> =
+            alone(profile, algorithm).map(|found| found.operation.as_str()).collect();
+        operations.sort_unstable();
+        operations.dedup();
+        for operation in operations {
+            let cells = [BLOCK, TYPICAL].map(|size| {
+                let of = alone(profile, algorithm)
+                    .filter(|found| found.operation == operation && found.bytes == size);
+                match of.min_by(|one, other| one.batch_ns.total_cmp(&other.batch_ns)) {
+                    Some(best) => (best.engine.as_str(), gigabytes(best.bytes_per_second)),
+                    None => ("-", String::new()),
+                }
+            });
+            let [(small, small_rate), (large, large_rate)] = cells;
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                text,
+                "{algorithm:<22}{operation:<9}{small:<13}{small_rate:>10}  {large:<13}{large_rate:>10}"
+            );
+        }
+    }
+    text
 }
 
 fn alone<'p>(profile: &'p Profile, algorithm: &'p str) -> impl Iterator<Item = &'p Measurement> {
@@ -159,6 +201,10 @@ mod tests {
         assert!(text.contains("encrypt: a, b from 64 KiB on, 65.54 GB/s at 64 KiB (a 32.77 GB/s)"), "{text}");
         assert!(text.contains("a has 50 % of its rate"), "{text}");
         assert!(text.contains("no device here") && text.contains("choose among a, b"), "{text}");
+        let rows: Vec<String> =
+            table(&known).lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(rows, ["4 KiB 64 KiB", "aes-cbc-plain64 encrypt a 40.96 GB/s b 65.54 GB/s"]);
+        assert!(table(&known).lines().all(|line| line.len() <= 79), "{}", table(&known));
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &TuneArgs, output: Output) -> Result<Exit> {
         explanation: explain::sentences(&inline, &profile),
         profile,
     };
-    output.print(&document, text)?;
+    output.print(&document, |document| text(document, &explain::of_machine(&inline, &document.profile)))?;
     Ok(Exit::Done)
 }
 
@@ -203,14 +203,15 @@ fn rate(found: &Measurement) -> Rate {
     }
 }
 
-fn text(document: &Document) -> String {
-    let mut text = document.explanation.join("\n");
+fn text(document: &Document, sentences: &[String]) -> String {
+    let mut text = sentences.join("\n");
     text.push_str(&format!("\n\nMeasured in {:.0} s. ", document.seconds));
     match &document.saved {
         Some(path) => text.push_str(&format!("Kept in {path}; mounts that begin from now on use it.\n")),
         None => text.push_str("Nothing was kept.\n"),
     }
-    text
+    text.push_str("\nThe fastest, for a block of 4 KiB and for 64 KiB:\n");
+    text + &explain::table(&document.profile)
 }
 
 #[cfg(test)]

@@ -170,7 +170,7 @@ pub(super) fn recover(args: &CheckArgs, subject: &mut Subject, output: Output) -
         recovery.steps.push(done("recover"));
     }
     if !output.json {
-        eprintln!("Recovered what a session that did not end cleanly has left.");
+        crate::report::tell("Recovered what a session that did not end cleanly has left.");
     }
     subject.reread().map_err(failed)?;
     Ok(Some(recovery))
@@ -178,9 +178,11 @@ pub(super) fn recover(args: &CheckArgs, subject: &mut Subject, output: Output) -
 
 fn may_give_up(damage: &[Damage]) -> Result<bool> {
     for damage in damage {
-        eprintln!("{damage}.");
+        crate::report::tell(&format!("{damage}."));
     }
-    eprintln!("What the records before it say is kept. What it and later ones say is lost already.");
+    crate::report::tell(
+        "What the records before it say is kept. What it and later ones say is lost already.",
+    );
     confirm("Go on without it, and keep the journal in .strongroom/aside?", UNASKED)
 }
 
@@ -206,10 +208,10 @@ pub(super) fn run(
     let mut reports: Vec<StepReport> = steps.iter().map(Step::report).collect();
     if !reports.is_empty() && !args.history.yes {
         if !output.json {
-            document.damage.iter().for_each(|finding| eprintln!("{}", finding.line()));
+            document.damage.iter().for_each(|finding| crate::report::tell(&finding.line()));
         }
-        eprintln!("\nTo be repaired:");
-        reports.iter().for_each(|report| eprintln!("  {}", report.line()));
+        crate::report::tell("\nTo be repaired:");
+        reports.iter().for_each(|report| crate::report::tell(&format!("  {}", report.line())));
         if !confirm("Go on?", UNASKED)? {
             return Ok(Some(Repair { is_done: false, steps: reports, remaining: document.damage.clone() }));
         }
