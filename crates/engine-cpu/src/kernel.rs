@@ -63,6 +63,13 @@ pub(crate) trait Fused {
     /// multiple of [`ACROSS_UNIT`].
     fn xts_across(&self, tweaks: &[Block], sector_len: usize, way: Way<'_>);
 
+    /// Encrypts or decrypts each block by itself, with no more work than they
+    /// are: what [`Kernel::encrypt`] does is for many.
+    ///
+    /// # Panics
+    /// Above 8 blocks.
+    fn few(&self, encrypt: bool, blocks: &mut [Block]);
+
     /// Encryption in CBC (NIST SP 800-38A) of one message.
     fn cbc_encrypt(&self, iv: &Block, sector: &mut [Block]);
 
@@ -71,6 +78,15 @@ pub(crate) trait Fused {
 
     /// Counter mode (NIST SP 800-38A), the counter being the whole block.
     fn ctr(&self, iv: &Block, sector: &mut [Block]);
+}
+
+/// Encrypts or decrypts at most 8 blocks, as fast as that goes.
+pub(crate) fn few(kernel: &dyn Kernel, encrypt: bool, blocks: &mut [Block]) {
+    match (kernel.fused(), encrypt) {
+        (Some(fused), _) => fused.few(encrypt, blocks),
+        (None, true) => kernel.encrypt(blocks),
+        (None, false) => kernel.decrypt(blocks),
+    }
 }
 
 /// Runs `work` on every `N` blocks, and the rest through a padded copy.

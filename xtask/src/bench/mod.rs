@@ -11,6 +11,7 @@ mod floor;
 mod folder;
 mod memory;
 mod placement;
+mod provider;
 mod ratio;
 mod report;
 mod work;
@@ -45,6 +46,8 @@ enum Benchmark {
     Placement(placement::PlacementArgs),
     /// The engines against AWS-LC, ipsec-mb, libgcrypt and OpenSSL, on one core
     CryptoPeers(crypto_peers::CryptoPeersArgs),
+    /// `openssl speed` with the OpenSSL provider and without it, in turn
+    Provider(provider::ProviderArgs),
 }
 
 pub(crate) fn run(arguments: &BenchArgs) -> Result {
@@ -57,5 +60,6 @@ pub(crate) fn run(arguments: &BenchArgs) -> Result {
         Benchmark::File(arguments) => file::run(arguments),
         Benchmark::Placement(arguments) => placement::run(arguments),
         Benchmark::CryptoPeers(arguments) => crypto_peers::run(arguments),
+        Benchmark::Provider(arguments) => provider::run(arguments),
     }
 }

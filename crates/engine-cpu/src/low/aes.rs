@@ -9,10 +9,10 @@ use std::arch::x86_64::*;
 
 use strongroom_engine::Way;
 use vectors::AesVector;
-use zeroize::Zeroize;
 
 use super::cpu::{AesNi, Vaes256, Vaes512};
 use super::vector::{V128, V256, V512};
+use super::wipe::wipe;
 use crate::kernel::{ACROSS_UNIT, Block, Code, Fused, Kernel, by_chunks};
 
 /// Registers worked on side by side, to hide the latency of a round.
@@ -32,41 +32,16 @@ pub(crate) struct RoundKeys {
 
 impl Drop for RoundKeys {
     fn drop(&mut self) {
-        self.encrypting.as_flattened_mut().zeroize();
-        self.decrypting.as_flattened_mut().zeroize();
+        wipe(&mut self.encrypting);
+        wipe(&mut self.decrypting);
     }
 }
 
 impl RoundKeys {
     /// For a key of 16, 24 or 32 bytes.
     pub(super) fn new(token: AesNi, key: &[u8]) -> RoundKeys {
-        let key_words = key.len() / 4;
-        let rounds = key_words + 6;
-        let mut words = [[0; 4]; 60];
-        words.as_flattened_mut()[..key.len()].copy_from_slice(key);
-        let mut constant = 1u8;
-        for i in key_words..4 * (rounds + 1) {
-            let mut word = words[i - 1];
-            if i % key_words == 0 {
-                word.rotate_left(1);
-                word = substitute(token, word);
-                word[0] ^= constant;
-                constant = (constant << 1) ^ ((constant >> 7) * 0x1b);
-            } else if key_words > 6 && i % key_words == 4 {
-                word = substitute(token, word);
-            }
-            words[i] = std::array::from_fn(|byte| words[i - key_words][byte] ^ word[byte]);
-        }
-        let mut encrypting = [[0; 16]; 15];
-        encrypting.as_flattened_mut().copy_from_slice(words.as_flattened());
-        words.as_flattened_mut().zeroize();
-        let mut decrypting = [[0; 16]; 15];
-        for round in 0..=rounds {
-            let key = encrypting[rounds - round];
-            let outer = round == 0 || round == rounds;
-            decrypting[round] = if outer { key } else { inverse_mix_columns(token, key) };
-        }
-        RoundKeys { encrypting, decrypting, rounds }
+        // SAFETY: the token proves the features that are enabled.
+        unsafe { expanded(token, key) }
     }
 
     #[inline(always)]
@@ -92,16 +67,52 @@ impl RoundKeys {
     }
 }
 
-/// SubWord: the last round of AES leaves four equal columns where they are.
-fn substitute(_token: AesNi, word: [u8; 4]) -> [u8; 4] {
-    // SAFETY: the token proves AES and SSE2.
-    let substituted = unsafe {
-        let columns = _mm_set1_epi32(i32::from_le_bytes(word));
-        _mm_cvtsi128_si32(_mm_aesenclast_si128(columns, _mm_setzero_si128()))
-    };
-    substituted.to_le_bytes()
+/// FIPS 197 section 5.2.
+#[target_feature(enable = "aes,pclmulqdq,ssse3,sse4.1")]
+fn expanded(token: AesNi, key: &[u8]) -> RoundKeys {
+    let key_words = key.len() / 4;
+    let rounds = key_words + 6;
+    let mut words = [0u32; 60];
+    for (word, bytes) in words.iter_mut().zip(key.as_chunks::<4>().0) {
+        *word = u32::from_le_bytes(*bytes);
+    }
+    let mut constant = 1u8;
+    for i in key_words..4 * (rounds + 1) {
+        let mut word = words[i - 1];
+        if i % key_words == 0 {
+            word = substitute(token, word).rotate_right(8) ^ u32::from(constant);
+            constant = (constant << 1) ^ ((constant >> 7) * 0x1b);
+        } else if key_words > 6 && i % key_words == 4 {
+            word = substitute(token, word);
+        }
+        words[i] = words[i - key_words] ^ word;
+    }
+    let mut encrypting = [[0; 16]; 15];
+    for (key, words) in encrypting.iter_mut().zip(words.as_chunks::<4>().0) {
+        let [a, b, c, d] = words.map(u128::from);
+        *key = (a | b << 32 | c << 64 | d << 96).to_le_bytes();
+    }
+    wipe(&mut words);
+    let mut decrypting = [[0; 16]; 15];
+    for round in 0..=rounds {
+        let key = encrypting[rounds - round];
+        let outer = round == 0 || round == rounds;
+        decrypting[round] = if outer { key } else { inverse_mix_columns(token, key) };
+    }
+    RoundKeys { encrypting, decrypting, rounds }
 }
 
+/// SubWord: the last round of AES leaves four equal columns where they are.
+#[inline(always)]
+fn substitute(_token: AesNi, word: u32) -> u32 {
+    // SAFETY: the token proves AES and SSE2.
+    unsafe {
+        let columns = _mm_set1_epi32(word.cast_signed());
+        _mm_cvtsi128_si32(_mm_aesenclast_si128(columns, _mm_setzero_si128())).cast_unsigned()
+    }
+}
+
+#[inline(always)]
 fn inverse_mix_columns(_token: AesNi, key: Block) -> Block {
     let mut mixed = [0; 16];
     // SAFETY: the token proves AES and SSE2; both pointers are to 16 bytes.
@@ -200,6 +211,26 @@ fn each_block<V: AesVector>(token: V::AesToken, keys: &RoundKeys, encrypt: bool,
     store(state, blocks);
 }
 
+/// The first `N` blocks, each by itself, in a register each.
+#[inline(always)]
+fn exactly<const N: usize>(token: AesNi, keys: &RoundKeys, encrypt: bool, blocks: &mut [Block]) {
+    let mut state = [V128::load_blocks(token, blocks); N];
+    let mut i = 1;
+    while i < N {
+        state[i] = V128::load_blocks(token, &blocks[i..]);
+        i += 1;
+    }
+    match encrypt {
+        true => encrypt_registers(token, keys.encrypting(), &mut state),
+        false => decrypt_registers(token, keys.decrypting(), &mut state),
+    }
+    let mut i = 0;
+    while i < N {
+        state[i].store_blocks(&mut blocks[i..]);
+        i += 1;
+    }
+}
+
 /// Whether it encrypts, and from where to where how many bytes go.
 fn ends(way: Way<'_>) -> (bool, *const u8, *mut u8, usize) {
     match way {
@@ -275,6 +306,23 @@ macro_rules! width {
                 modes::cbc_decrypt::<$vector, $blocks>(token, keys, iv, sector);
             }
 
+            /// At most [`FEW`] blocks, no more work than they are.
+            #[target_feature(enable = $features)]
+            pub(super) fn few(token: $token, keys: &RoundKeys, encrypt: bool, blocks: &mut [Block]) {
+                let token = token.into();
+                match blocks.len() {
+                    0 => {}
+                    1 => exactly::<1>(token, keys, encrypt, blocks),
+                    2 => exactly::<2>(token, keys, encrypt, blocks),
+                    3 => exactly::<3>(token, keys, encrypt, blocks),
+                    4 => exactly::<4>(token, keys, encrypt, blocks),
+                    5 => exactly::<5>(token, keys, encrypt, blocks),
+                    6 => exactly::<6>(token, keys, encrypt, blocks),
+                    7 => exactly::<7>(token, keys, encrypt, blocks),
+                    _ => exactly::<FEW>(token, keys, encrypt, blocks),
+                }
+            }
+
             /// Serial, so that a wider register would be no faster.
             #[target_feature(enable = $features)]
             pub(super) fn cbc_encrypt(token: $token, keys: &RoundKeys, iv: &Block, sector: &mut [Block]) {
@@ -326,6 +374,12 @@ macro_rules! width {
             fn cbc_decrypt(&self, iv: &Block, sector: &mut [Block]) {
                 // SAFETY: the token proves the features that are enabled.
                 unsafe { $names::cbc_decrypt(self.token, &self.keys, iv, sector) }
+            }
+
+            fn few(&self, encrypt: bool, blocks: &mut [Block]) {
+                assert!(blocks.len() <= FEW, "a few blocks");
+                // SAFETY: the token proves the features that are enabled.
+                unsafe { $names::few(self.token, &self.keys, encrypt, blocks) }
             }
 
             fn cbc_encrypt(&self, iv: &Block, sector: &mut [Block]) {

@@ -54,18 +54,13 @@ pub(super) trait Suite: Source {
 pub(super) struct Message<S> {
     suite: S,
     masks: Masks,
+    /// Associated data or ciphertext: no secret.
     waiting: [u8; WAITING],
     waiting_len: usize,
     ad_len: u64,
     data_len: u64,
     /// The suite has the head.
     has_begun: bool,
-}
-
-impl<S> Drop for Message<S> {
-    fn drop(&mut self) {
-        self.waiting.zeroize();
-    }
 }
 
 impl<S: Suite> Message<S> {

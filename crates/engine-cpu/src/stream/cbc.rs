@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::kernel::{Block, Kernel};
+use crate::kernel::{Block, Kernel, few};
 use crate::modes;
 
 /// Blocks that are not worth a kernel's whole width.
@@ -72,7 +72,7 @@ impl AesCbc {
         if blocks.len() <= FEW {
             let mut before = [self.last; FEW];
             before[1..blocks.len()].copy_from_slice(&blocks[..blocks.len() - 1]);
-            self.key.0.decrypt(blocks);
+            few(&*self.key.0, false, blocks);
             for (block, before) in blocks.iter_mut().zip(before) {
                 super::masks::xor(block, &before);
             }

@@ -176,7 +176,8 @@ impl State {
     fn by_wraps(&mut self, mut place: u64, mut strides: &mut [u8], seal: bool) {
         while !strides.is_empty() {
             let (counter, blocks) = self.counter(place);
-            let whole = usize::try_from(blocks * 16).unwrap_or(usize::MAX).min(strides.len()) / STRIDE * STRIDE;
+            let whole =
+                usize::try_from(blocks * 16).unwrap_or(usize::MAX).min(strides.len()) / STRIDE * STRIDE;
             let (now, rest) = strides.split_at_mut(whole.max(STRIDE));
             match (whole > 0, seal) {
                 (true, true) => self.key.0.seal(&counter, &mut self.hash, now),
@@ -265,6 +266,15 @@ impl AesGcm {
     pub fn new(key: &GcmKey, iv: &[u8]) -> AesGcm {
         let state = State { key: key.clone(), first: key.first_counter(iv), hash: 0, mask: [0; 16] };
         AesGcm(Message::new(state))
+    }
+
+    /// Begins another message under another key.
+    pub fn restart_with(&mut self, key: &GcmKey, iv: &[u8]) {
+        self.0.restart(|state| {
+            state.key = key.clone();
+            state.first = key.first_counter(iv);
+            state.hash = 0;
+        });
     }
 
     #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::kernel::{Block, Kernel};
+use crate::kernel::{Block, Kernel, few};
 use crate::modes;
 
 /// Blocks that are not worth a kernel's whole width.
@@ -57,7 +57,7 @@ impl XtsKey {
     #[must_use]
     pub fn tweak(&self, iv: &[u8; 16]) -> Tweak {
         let mut tweak = [*iv];
-        self.tweak.encrypt(&mut tweak);
+        few(&*self.tweak, true, &mut tweak);
         Tweak(tweak[0])
     }
 
@@ -116,10 +116,7 @@ impl XtsKey {
             *block = (u128::from_le_bytes(*block) ^ mask).to_le_bytes();
             mask = times_x(mask, 1);
         }
-        match encrypt {
-            true => self.data.encrypt(blocks),
-            false => self.data.decrypt(blocks),
-        }
+        few(&*self.data, encrypt, blocks);
         for (block, mask) in blocks.iter_mut().zip(masks) {
             *block = (u128::from_le_bytes(*block) ^ mask).to_le_bytes();
         }
