@@ -70,8 +70,15 @@ pub(crate) trait Fused {
     /// Above 8 blocks.
     fn few(&self, encrypt: bool, blocks: &mut [Block]);
 
-    /// Encryption in CBC (NIST SP 800-38A) of one message.
-    fn cbc_encrypt(&self, iv: &Block, sector: &mut [Block]);
+    /// [`Fused::xts`] with no more work than the blocks are.
+    ///
+    /// # Panics
+    /// Above 8 blocks.
+    fn xts_few(&self, encrypt: bool, tweak: &Block, blocks: &mut [Block]);
+
+    /// Encryption in CBC (NIST SP 800-38A) of the next blocks of a message. The
+    /// IV becomes the last block of ciphertext, for those behind them.
+    fn cbc_encrypt(&self, iv: &mut Block, blocks: &mut [Block]);
 
     /// Decryption in CBC (NIST SP 800-38A).
     fn cbc_decrypt(&self, iv: &Block, sector: &mut [Block]);

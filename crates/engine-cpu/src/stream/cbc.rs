@@ -54,11 +54,8 @@ impl AesCbc {
     pub fn encrypt(&mut self, data: &mut [u8]) {
         let blocks = whole(data);
         match self.key.0.fused() {
-            Some(fused) => fused.cbc_encrypt(&self.last, blocks),
-            None => one_by_one(&*self.key.0, self.last, blocks),
-        }
-        if let Some(last) = blocks.last() {
-            self.last = *last;
+            Some(fused) => fused.cbc_encrypt(&mut self.last, blocks),
+            None => one_by_one(&*self.key.0, &mut self.last, blocks),
         }
     }
 
@@ -89,11 +86,10 @@ fn whole(data: &mut [u8]) -> &mut [Block] {
     blocks
 }
 
-fn one_by_one(kernel: &dyn Kernel, iv: Block, blocks: &mut [Block]) {
-    let mut last = iv;
+fn one_by_one(kernel: &dyn Kernel, last: &mut Block, blocks: &mut [Block]) {
     for block in blocks {
-        super::masks::xor(block, &last);
+        super::masks::xor(block, last);
         kernel.encrypt(std::slice::from_mut(block));
-        last = *block;
+        *last = *block;
     }
 }

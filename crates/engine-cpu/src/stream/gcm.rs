@@ -13,6 +13,7 @@ use crate::modes;
 use crate::polyval::{Polyval, times_x};
 
 pub(crate) use super::aead::STRIDE;
+pub(crate) use super::masks::xor;
 
 /// Blocks of keystream for a short message.
 pub(crate) const FEW_MASKS: usize = 8;
@@ -247,11 +248,11 @@ impl Suite for State {
         self.key.0.absorb(&mut self.hash, blocks);
     }
 
-    fn tag(&mut self, ad_len: u64, data_len: u64) -> Tag {
+    fn tag(&mut self, blocks: &mut [Block], ad_len: u64, data_len: u64) -> Tag {
         let lengths = u128::from(ad_len) << 67 | u128::from(data_len) << 3;
-        let mut hash = self.hash;
-        self.key.0.absorb(&mut hash, &[lengths.to_be_bytes()]);
-        (hash ^ u128::from_be_bytes(self.mask)).to_be_bytes()
+        *blocks.last_mut().expect("there is room") = lengths.to_be_bytes();
+        self.key.0.absorb(&mut self.hash, blocks);
+        (self.hash ^ u128::from_be_bytes(self.mask)).to_be_bytes()
     }
 }
 

@@ -76,7 +76,7 @@ impl Masks {
 
 /// XORs the first masks onto the data.
 #[inline]
-pub(super) fn xor(data: &mut [u8], masks: &[u8]) {
+pub(crate) fn xor(data: &mut [u8], masks: &[u8]) {
     let (blocks, rest) = data.as_chunks_mut::<16>();
     let (masks, masks_rest) = masks.as_chunks::<16>();
     for (block, mask) in blocks.iter_mut().zip(masks) {

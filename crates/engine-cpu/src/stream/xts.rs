@@ -109,16 +109,9 @@ impl XtsKey {
         if blocks.len() > FEW {
             return modes::xts(&*self.data, encrypt, &[tweak.0], blocks.len(), blocks);
         }
-        let mut masks = [0; FEW];
-        let mut mask = u128::from_le_bytes(tweak.0);
-        for (block, kept) in blocks.iter_mut().zip(&mut masks) {
-            *kept = mask;
-            *block = (u128::from_le_bytes(*block) ^ mask).to_le_bytes();
-            mask = times_x(mask, 1);
-        }
-        few(&*self.data, encrypt, blocks);
-        for (block, mask) in blocks.iter_mut().zip(masks) {
-            *block = (u128::from_le_bytes(*block) ^ mask).to_le_bytes();
+        match self.data.fused() {
+            Some(fused) => fused.xts_few(encrypt, &tweak.0, blocks),
+            None => modes::xts(&*self.data, encrypt, &[tweak.0], blocks.len(), blocks),
         }
     }
 }

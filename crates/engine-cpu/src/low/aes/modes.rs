@@ -136,7 +136,7 @@ fn xor_all<V: AesVector>(state: &mut [V; REGISTERS], masks: &[V; REGISTERS]) {
 pub(super) fn cbc_encrypt<V: AesVector>(
     token: V::AesToken,
     keys: &RoundKeys,
-    iv: &Block,
+    iv: &mut Block,
     sector: &mut [Block],
 ) {
     let keys = keys.encrypting();
@@ -156,9 +156,12 @@ pub(super) fn cbc_encrypt<V: AesVector>(
             state = state.encrypt_round(token, V::splat_block(token, key));
         }
         state = state.encrypt_last(token, last.xor_with(added));
-        state.xor_with(added).store_blocks(&mut sector[at..]);
+        state = state.xor_with(added);
+        state.store_blocks(&mut sector[at..]);
+        state = state.xor_with(added);
         at += 1;
     }
+    state.xor_with(added).store_blocks(std::slice::from_mut(iv));
 }
 
 #[inline(always)]

@@ -60,7 +60,10 @@ impl Powers {
                 four.store_blocks(&mut self.whole[place..]);
                 halves_added(token, *four).store_blocks(&mut self.middle[place..]);
             }
-            powers = powers.map(|four| times_each(token, four, sixteenth));
+            // A closure would not be compiled with the kernel's features.
+            for four in &mut powers {
+                *four = times_each(token, *four, sixteenth);
+            }
         }
         // One more than whole registers.
         self.whole[0] = block_of(powers[0], WIDTH - 1);
@@ -155,6 +158,12 @@ impl FewPowers {
     /// Room for them.
     pub(super) fn none() -> FewPowers {
         FewPowers { whole: [[0; 16]; FEW_POWERS + WIDTH], middle: [[0; 16]; FEW_POWERS + WIDTH] }
+    }
+
+    #[inline(always)]
+    fn from(&self, token: Vaes512, place: usize) -> [V512; 2] {
+        let whole = V512::load_blocks(token, &self.whole[place..]);
+        [whole, V512::load_blocks(token, &self.middle[place..])]
     }
 
     /// Those of a hash key: in their place, so that no copy stays on the stack.
@@ -253,15 +262,13 @@ pub(super) fn absorbed(token: Vaes512, powers: &FewPowers, hash: u128, blocks: &
         let mut sum = Products::none(token);
         let mut place = FEW_POWERS - group.len();
         let (fours, rest) = group.as_chunks::<WIDTH>();
-        let at =
-            |place: usize| [&powers.whole, &powers.middle].map(|all| V512::load_blocks(token, &all[place..]));
         for four in fours {
-            sum.add(token, V512::load_blocks(token, four), at(place), state);
+            sum.add(token, V512::load_blocks(token, four), powers.from(token, place), state);
             (place, state) = (place + WIDTH, zero);
         }
         if !rest.is_empty() {
             // Zeros stand behind the first power, and nothing comes of them.
-            sum.add(token, loaded_behind(token, 0, rest.as_flattened()), at(place), state);
+            sum.add(token, loaded_behind(token, 0, rest.as_flattened()), powers.from(token, place), state);
         }
         state = sum.hash(token);
     }

@@ -1,6 +1,8 @@
 //! AES-GCM in pieces: whole strides from any counter and any hash on, the same
 //! code as for a message at once.
 
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
 use super::ghash::{FewPowers, Hash, Powers, absorbed};
@@ -10,7 +12,8 @@ use crate::low::aes::vectors::AesVector;
 use crate::low::aes::{RoundKeys, encrypt_registers};
 use crate::low::cpu::Vaes512;
 use crate::low::vector::V512;
-use crate::stream::gcm::{FEW_MASKS, GcmRuns, MANY_MASKS, STRIDE};
+use crate::low::wipe::wipe;
+use crate::stream::gcm::{FEW_MASKS, GcmRuns, MANY_MASKS, STRIDE, xor};
 
 const _: () = assert!(STRIDE == size_of::<Stride<SHORT>>());
 /// Registers of the few masks that a short message takes.
@@ -23,6 +26,8 @@ pub(crate) struct Runs512 {
     keys: RoundKeys,
     few: FewPowers,
     many: OnceLock<Box<Powers>>,
+    /// Bytes that were done before there were many.
+    done: AtomicUsize,
     token: Vaes512,
 }
 
@@ -47,6 +52,7 @@ impl Runs512 {
             keys: RoundKeys::new(token.into(), key),
             few: FewPowers::none(),
             many: OnceLock::new(),
+            done: AtomicUsize::new(0),
             token,
         };
         let mut runs = Arc::new(runs);
@@ -66,13 +72,47 @@ impl Runs512 {
     }
 }
 
+/// Bytes under one key that are not worth many powers.
+const SHORT_LIVED: usize = 4096;
+
+impl Runs512 {
+    /// Whether this piece is to be done with few powers: the key may be for one
+    /// short message.
+    fn is_short_lived(&self, len: usize) -> bool {
+        self.many.get().is_none() && self.done.fetch_add(len, Relaxed) + len < SHORT_LIVED
+    }
+
+    /// Stride by stride, with few powers.
+    fn shortly(&self, encrypt: bool, counter: &Block, hash: &mut u128, data: &mut [u8]) {
+        let mut masks = [[0; 16]; MANY_MASKS];
+        for (at, stride) in data.as_chunks_mut::<STRIDE>().0.iter_mut().enumerate() {
+            if !encrypt {
+                self.absorb(hash, stride.as_chunks().0);
+            }
+            let counter = u128::from_be_bytes(*counter) + (at * MANY_MASKS) as u128;
+            self.many_masks(&counter.to_be_bytes(), &mut masks);
+            xor(stride, masks.as_flattened());
+            if encrypt {
+                self.absorb(hash, stride.as_chunks().0);
+            }
+        }
+        wipe(&mut masks);
+    }
+}
+
 impl GcmRuns for Runs512 {
     fn seal(&self, counter: &Block, hash: &mut u128, data: &mut [u8]) {
+        if self.is_short_lived(data.len()) {
+            return self.shortly(true, counter, hash, data);
+        }
         let powers = self.powers();
         *hash = by_rounds!(self, seal(powers, counter, *hash, data));
     }
 
     fn open(&self, counter: &Block, hash: &mut u128, data: &mut [u8]) {
+        if self.is_short_lived(data.len()) {
+            return self.shortly(false, counter, hash, data);
+        }
         let powers = self.powers();
         *hash = by_rounds!(self, open(powers, counter, *hash, data));
     }
