@@ -166,7 +166,7 @@ mod x86_64 {
     use crate::low::bitsliced::Bitsliced;
     use crate::low::camellia::Camellia;
     use crate::low::cpu::{AesAvx2, AesNi, Avx2, Avx512, Avx512Gfni, Vaes256, Vaes512};
-    use crate::low::gcm::Gcm512;
+    use crate::low::gcm::{Gcm512, Runs512};
     use crate::low::polyval::Pclmul;
     use crate::low::serpent::Serpent;
     use crate::low::twofish::Twofish;
@@ -219,8 +219,8 @@ mod x86_64 {
     pub(super) fn gcm_runs(tier: Tier, key: &[u8]) -> Option<Arc<dyn GcmRuns>> {
         match tier {
             Tier::VectorAes => {
-                let gcm: Arc<Gcm512> = Arc::from(Gcm512::of_any_length(Vaes512::detect()?, key));
-                Some(gcm)
+                let runs: Arc<dyn GcmRuns> = Runs512::new(Vaes512::detect()?, key);
+                Some(runs)
             }
             Tier::Aes | Tier::Portable => None,
         }

@@ -63,14 +63,37 @@ pub(crate) trait Fused {
     /// multiple of [`ACROSS_UNIT`].
     fn xts_across(&self, tweaks: &[Block], sector_len: usize, way: Way<'_>);
 
-    /// Encryption in CBC (NIST SP 800-38A) of one message.
-    fn cbc_encrypt(&self, iv: &Block, sector: &mut [Block]);
+    /// Encrypts or decrypts each block by itself, with no more work than they
+    /// are: what [`Kernel::encrypt`] does is for many.
+    ///
+    /// # Panics
+    /// Above 8 blocks.
+    fn few(&self, encrypt: bool, blocks: &mut [Block]);
+
+    /// [`Fused::xts`] with no more work than the blocks are.
+    ///
+    /// # Panics
+    /// Above 8 blocks.
+    fn xts_few(&self, encrypt: bool, tweak: &Block, blocks: &mut [Block]);
+
+    /// Encryption in CBC (NIST SP 800-38A) of the next blocks of a message. The
+    /// IV becomes the last block of ciphertext, for those behind them.
+    fn cbc_encrypt(&self, iv: &mut Block, blocks: &mut [Block]);
 
     /// Decryption in CBC (NIST SP 800-38A).
     fn cbc_decrypt(&self, iv: &Block, sector: &mut [Block]);
 
     /// Counter mode (NIST SP 800-38A), the counter being the whole block.
     fn ctr(&self, iv: &Block, sector: &mut [Block]);
+}
+
+/// Encrypts or decrypts at most 8 blocks, as fast as that goes.
+pub(crate) fn few(kernel: &dyn Kernel, encrypt: bool, blocks: &mut [Block]) {
+    match (kernel.fused(), encrypt) {
+        (Some(fused), _) => fused.few(encrypt, blocks),
+        (None, true) => kernel.encrypt(blocks),
+        (None, false) => kernel.decrypt(blocks),
+    }
 }
 
 /// Runs `work` on every `N` blocks, and the rest through a padded copy.

@@ -212,7 +212,12 @@ pub(crate) fn ctr(kernel: &dyn Kernel, ivs: &[Block], blocks_per_sector: usize, 
 }
 
 /// NIST SP 800-38A section 6.2.
-pub(crate) fn cbc_decrypt(kernel: &dyn Kernel, ivs: &[Block], blocks_per_sector: usize, blocks: &mut [Block]) {
+pub(crate) fn cbc_decrypt(
+    kernel: &dyn Kernel,
+    ivs: &[Block],
+    blocks_per_sector: usize,
+    blocks: &mut [Block],
+) {
     if let Some(fused) = kernel.fused() {
         for (iv, sector) in ivs.iter().zip(blocks.chunks_exact_mut(blocks_per_sector)) {
             fused.cbc_decrypt(iv, sector);

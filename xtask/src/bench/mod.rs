@@ -12,6 +12,7 @@ mod folder;
 mod memory;
 mod page;
 mod placement;
+mod provider;
 mod ratio;
 mod report;
 mod result;
@@ -49,6 +50,8 @@ enum Benchmark {
     CryptoPeers(crypto_peers::CryptoPeersArgs),
     /// Put the results under bench/results into docs/benchmarks.md; measures nothing
     Page(page::PageArgs),
+    /// `openssl speed` with the OpenSSL provider and without it, in turn
+    Provider(provider::ProviderArgs),
 }
 
 pub(crate) fn run(arguments: &BenchArgs) -> Result {
@@ -62,5 +65,6 @@ pub(crate) fn run(arguments: &BenchArgs) -> Result {
         Benchmark::Placement(arguments) => placement::run(arguments),
         Benchmark::CryptoPeers(arguments) => crypto_peers::run(arguments),
         Benchmark::Page(arguments) => page::run(arguments),
+        Benchmark::Provider(arguments) => provider::run(arguments),
     }
 }

@@ -41,6 +41,7 @@ const LAYERS: &[Layer] = &[
     layer("store", &["units"], &[]),
     layer("engine-cpu", &["units", "engine", "memory"], &[]),
     layer("engine-sim", &["units", "engine"], &["engine-cpu"]),
+    layer("provider", &["engine-cpu"], &[]),
     layer("sched", &["units", "engine"], &["engine-cpu", "engine-sim"]),
     layer("sim", &["engine", "sched"], &[]),
     layer("papers", &["sched", "sim"], &[]),

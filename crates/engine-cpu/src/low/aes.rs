@@ -9,10 +9,10 @@ use std::arch::x86_64::*;
 
 use strongroom_engine::Way;
 use vectors::AesVector;
-use zeroize::Zeroize;
 
 use super::cpu::{AesNi, Vaes256, Vaes512};
 use super::vector::{V128, V256, V512};
+use super::wipe::wipe;
 use crate::kernel::{ACROSS_UNIT, Block, Code, Fused, Kernel, by_chunks};
 
 /// Registers worked on side by side, to hide the latency of a round.
@@ -32,41 +32,16 @@ pub(crate) struct RoundKeys {
 
 impl Drop for RoundKeys {
     fn drop(&mut self) {
-        self.encrypting.as_flattened_mut().zeroize();
-        self.decrypting.as_flattened_mut().zeroize();
+        wipe(&mut self.encrypting);
+        wipe(&mut self.decrypting);
     }
 }
 
 impl RoundKeys {
     /// For a key of 16, 24 or 32 bytes.
     pub(super) fn new(token: AesNi, key: &[u8]) -> RoundKeys {
-        let key_words = key.len() / 4;
-        let rounds = key_words + 6;
-        let mut words = [[0; 4]; 60];
-        words.as_flattened_mut()[..key.len()].copy_from_slice(key);
-        let mut constant = 1u8;
-        for i in key_words..4 * (rounds + 1) {
-            let mut word = words[i - 1];
-            if i % key_words == 0 {
-                word.rotate_left(1);
-                word = substitute(token, word);
-                word[0] ^= constant;
-                constant = (constant << 1) ^ ((constant >> 7) * 0x1b);
-            } else if key_words > 6 && i % key_words == 4 {
-                word = substitute(token, word);
-            }
-            words[i] = std::array::from_fn(|byte| words[i - key_words][byte] ^ word[byte]);
-        }
-        let mut encrypting = [[0; 16]; 15];
-        encrypting.as_flattened_mut().copy_from_slice(words.as_flattened());
-        words.as_flattened_mut().zeroize();
-        let mut decrypting = [[0; 16]; 15];
-        for round in 0..=rounds {
-            let key = encrypting[rounds - round];
-            let outer = round == 0 || round == rounds;
-            decrypting[round] = if outer { key } else { inverse_mix_columns(token, key) };
-        }
-        RoundKeys { encrypting, decrypting, rounds }
+        // SAFETY: the token proves the features that are enabled.
+        unsafe { expanded(token, key) }
     }
 
     #[inline(always)]
@@ -92,16 +67,115 @@ impl RoundKeys {
     }
 }
 
-/// SubWord: the last round of AES leaves four equal columns where they are.
-fn substitute(_token: AesNi, word: [u8; 4]) -> [u8; 4] {
-    // SAFETY: the token proves AES and SSE2.
-    let substituted = unsafe {
-        let columns = _mm_set1_epi32(i32::from_le_bytes(word));
-        _mm_cvtsi128_si32(_mm_aesenclast_si128(columns, _mm_setzero_si128()))
-    };
-    substituted.to_le_bytes()
+/// FIPS 197 section 5.2.
+#[target_feature(enable = "aes,pclmulqdq,ssse3,sse4.1")]
+fn expanded(token: AesNi, key: &[u8]) -> RoundKeys {
+    let key_words = key.len() / 4;
+    let rounds = key_words + 6;
+    let mut encrypting = [[0; 16]; 15];
+    match key.len() {
+        16 => expanded_128(token, key, &mut encrypting),
+        32 => expanded_256(token, key, &mut encrypting),
+        _ => word_by_word(token, key, rounds, &mut encrypting),
+    }
+    let mut decrypting = [[0; 16]; 15];
+    for round in 0..=rounds {
+        let key = encrypting[rounds - round];
+        let outer = round == 0 || round == rounds;
+        decrypting[round] = if outer { key } else { inverse_mix_columns(token, key) };
+    }
+    RoundKeys { encrypting, decrypting, rounds }
 }
 
+/// Four words from the four `before`, which are behind those `from` whose last
+/// is substituted, and turned when they begin a key's length.
+#[inline(always)]
+fn next_words<const TURN: bool>(token: AesNi, before: V128, from: V128, constant: u8) -> V128 {
+    // SAFETY: the token proves AES, SSSE3 and SSE2.
+    unsafe {
+        let last = match TURN {
+            true => _mm_shuffle_epi8(from.0, _mm_set1_epi32(0x0c0f_0e0d)),
+            false => _mm_shuffle_epi32::<0xff>(from.0),
+        };
+        let substituted = _mm_aesenclast_si128(last, _mm_set1_epi32(constant.into()));
+        let sums = _mm_xor_si128(before.0, _mm_slli_si128::<4>(before.0));
+        let sums = _mm_xor_si128(sums, _mm_slli_si128::<8>(sums));
+        let _ = token;
+        V128(_mm_xor_si128(sums, substituted))
+    }
+}
+
+#[inline(always)]
+fn expanded_128(token: AesNi, key: &[u8], encrypting: &mut [Block; 15]) {
+    let (blocks, _) = key.as_chunks();
+    let mut words = V128::load_blocks(token, blocks);
+    let mut constant = 1u8;
+    words.store_blocks(encrypting);
+    let mut at = 1;
+    while at <= 10 {
+        words = next_words::<true>(token, words, words, constant);
+        constant = (constant << 1) ^ ((constant >> 7) * 0x1b);
+        words.store_blocks(&mut encrypting[at..]);
+        at += 1;
+    }
+}
+
+#[inline(always)]
+fn expanded_256(token: AesNi, key: &[u8], encrypting: &mut [Block; 15]) {
+    let (blocks, _) = key.as_chunks();
+    let (mut even, mut odd) = (V128::load_blocks(token, blocks), V128::load_blocks(token, &blocks[1..]));
+    let mut constant = 1u8;
+    even.store_blocks(encrypting);
+    odd.store_blocks(&mut encrypting[1..]);
+    let mut at = 2;
+    while at < 15 {
+        even = next_words::<true>(token, even, odd, constant);
+        constant <<= 1;
+        even.store_blocks(&mut encrypting[at..]);
+        if at + 1 < 15 {
+            odd = next_words::<false>(token, odd, even, 0);
+            odd.store_blocks(&mut encrypting[at + 1..]);
+        }
+        at += 2;
+    }
+}
+
+/// For a key whose words are no whole blocks.
+#[inline(always)]
+fn word_by_word(token: AesNi, key: &[u8], rounds: usize, encrypting: &mut [Block; 15]) {
+    let key_words = key.len() / 4;
+    let mut words = [0u32; 60];
+    for (word, bytes) in words.iter_mut().zip(key.as_chunks::<4>().0) {
+        *word = u32::from_le_bytes(*bytes);
+    }
+    let mut constant = 1u8;
+    for i in key_words..4 * (rounds + 1) {
+        let mut word = words[i - 1];
+        if i % key_words == 0 {
+            word = substitute(token, word).rotate_right(8) ^ u32::from(constant);
+            constant <<= 1;
+        }
+        words[i] = words[i - key_words] ^ word;
+    }
+    for (key, words) in encrypting.iter_mut().zip(words.as_chunks::<4>().0) {
+        for (bytes, word) in key.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
+        }
+    }
+    wipe(&mut words);
+}
+
+/// SubWord: the last round of AES leaves four equal columns where they are.
+#[inline(always)]
+fn substitute(_token: AesNi, word: u32) -> u32 {
+    // SAFETY: the token proves AES and SSE2.
+    unsafe {
+        let columns = _mm_set1_epi32(word.cast_signed());
+        _mm_cvtsi128_si32(_mm_aesenclast_si128(columns, _mm_setzero_si128())).cast_unsigned()
+    }
+}
+
+#[inline(always)]
 fn inverse_mix_columns(_token: AesNi, key: Block) -> Block {
     let mut mixed = [0; 16];
     // SAFETY: the token proves AES and SSE2; both pointers are to 16 bytes.
@@ -200,6 +274,54 @@ fn each_block<V: AesVector>(token: V::AesToken, keys: &RoundKeys, encrypt: bool,
     store(state, blocks);
 }
 
+/// The first `N` blocks, each by itself, in a register each.
+#[inline(always)]
+fn exactly<const N: usize>(token: AesNi, keys: &RoundKeys, encrypt: bool, blocks: &mut [Block]) {
+    let mut state = [V128::load_blocks(token, blocks); N];
+    let mut i = 1;
+    while i < N {
+        state[i] = V128::load_blocks(token, &blocks[i..]);
+        i += 1;
+    }
+    match encrypt {
+        true => encrypt_registers(token, keys.encrypting(), &mut state),
+        false => decrypt_registers(token, keys.decrypting(), &mut state),
+    }
+    let mut i = 0;
+    while i < N {
+        state[i].store_blocks(&mut blocks[i..]);
+        i += 1;
+    }
+}
+
+/// The first `N` blocks in XTS, in a register each.
+#[inline(always)]
+fn masked<const N: usize>(
+    token: AesNi,
+    keys: &RoundKeys,
+    encrypt: bool,
+    tweak: &Block,
+    blocks: &mut [Block],
+) {
+    let mut masks = [V128::splat_block(token, tweak); N];
+    let mut state = [masks[0].xor_with(V128::load_blocks(token, blocks)); N];
+    let mut i = 1;
+    while i < N {
+        masks[i] = masks[i - 1].times_x_width(token);
+        state[i] = masks[i].xor_with(V128::load_blocks(token, &blocks[i..]));
+        i += 1;
+    }
+    match encrypt {
+        true => encrypt_registers(token, keys.encrypting(), &mut state),
+        false => decrypt_registers(token, keys.decrypting(), &mut state),
+    }
+    let mut i = 0;
+    while i < N {
+        state[i].xor_with(masks[i]).store_blocks(&mut blocks[i..]);
+        i += 1;
+    }
+}
+
 /// Whether it encrypts, and from where to where how many bytes go.
 fn ends(way: Way<'_>) -> (bool, *const u8, *mut u8, usize) {
     match way {
@@ -275,9 +397,49 @@ macro_rules! width {
                 modes::cbc_decrypt::<$vector, $blocks>(token, keys, iv, sector);
             }
 
+            /// At most [`FEW`] blocks, no more work than they are.
+            #[target_feature(enable = $features)]
+            pub(super) fn few(token: $token, keys: &RoundKeys, encrypt: bool, blocks: &mut [Block]) {
+                let token = token.into();
+                match blocks.len() {
+                    0 => {}
+                    1 => exactly::<1>(token, keys, encrypt, blocks),
+                    2 => exactly::<2>(token, keys, encrypt, blocks),
+                    3 => exactly::<3>(token, keys, encrypt, blocks),
+                    4 => exactly::<4>(token, keys, encrypt, blocks),
+                    5 => exactly::<5>(token, keys, encrypt, blocks),
+                    6 => exactly::<6>(token, keys, encrypt, blocks),
+                    7 => exactly::<7>(token, keys, encrypt, blocks),
+                    _ => exactly::<FEW>(token, keys, encrypt, blocks),
+                }
+            }
+
+            /// XTS of at most [`FEW`] blocks, no more work than they are.
+            #[target_feature(enable = $features)]
+            pub(super) fn xts_few(
+                token: $token,
+                keys: &RoundKeys,
+                encrypt: bool,
+                tweak: &Block,
+                blocks: &mut [Block],
+            ) {
+                let token = token.into();
+                match blocks.len() {
+                    0 => {}
+                    1 => masked::<1>(token, keys, encrypt, tweak, blocks),
+                    2 => masked::<2>(token, keys, encrypt, tweak, blocks),
+                    3 => masked::<3>(token, keys, encrypt, tweak, blocks),
+                    4 => masked::<4>(token, keys, encrypt, tweak, blocks),
+                    5 => masked::<5>(token, keys, encrypt, tweak, blocks),
+                    6 => masked::<6>(token, keys, encrypt, tweak, blocks),
+                    7 => masked::<7>(token, keys, encrypt, tweak, blocks),
+                    _ => masked::<FEW>(token, keys, encrypt, tweak, blocks),
+                }
+            }
+
             /// Serial, so that a wider register would be no faster.
             #[target_feature(enable = $features)]
-            pub(super) fn cbc_encrypt(token: $token, keys: &RoundKeys, iv: &Block, sector: &mut [Block]) {
+            pub(super) fn cbc_encrypt(token: $token, keys: &RoundKeys, iv: &mut Block, sector: &mut [Block]) {
                 modes::cbc_encrypt::<V128>(token.into(), keys, iv, sector);
             }
 
@@ -328,7 +490,19 @@ macro_rules! width {
                 unsafe { $names::cbc_decrypt(self.token, &self.keys, iv, sector) }
             }
 
-            fn cbc_encrypt(&self, iv: &Block, sector: &mut [Block]) {
+            fn few(&self, encrypt: bool, blocks: &mut [Block]) {
+                assert!(blocks.len() <= FEW, "a few blocks");
+                // SAFETY: the token proves the features that are enabled.
+                unsafe { $names::few(self.token, &self.keys, encrypt, blocks) }
+            }
+
+            fn xts_few(&self, encrypt: bool, tweak: &Block, blocks: &mut [Block]) {
+                assert!(blocks.len() <= FEW, "a few blocks");
+                // SAFETY: the token proves the features that are enabled.
+                unsafe { $names::xts_few(self.token, &self.keys, encrypt, tweak, blocks) }
+            }
+
+            fn cbc_encrypt(&self, iv: &mut Block, sector: &mut [Block]) {
                 // SAFETY: the token proves the features that are enabled.
                 unsafe { $names::cbc_encrypt(self.token, &self.keys, iv, sector) }
             }

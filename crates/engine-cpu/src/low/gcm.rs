@@ -36,7 +36,7 @@ const HASHING: usize = 8;
 /// What goes through the cipher at once in `R` registers.
 type Stride<const R: usize> = [[Block; WIDTH]; R];
 
-/// A key of AES-GCM for AVX-512 with VAES.
+/// A key of AES-256-GCM for AVX-512 with VAES.
 pub(crate) struct Gcm512 {
     keys: RoundKeys,
     powers: Powers,
@@ -45,11 +45,6 @@ pub(crate) struct Gcm512 {
 
 impl Gcm512 {
     pub(crate) fn new(token: Vaes512, key: &[u8; 32]) -> Box<Gcm512> {
-        Gcm512::of_any_length(token, key)
-    }
-
-    /// For a key of 16, 24 or 32 bytes; only one of 32 is an [`OnePass`].
-    pub(crate) fn of_any_length(token: Vaes512, key: &[u8]) -> Box<Gcm512> {
         let keys = RoundKeys::new(token.into(), key);
         let mut gcm = Box::new(Gcm512 { keys, powers: Powers::none(), token });
         // SAFETY: the token proves the features that are enabled.
@@ -88,13 +83,11 @@ macro_rules! vaes512 {
 
 mod runs;
 
+pub(crate) use runs::Runs512;
+
 vaes512! {
     fn set_up(gcm: &mut Gcm512) {
-        let hash_key = match gcm.keys.rounds() {
-            10 => encrypted::<11>(gcm.token, gcm.keys.first(), &[0; 16]),
-            12 => encrypted::<13>(gcm.token, gcm.keys.first(), &[0; 16]),
-            _ => encrypted::<KEYS>(gcm.token, gcm.keys.first(), &[0; 16]),
-        };
+        let hash_key = encrypted::<KEYS>(gcm.token, gcm.keys.first(), &[0; 16]);
         gcm.powers.fill(gcm.token, &hash_key);
     }
 

@@ -29,3 +29,4 @@ pub(crate) mod serpent;
 pub(crate) mod twofish;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod vector;
+pub(crate) mod wipe;

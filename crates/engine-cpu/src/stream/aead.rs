@@ -45,8 +45,9 @@ pub(super) trait Suite: Source {
     /// Hashes whole blocks.
     fn absorb(&mut self, blocks: &[Block]);
 
-    /// The tag, once everything has been hashed but the lengths, in bytes.
-    fn tag(&mut self, ad_len: u64, data_len: u64) -> Tag;
+    /// The tag, once the first ones of these blocks have been hashed, and the
+    /// lengths, in bytes, for which there is room in the last one.
+    fn tag(&mut self, blocks: &mut [Block], ad_len: u64, data_len: u64) -> Tag;
 }
 
 /// A message that is being sealed or opened.
@@ -54,7 +55,8 @@ pub(super) trait Suite: Source {
 pub(super) struct Message<S> {
     suite: S,
     masks: Masks,
-    waiting: [u8; WAITING],
+    /// Associated data or ciphertext: no secret.
+    waiting: [u8; WAITING + 16],
     waiting_len: usize,
     ad_len: u64,
     data_len: u64,
@@ -62,18 +64,12 @@ pub(super) struct Message<S> {
     has_begun: bool,
 }
 
-impl<S> Drop for Message<S> {
-    fn drop(&mut self) {
-        self.waiting.zeroize();
-    }
-}
-
 impl<S: Suite> Message<S> {
     pub(super) fn new(suite: S) -> Message<S> {
         Message {
             suite,
             masks: Masks::new(),
-            waiting: [0; WAITING],
+            waiting: [0; WAITING + 16],
             waiting_len: 0,
             ad_len: 0,
             data_len: 0,
@@ -218,9 +214,10 @@ impl<S: Suite> Message<S> {
     /// The tag of everything so far. The message is at its end.
     pub(super) fn tag(&mut self) -> Tag {
         self.begin();
-        if self.waiting_len > 0 {
-            self.hash_waiting();
-        }
-        self.suite.tag(self.ad_len, self.data_len)
+        let len = self.waiting_len.next_multiple_of(16);
+        self.waiting[self.waiting_len..len].fill(0);
+        self.waiting_len = 0;
+        let blocks = self.waiting[..len + 16].as_chunks_mut().0;
+        self.suite.tag(blocks, self.ad_len, self.data_len)
     }
 }

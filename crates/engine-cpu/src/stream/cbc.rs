@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::kernel::{Block, Kernel};
+use crate::kernel::{Block, Kernel, few};
 use crate::modes;
 
 /// Blocks that are not worth a kernel's whole width.
@@ -54,11 +54,8 @@ impl AesCbc {
     pub fn encrypt(&mut self, data: &mut [u8]) {
         let blocks = whole(data);
         match self.key.0.fused() {
-            Some(fused) => fused.cbc_encrypt(&self.last, blocks),
-            None => one_by_one(&*self.key.0, self.last, blocks),
-        }
-        if let Some(last) = blocks.last() {
-            self.last = *last;
+            Some(fused) => fused.cbc_encrypt(&mut self.last, blocks),
+            None => one_by_one(&*self.key.0, &mut self.last, blocks),
         }
     }
 
@@ -72,7 +69,7 @@ impl AesCbc {
         if blocks.len() <= FEW {
             let mut before = [self.last; FEW];
             before[1..blocks.len()].copy_from_slice(&blocks[..blocks.len() - 1]);
-            self.key.0.decrypt(blocks);
+            few(&*self.key.0, false, blocks);
             for (block, before) in blocks.iter_mut().zip(before) {
                 super::masks::xor(block, &before);
             }
@@ -89,11 +86,10 @@ fn whole(data: &mut [u8]) -> &mut [Block] {
     blocks
 }
 
-fn one_by_one(kernel: &dyn Kernel, iv: Block, blocks: &mut [Block]) {
-    let mut last = iv;
+fn one_by_one(kernel: &dyn Kernel, last: &mut Block, blocks: &mut [Block]) {
     for block in blocks {
-        super::masks::xor(block, &last);
+        super::masks::xor(block, last);
         kernel.encrypt(std::slice::from_mut(block));
-        last = *block;
+        *last = *block;
     }
 }

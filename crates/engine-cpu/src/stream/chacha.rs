@@ -82,7 +82,9 @@ impl Suite for State {
         self.authenticator().add(blocks.as_flattened());
     }
 
-    fn tag(&mut self, ad_len: u64, data_len: u64) -> Tag {
+    fn tag(&mut self, blocks: &mut [Block], ad_len: u64, data_len: u64) -> Tag {
+        let (_, blocks) = blocks.split_last().expect("there is room");
+        self.absorb(blocks);
         self.authenticator().fork().tag(ad_len as usize, data_len as usize)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use zeroize::Zeroize;
 
 use super::masks::{MANY, Masks, Source, xor};
-use crate::kernel::{Block, Kernel};
+use crate::kernel::{Block, Kernel, few};
 use crate::modes;
 
 /// A keystream of AES in counter mode and the place in it. The counter is the
@@ -44,7 +44,7 @@ impl Source for Counter {
             for (at, block) in blocks.iter_mut().enumerate() {
                 *block = self.block(place + 16 * at as u64);
             }
-            self.kernel.encrypt(blocks);
+            few(&*self.kernel, true, blocks);
         } else {
             blocks.as_flattened_mut().fill(0);
             self.apply(place, blocks);

@@ -13,6 +13,7 @@ use crate::modes;
 use crate::polyval::{Polyval, times_x};
 
 pub(crate) use super::aead::STRIDE;
+pub(crate) use super::masks::xor;
 
 /// Blocks of keystream for a short message.
 pub(crate) const FEW_MASKS: usize = 8;
@@ -176,7 +177,8 @@ impl State {
     fn by_wraps(&mut self, mut place: u64, mut strides: &mut [u8], seal: bool) {
         while !strides.is_empty() {
             let (counter, blocks) = self.counter(place);
-            let whole = usize::try_from(blocks * 16).unwrap_or(usize::MAX).min(strides.len()) / STRIDE * STRIDE;
+            let whole =
+                usize::try_from(blocks * 16).unwrap_or(usize::MAX).min(strides.len()) / STRIDE * STRIDE;
             let (now, rest) = strides.split_at_mut(whole.max(STRIDE));
             match (whole > 0, seal) {
                 (true, true) => self.key.0.seal(&counter, &mut self.hash, now),
@@ -246,11 +248,11 @@ impl Suite for State {
         self.key.0.absorb(&mut self.hash, blocks);
     }
 
-    fn tag(&mut self, ad_len: u64, data_len: u64) -> Tag {
+    fn tag(&mut self, blocks: &mut [Block], ad_len: u64, data_len: u64) -> Tag {
         let lengths = u128::from(ad_len) << 67 | u128::from(data_len) << 3;
-        let mut hash = self.hash;
-        self.key.0.absorb(&mut hash, &[lengths.to_be_bytes()]);
-        (hash ^ u128::from_be_bytes(self.mask)).to_be_bytes()
+        *blocks.last_mut().expect("there is room") = lengths.to_be_bytes();
+        self.key.0.absorb(&mut self.hash, blocks);
+        (self.hash ^ u128::from_be_bytes(self.mask)).to_be_bytes()
     }
 }
 
@@ -265,6 +267,15 @@ impl AesGcm {
     pub fn new(key: &GcmKey, iv: &[u8]) -> AesGcm {
         let state = State { key: key.clone(), first: key.first_counter(iv), hash: 0, mask: [0; 16] };
         AesGcm(Message::new(state))
+    }
+
+    /// Begins another message under another key.
+    pub fn restart_with(&mut self, key: &GcmKey, iv: &[u8]) {
+        self.0.restart(|state| {
+            state.key = key.clone();
+            state.first = key.first_counter(iv);
+            state.hash = 0;
+        });
     }
 
     #[cfg(test)]

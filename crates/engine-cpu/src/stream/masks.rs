@@ -1,7 +1,7 @@
 //! Keystream made ahead: pieces that are shorter than what a kernel makes at
 //! once share it.
 
-use zeroize::Zeroize;
+use crate::low::wipe::wipe;
 
 /// Most bytes that are made ahead.
 pub(super) const MANY: usize = 512;
@@ -25,6 +25,8 @@ pub(super) struct Masks {
     bytes: [u8; MANY],
     start: u64,
     end: u64,
+    /// Bytes that have been written.
+    used: usize,
 }
 
 impl Drop for Masks {
@@ -35,13 +37,13 @@ impl Drop for Masks {
 
 impl Masks {
     pub(super) fn new() -> Masks {
-        Masks { bytes: [0; MANY], start: 0, end: 0 }
+        Masks { bytes: [0; MANY], start: 0, end: 0, used: 0 }
     }
 
     /// Wipes what is there: another keystream begins.
     pub(super) fn forget(&mut self) {
-        self.bytes[..(self.end - self.start) as usize].zeroize();
-        (self.start, self.end) = (0, 0);
+        wipe(&mut self.bytes[..self.used]);
+        (self.start, self.end, self.used) = (0, 0, 0);
     }
 
     /// The keystream from byte `place` on, as much as is there, which is at
@@ -60,9 +62,8 @@ impl Masks {
 
     #[inline(never)]
     fn make<S: Source>(&mut self, start: u64, len: usize, source: &S) {
-        self.forget();
         source.fill(start, &mut self.bytes, len);
-        (self.start, self.end) = (start, start + len as u64);
+        (self.start, self.end, self.used) = (start, start + len as u64, self.used.max(len));
     }
 }
 
@@ -75,7 +76,7 @@ impl Masks {
 
 /// XORs the first masks onto the data.
 #[inline]
-pub(super) fn xor(data: &mut [u8], masks: &[u8]) {
+pub(crate) fn xor(data: &mut [u8], masks: &[u8]) {
     let (blocks, rest) = data.as_chunks_mut::<16>();
     let (masks, masks_rest) = masks.as_chunks::<16>();
     for (block, mask) in blocks.iter_mut().zip(masks) {

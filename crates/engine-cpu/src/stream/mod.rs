@@ -43,5 +43,8 @@ use crate::kernel::Kernel;
 /// A key of AES on the kernel of the best tier; none when it has not 16, 24 or
 /// 32 bytes.
 fn aes(key: &[u8]) -> Option<Arc<dyn Kernel>> {
-    matches!(key.len(), 16 | 24 | 32).then(|| Tier::best().kernel(BlockCipher::Aes, key)).flatten().map(Arc::from)
+    matches!(key.len(), 16 | 24 | 32)
+        .then(|| Tier::best().kernel(BlockCipher::Aes, key))
+        .flatten()
+        .map(Arc::from)
 }

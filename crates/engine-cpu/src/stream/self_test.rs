@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn all_pass_and_other_lengths_do_not() {
-        let with_keys = [16, 24, 32].into_iter().flat_map(|len| [Kind::Ctr(len), Kind::Cbc(len), Kind::Gcm(len)]);
+        let with_keys =
+            [16, 24, 32].into_iter().flat_map(|len| [Kind::Ctr(len), Kind::Cbc(len), Kind::Gcm(len)]);
         for kind in with_keys.chain([Kind::Xts(32), Kind::Xts(64), Kind::ChaCha20Poly1305]) {
             assert!(kind.passes(), "{kind:?}");
         }

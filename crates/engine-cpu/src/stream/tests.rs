@@ -284,7 +284,11 @@ fn cbc_is_that_block_by_block() {
             while !rest.is_empty() {
                 let len = (rng.piece() / 16 * 16).min(rest.len());
                 let (piece, others) = rest.split_at_mut(len);
-                if encrypt { cbc.encrypt(piece) } else { cbc.decrypt(piece) }
+                if encrypt {
+                    cbc.encrypt(piece)
+                } else {
+                    cbc.decrypt(piece)
+                }
                 rest = others;
             }
             assert!(data == *if encrypt { &expected } else { &plain }, "round {round}, {encrypt}");

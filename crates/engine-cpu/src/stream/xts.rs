@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::kernel::{Block, Kernel};
+use crate::kernel::{Block, Kernel, few};
 use crate::modes;
 
 /// Blocks that are not worth a kernel's whole width.
@@ -57,7 +57,7 @@ impl XtsKey {
     #[must_use]
     pub fn tweak(&self, iv: &[u8; 16]) -> Tweak {
         let mut tweak = [*iv];
-        self.tweak.encrypt(&mut tweak);
+        few(&*self.tweak, true, &mut tweak);
         Tweak(tweak[0])
     }
 
@@ -109,19 +109,9 @@ impl XtsKey {
         if blocks.len() > FEW {
             return modes::xts(&*self.data, encrypt, &[tweak.0], blocks.len(), blocks);
         }
-        let mut masks = [0; FEW];
-        let mut mask = u128::from_le_bytes(tweak.0);
-        for (block, kept) in blocks.iter_mut().zip(&mut masks) {
-            *kept = mask;
-            *block = (u128::from_le_bytes(*block) ^ mask).to_le_bytes();
-            mask = times_x(mask, 1);
-        }
-        match encrypt {
-            true => self.data.encrypt(blocks),
-            false => self.data.decrypt(blocks),
-        }
-        for (block, mask) in blocks.iter_mut().zip(masks) {
-            *block = (u128::from_le_bytes(*block) ^ mask).to_le_bytes();
+        match self.data.fused() {
+            Some(fused) => fused.xts_few(encrypt, &tweak.0, blocks),
+            None => modes::xts(&*self.data, encrypt, &[tweak.0], blocks.len(), blocks),
         }
     }
 }

@@ -130,21 +130,38 @@ fn xor_all<V: AesVector>(state: &mut [V; REGISTERS], masks: &[V; REGISTERS]) {
     }
 }
 
-/// Block by block, as encryption in CBC is.
+/// Block by block, as encryption in CBC is. The last round adds, beside its key,
+/// what the next block begins with, so that nothing but rounds waits for rounds.
 #[inline(always)]
 pub(super) fn cbc_encrypt<V: AesVector>(
     token: V::AesToken,
     keys: &RoundKeys,
-    iv: &Block,
+    iv: &mut Block,
     sector: &mut [Block],
 ) {
-    let mut last = [V::splat_block(token, iv)];
-    for block in sector {
-        let block = std::slice::from_mut(block);
-        last = [last[0].xor_with(V::load_blocks(token, block))];
-        encrypt_registers(token, keys.encrypting(), &mut last);
-        last[0].store_blocks(block);
+    let keys = keys.encrypting();
+    let (first, last) = (V::splat_block(token, &keys[0]), V::splat_block(token, &keys[keys.len() - 1]));
+    // Before the first round of a block: its text, the ciphertext before it, and
+    // the first key.
+    let Some(block) = sector.first() else { return };
+    let mut added = V::splat_block(token, block).xor_with(first);
+    let mut state = added.xor_with(V::splat_block(token, iv));
+    let mut at = 0;
+    while at < sector.len() {
+        added = match sector.get(at + 1) {
+            Some(next) => V::splat_block(token, next).xor_with(first),
+            None => first,
+        };
+        for key in &keys[1..keys.len() - 1] {
+            state = state.encrypt_round(token, V::splat_block(token, key));
+        }
+        state = state.encrypt_last(token, last.xor_with(added));
+        state = state.xor_with(added);
+        state.store_blocks(&mut sector[at..]);
+        state = state.xor_with(added);
+        at += 1;
     }
+    state.xor_with(added).store_blocks(std::slice::from_mut(iv));
 }
 
 #[inline(always)]

@@ -4,7 +4,6 @@
 use std::arch::x86_64::*;
 
 use strongroom_engine::Tag;
-use zeroize::Zeroize;
 
 use super::{HASHING, LONG, SHORT, Stride, WIDTH};
 use crate::kernel::Block;
@@ -12,6 +11,7 @@ use crate::low::aes::vectors::AesVector;
 use crate::low::cpu::Vaes512;
 use crate::low::polyval::reduced;
 use crate::low::vector::{V128, V512};
+use crate::low::wipe::wipe;
 use crate::polyval::times_x;
 
 /// Blocks whose products are added before they are reduced: of whole strides, in
@@ -38,8 +38,8 @@ pub(super) struct Powers {
 
 impl Drop for Powers {
     fn drop(&mut self) {
-        self.whole.as_flattened_mut().zeroize();
-        self.middle.as_flattened_mut().zeroize();
+        wipe(&mut self.whole);
+        wipe(&mut self.middle);
     }
 }
 
@@ -52,14 +52,128 @@ impl Powers {
     /// Those of a hash key: in their place, so that no copy stays on the stack.
     #[inline(always)]
     pub(super) fn fill(&mut self, token: Vaes512, hash_key: &Block) {
-        let key = times_x(u128::from_be_bytes(*hash_key));
-        let factor = V128::splat_block(token.into(), &key.to_le_bytes());
-        let mut power = factor;
-        for place in (0..=FIRST_POWER).rev() {
-            power.store_blocks(&mut self.whole[place..]);
-            let value = u128::from_le_bytes(self.whole[place]);
-            self.middle[place][..8].copy_from_slice(&((value ^ value >> 64) as u64).to_le_bytes());
-            power = times(token, power, factor);
+        let mut powers = first_powers(token, hash_key);
+        let sixteenth = V512::splat_block(token, &block_of(powers[3], 0));
+        for place in (1..=FIRST_POWER).rev().skip(15).step_by(16) {
+            for (register, four) in powers.iter().enumerate() {
+                let place = place + 16 - WIDTH - register * WIDTH;
+                four.store_blocks(&mut self.whole[place..]);
+                halves_added(token, *four).store_blocks(&mut self.middle[place..]);
+            }
+            // A closure would not be compiled with the kernel's features.
+            for four in &mut powers {
+                *four = times_each(token, *four, sixteenth);
+            }
+        }
+        // One more than whole registers.
+        self.whole[0] = block_of(powers[0], WIDTH - 1);
+        self.middle[0] = block_of(halves_added(token, powers[0]), WIDTH - 1);
+    }
+}
+
+/// Sixteen powers of a hash key from the first on, the lowest last in the first
+/// register.
+#[inline(always)]
+fn first_powers(token: Vaes512, hash_key: &Block) -> [V512; 4] {
+    let four = first_four(token, hash_key);
+    let fourth = V512::splat_block(token, &block_of(four, 0));
+    let eight = times_each(token, four, fourth);
+    let eighth = V512::splat_block(token, &block_of(eight, 0));
+    [four, eight, times_each(token, four, eighth), times_each(token, eight, eighth)]
+}
+
+/// The fourth power to the first.
+#[inline(always)]
+fn first_four(token: Vaes512, hash_key: &Block) -> V512 {
+    let key = times_x(u128::from_be_bytes(*hash_key));
+    let first = V128::splat_block(token.into(), &key.to_le_bytes());
+    let second = times(token, first, first);
+    let mut powers = [[0; 16]; WIDTH];
+    first.store_blocks(&mut powers[3..]);
+    second.store_blocks(&mut powers[2..]);
+    times(token, second, first).store_blocks(&mut powers[1..]);
+    times(token, second, second).store_blocks(&mut powers);
+    V512::load_blocks(token, &powers)
+}
+
+#[inline(always)]
+fn block_of(four: V512, place: usize) -> Block {
+    let mut blocks = [[0; 16]; WIDTH];
+    four.store_blocks(&mut blocks);
+    blocks[place]
+}
+
+/// In each block's lower half the sum of both (Karatsuba's middle factor).
+#[inline(always)]
+fn halves_added(_token: Vaes512, four: V512) -> V512 {
+    // SAFETY: the token proves the instructions.
+    unsafe {
+        let sums = _mm512_xor_si512(four.0, _mm512_shuffle_epi32::<0x4e>(four.0));
+        V512(_mm512_maskz_mov_epi64(0x55, sums))
+    }
+}
+
+/// The products of POLYVAL, block by block.
+#[inline(always)]
+fn times_each(_token: Vaes512, a: V512, b: V512) -> V512 {
+    let polynomial = 0xc200_0000_0000_0000_u64.cast_signed();
+    // SAFETY: the token proves the instructions.
+    unsafe {
+        let polynomial = _mm512_set_epi64(polynomial, 1, polynomial, 1, polynomial, 1, polynomial, 1);
+        let low = _mm512_clmulepi64_epi128::<0x00>(a.0, b.0);
+        let high = _mm512_clmulepi64_epi128::<0x11>(a.0, b.0);
+        let middle = _mm512_xor_si512(
+            _mm512_clmulepi64_epi128::<0x01>(a.0, b.0),
+            _mm512_clmulepi64_epi128::<0x10>(a.0, b.0),
+        );
+        let low = _mm512_xor_si512(low, _mm512_bslli_epi128::<8>(middle));
+        let high = _mm512_xor_si512(high, _mm512_bsrli_epi128::<8>(middle));
+        let product = _mm512_clmulepi64_epi128::<0x10>(low, polynomial);
+        let folded = _mm512_xor_si512(_mm512_shuffle_epi32::<0x4e>(low), product);
+        let product = _mm512_clmulepi64_epi128::<0x10>(folded, polynomial);
+        let folded = _mm512_xor_si512(_mm512_shuffle_epi32::<0x4e>(folded), product);
+        V512(_mm512_xor_si512(high, folded))
+    }
+}
+
+/// Eight powers of a hash key, the highest first, and zeros behind them: what
+/// short messages take.
+pub(super) struct FewPowers {
+    whole: [Block; FEW_POWERS + WIDTH],
+    middle: [Block; FEW_POWERS + WIDTH],
+}
+
+/// Blocks whose products are added before they are reduced, where few powers
+/// are there.
+pub(super) const FEW_POWERS: usize = 8;
+
+impl Drop for FewPowers {
+    fn drop(&mut self) {
+        wipe(&mut self.whole);
+        wipe(&mut self.middle);
+    }
+}
+
+impl FewPowers {
+    /// Room for them.
+    pub(super) fn none() -> FewPowers {
+        FewPowers { whole: [[0; 16]; FEW_POWERS + WIDTH], middle: [[0; 16]; FEW_POWERS + WIDTH] }
+    }
+
+    #[inline(always)]
+    fn from(&self, token: Vaes512, place: usize) -> [V512; 2] {
+        let whole = V512::load_blocks(token, &self.whole[place..]);
+        [whole, V512::load_blocks(token, &self.middle[place..])]
+    }
+
+    /// Those of a hash key: in their place, so that no copy stays on the stack.
+    #[inline(always)]
+    pub(super) fn fill(&mut self, token: Vaes512, hash_key: &Block) {
+        let four = first_four(token, hash_key);
+        let eight = times_each(token, four, V512::splat_block(token, &block_of(four, 0)));
+        for (place, register) in [(0, eight), (WIDTH, four)] {
+            register.store_blocks(&mut self.whole[place..]);
+            halves_added(token, register).store_blocks(&mut self.middle[place..]);
         }
     }
 }
@@ -141,24 +255,22 @@ fn first_of_four(_token: Vaes512, block: V128) -> V512 {
 
 /// Adds whole blocks to a hash.
 #[inline(always)]
-pub(super) fn absorbed(token: Vaes512, powers: &Powers, hash: u128, blocks: &[Block]) -> u128 {
+pub(super) fn absorbed(token: Vaes512, powers: &FewPowers, hash: u128, blocks: &[Block]) -> u128 {
     let zero = V128::splat_block(token.into(), &[0; 16]);
     let mut state = V128::splat_block(token.into(), &hash.to_le_bytes());
-    for group in blocks.chunks(GROUP) {
-        let mut hash = Hash::resume(token, powers, 0, group.len());
-        let mut place = FIRST_POWER + 1 - group.len();
+    for group in blocks.chunks(FEW_POWERS) {
+        let mut sum = Products::none(token);
+        let mut place = FEW_POWERS - group.len();
         let (fours, rest) = group.as_chunks::<WIDTH>();
         for four in fours {
-            let powers = hash.powers_from(place);
-            hash.sum.add(token, V512::load_blocks(token, four), powers, state);
+            sum.add(token, V512::load_blocks(token, four), powers.from(token, place), state);
             (place, state) = (place + WIDTH, zero);
         }
         if !rest.is_empty() {
             // Zeros stand behind the first power, and nothing comes of them.
-            let powers = hash.powers_from(place);
-            hash.sum.add(token, loaded_behind(token, 0, rest.as_flattened()), powers, state);
+            sum.add(token, loaded_behind(token, 0, rest.as_flattened()), powers.from(token, place), state);
         }
-        state = hash.sum.hash(token);
+        state = sum.hash(token);
     }
     let mut hash = [[0; 16]];
     state.store_blocks(&mut hash);
@@ -220,7 +332,8 @@ impl<'k> Hash<'k> {
     pub(super) fn begin(token: Vaes512, powers: &'k Powers, ad: &[u8], data_len: usize) -> Hash<'k> {
         let zero = V128::splat_block(token.into(), &[0; 16]);
         let sum = Products::none(token);
-        let mut hash = Hash { token, powers, state: zero, sum, blocks: data_len.div_ceil(16), behind: 1, done: 0 };
+        let mut hash =
+            Hash { token, powers, state: zero, sum, blocks: data_len.div_ceil(16), behind: 1, done: 0 };
         // Four blocks at a time; those that are missing stand before the first.
         let blocks = ad.len().div_ceil(16);
         let mut missing = (blocks.next_multiple_of(WIDTH) - blocks) * 16;
@@ -267,7 +380,9 @@ impl<'k> Hash<'k> {
         let in_group = self.done % GROUP;
         let left = self.blocks - (self.done - in_group);
         // Behind the last group come the lengths.
-        let place = if left <= GROUP { FIRST_POWER + 1 - self.behind - left } else { FIRST_POWER + 1 - GROUP } + in_group;
+        let place =
+            if left <= GROUP { FIRST_POWER + 1 - self.behind - left } else { FIRST_POWER + 1 - GROUP }
+                + in_group;
         let [whole, middle] = [&self.powers.whole, &self.powers.middle].map(|powers| {
             let (registers, _) = powers[place..].as_chunks();
             registers.first_chunk().expect("zeros stand behind")
