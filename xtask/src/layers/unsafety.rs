@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use crate::failure::{Context, Result};
 
 /// Crates that may contain unsafe code.
-const UNSAFE_CRATES: [&str; 7] = ["engine-cpu", "store", "fuse", "keys", "memory", "provider", "ublk"];
+const UNSAFE_CRATES: [&str; 8] =
+    ["engine-cpu", "engine-gpu", "store", "fuse", "keys", "memory", "provider", "ublk"];
 
 /// Every breach below the repository root, one line each.
 pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
