@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use strongroom_engine::{
-    Algorithm, Batch, Capability, Completed, Cross, Engine, Operation, Outcome, Refusal, Refused, Segment,
-    Session, SessionError, Ticket,
+    Algorithm, Batch, Buffer, Capability, Completed, Cross, Engine, Operation, Outcome, Refusal, Refused,
+    Segment, Session, SessionError, Ticket,
 };
 use strongroom_memory::{Locked, in_wiped_stack};
 use zeroize::{Zeroize, Zeroizing};
@@ -238,6 +238,14 @@ impl Engine for GpuEngine {
         };
         self.launcher.queue(begun, plan, Box::new(done));
         Ok(ticket)
+    }
+
+    /// Nothing waits for it: a launch begins when it is submitted.
+    fn flush(&self) {}
+
+    /// Ordinary memory: batches are copied to and from pinned blocks, which are lent as masks alone.
+    fn buffer(&self, _: &Session, len: usize) -> Buffer {
+        Buffer::new(len)
     }
 
     /// A device writes when it likes.
