@@ -8,6 +8,7 @@
 /// A rule that a reader holds what is stored against (sections 2 to 7 of
 /// `docs/format/vault.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(not(feature = "planted-faults"), allow(unreachable_pub, reason = "tests alone name rules"))]
 #[repr(u8)]
 pub enum ReaderRule {
     /// A page below the header page is the image that the page above names.
