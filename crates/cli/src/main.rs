@@ -14,6 +14,7 @@ mod control;
 mod daemon;
 mod failure;
 mod freshness;
+mod gpu;
 mod history;
 mod lock;
 mod meter;
