@@ -15,6 +15,7 @@ mod failure;
 mod fsx;
 mod fuzz;
 mod git;
+mod gpu;
 mod hostile;
 mod kill;
 mod layers;
@@ -99,6 +100,8 @@ enum Task {
     LuksPressure(luks::pressure::PressureArgs),
     /// Run the scheduler's policies on modelled machines, all of them
     Simulate(simulate::SimulateArgs),
+    /// Test the engine for GPUs without a GPU, and look at what compilers make of its kernels
+    Gpu(gpu::GpuArgs),
     /// Measure whether the time of a cipher depends on secrets
     Dudect(dudect::DudectArgs),
     /// Run the crates with unsafe code under Miri and sanitizers
@@ -136,6 +139,7 @@ fn main() -> ExitCode {
         Task::Vm(arguments) => concluded(vm::run(&arguments)),
         Task::LuksPressure(arguments) => luks::pressure::fill(&arguments),
         Task::Simulate(arguments) => simulate::run(&arguments),
+        Task::Gpu(arguments) => concluded(gpu::run(&arguments)),
         Task::Dudect(arguments) => concluded(dudect::run(&arguments)),
         Task::Soundness(arguments) => concluded(soundness::run(&arguments)),
         Task::Bench(arguments) => bench::run(&arguments),
