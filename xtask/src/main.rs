@@ -16,6 +16,7 @@ mod failure;
 mod fsx;
 mod fuzz;
 mod git;
+mod gpu;
 mod hostile;
 mod kill;
 mod layers;
@@ -103,6 +104,8 @@ enum Task {
     Papers,
     /// Run the scheduler's policies on modelled machines, all of them
     Simulate(simulate::SimulateArgs),
+    /// Test the engine for GPUs without a GPU, and look at what compilers make of its kernels
+    Gpu(gpu::GpuArgs),
     /// Measure whether the time of a cipher depends on secrets
     Dudect(dudect::DudectArgs),
     /// Run the crates with unsafe code under Miri and sanitizers
@@ -143,6 +146,7 @@ fn main() -> ExitCode {
         Task::LuksPressure(arguments) => luks::pressure::fill(&arguments),
         Task::Papers => papers::run(),
         Task::Simulate(arguments) => simulate::run(&arguments),
+        Task::Gpu(arguments) => concluded(gpu::run(&arguments)),
         Task::Dudect(arguments) => concluded(dudect::run(&arguments)),
         Task::Soundness(arguments) => concluded(soundness::run(&arguments)),
         Task::Bench(arguments) => bench::run(&arguments),

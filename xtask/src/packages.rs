@@ -62,6 +62,17 @@ pub(crate) fn need(programs: &[(&str, &str)]) -> Result {
     Ok(())
 }
 
+/// Installs those Debian packages that are not there. Where there is no dpkg, that is all of them.
+pub(crate) fn install_missing(packages: &[&str]) -> Result {
+    let is_there = |package: &&&str| {
+        let mut query = Command::new("dpkg-query");
+        query.args(["-W", "-f", "${Status}", package]);
+        command::output(&mut query, INSTALL_LIMIT).is_ok_and(|status| status.ends_with("ok installed"))
+    };
+    let missing: Vec<&str> = packages.iter().filter(|package| !is_there(package)).copied().collect();
+    if missing.is_empty() { Ok(()) } else { install(&missing) }
+}
+
 /// Installs Debian packages.
 pub(crate) fn install(packages: &[&str]) -> Result {
     let wanted = packages.join(" ");

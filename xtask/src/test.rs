@@ -14,7 +14,7 @@ use crate::offer::Switch;
 use crate::subject::{Kind, Settings, SubjectArgs};
 use crate::tally::Tally;
 use crate::{
-    age, crash, demo, dudect, fsx, fuzz, git, hostile, kill, luks, model, packages, posix, postgres,
+    age, crash, demo, dudect, fsx, fuzz, git, gpu, hostile, kill, luks, model, packages, posix, postgres,
     powercut, soak, soundness, sparse, sqlite, stress, workspace,
 };
 
@@ -31,7 +31,7 @@ pub(crate) struct TestArgs {
     /// Where the working directories are made [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// Only these suites (cargo, unruly, crash, hostile, model, soundness, fuzz, dudect, demo, posix, fsx, stress, sqlite, postgres, kill, powercut,
+    /// Only these suites (cargo, unruly, crash, hostile, model, soundness, fuzz, gpu, dudect, demo, posix, fsx, stress, sqlite, postgres, kill, powercut,
     /// soak, git, sparse, luks, age)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -43,7 +43,7 @@ struct Suite {
     run: fn(&SubjectArgs, bool) -> Result<Tally>,
 }
 
-const SUITES: [Suite; 21] = [
+const SUITES: [Suite; 22] = [
     Suite { name: "cargo", needs_root: false, run: |_, _| cargo_test() },
     Suite { name: "unruly", needs_root: false, run: |_, _| unruly_test() },
     Suite { name: "crash", needs_root: false, run: |_, long| crash::run(&crash::CrashArgs::on(long)) },
@@ -63,6 +63,7 @@ const SUITES: [Suite; 21] = [
         needs_root: false,
         run: |subject, long| fuzz::run(&fuzz::FuzzArgs::on(subject.binary.clone(), long)),
     },
+    Suite { name: "gpu", needs_root: false, run: |_, _| gpu::run(&gpu::GpuArgs::all()) },
     Suite { name: "dudect", needs_root: false, run: |_, long| dudect::run(&dudect::DudectArgs::on(long)) },
     Suite { name: "demo", needs_root: false, run: |subject, _| demo::run(&demo::DemoArgs::on(subject)) },
     Suite { name: "posix", needs_root: true, run: |subject, _| posix::run(&posix::PosixArgs::on(subject)) },
@@ -139,7 +140,7 @@ pub(crate) fn run(arguments: &TestArgs) -> Result {
         chosen(suite)
             && !matches!(
                 suite.name,
-                "cargo" | "unruly" | "crash" | "hostile" | "soundness" | "model" | "dudect"
+                "cargo" | "unruly" | "crash" | "hostile" | "soundness" | "model" | "gpu" | "dudect"
             )
     }) {
         subject.binary = Some(workspace::build_strongroom()?);
@@ -218,7 +219,7 @@ fn unruly_test() -> Result<Tally> {
     Ok(judge(&command::finish(&mut command, CARGO_LIMIT)?))
 }
 
-fn judge(finished: &command::Finished) -> Tally {
+pub(crate) fn judge(finished: &command::Finished) -> Tally {
     let mut tally = parse(&finished.stdout);
     if !finished.status.success() {
         println!("{}", finished.output());

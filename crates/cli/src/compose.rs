@@ -10,6 +10,7 @@ use strongroom_engine_sim::{Faults as DeviceFaults, Model, SimEngine};
 use strongroom_sched::{Options, Scheduler, Settings};
 
 use crate::failure::{Exit, Failure, Result};
+use crate::gpu;
 use crate::profile::{Found, Profile, file};
 
 /// What `--engine` takes without being asked for anything else.
@@ -96,7 +97,7 @@ pub(crate) fn engine_names(engines: &[Arc<dyn Engine>]) -> Vec<String> {
 ///
 /// # Errors
 /// Usage for a name that there is not; unsupported for a tier that this CPU
-/// does not have.
+/// does not have, and a device that is not here.
 pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
     let cpu = || -> Arc<dyn Engine> { Arc::new(CpuEngine::new()) };
     let seeded = |faults, seed| -> Arc<dyn Engine> {
@@ -118,10 +119,14 @@ pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
         let engine = CpuEngine::of_tier(tier).ok_or_else(|| lacking(tier))?;
         return Ok(vec![Arc::new(engine)]);
     }
+    let side_by_side = || -> Vec<Arc<dyn Engine>> {
+        CpuEngine::side_by_side().into_iter().map(|tier| Arc::new(tier) as Arc<dyn Engine>).collect()
+    };
+    if gpu::is_name(name) {
+        return Ok([side_by_side(), gpu::engines(name)?].concat());
+    }
     Ok(match name {
-        DEFAULT => {
-            CpuEngine::side_by_side().into_iter().map(|tier| Arc::new(tier) as Arc<dyn Engine>).collect()
-        }
+        DEFAULT => side_by_side(),
         "cpu" => vec![cpu()],
         "reference" => vec![Arc::new(ReferenceEngine)],
         // For tests alone: busy, late, out of order, and it loses work.
@@ -177,7 +182,7 @@ mod tests {
         assert_ne!(first(None), first(Some("reference")));
         assert!(first(Some("unruly")).is_ok_and(|name| name.starts_with("unruly(")));
         assert_eq!(first(Some("cpu-portable")), Ok("cpu-portable".to_owned()));
-        assert!(first(Some("gpu")).is_err());
+        assert!(first(Some("gpus")).is_err());
     }
 
     #[test]

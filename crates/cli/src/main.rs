@@ -16,6 +16,7 @@ mod daemon;
 mod failure;
 mod fit;
 mod freshness;
+mod gpu;
 mod history;
 mod lock;
 mod meter;

@@ -160,7 +160,7 @@ DEVICE void camellia_expand_key(GLOBAL const u32 *key, GLOBAL u32 *s, u32 key_wo
   LOAD4(key, kl);
   LOAD4(key + 4, kr);
   UNROLL
-  for (int i = 0; i < 4; i++) { ka[i] = 0u; kb[i] = kl[i] ^ kr[i]; }
+  for (int i = 0; i < 4; i++) { ka[i] = kl[i]; kb[i] = kl[i] ^ kr[i]; }
   ROLL
   for (u32 pass = 0u; pass < 3u; pass++) {
     camellia_mix(kb, pass);

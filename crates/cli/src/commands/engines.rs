@@ -5,11 +5,13 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use strongroom_bench::operations;
-use strongroom_engine::{Algorithm, Engine, SectorIv};
+use strongroom_engine::{Algorithm, Engine, Operation, SectorCipher, SectorIv, SectorMode};
 use strongroom_engine_cpu::{Code, CpuEngine, Tier};
+use strongroom_engine_gpu::{Found, survey};
 
 use crate::args::EnginesArgs;
 use crate::failure::{Exit, Result};
+use crate::gpu;
 use crate::profile::file;
 use crate::report::Output;
 
@@ -96,6 +98,7 @@ pub(crate) fn run(args: &EnginesArgs, output: Output) -> Result<Exit> {
             .to_owned(),
         algorithms: Vec::new(),
     });
+    engines.extend(device_reports());
     let document = Document {
         schema: "strongroom.engines/1",
         version: env!("CARGO_PKG_VERSION"),
@@ -142,6 +145,53 @@ fn tier_report(tier: Tier, beside: Option<&CpuEngine>, worthwhile: bool) -> Engi
     EngineReport { name, state, reason: reason.to_owned(), algorithms }
 }
 
+/// The devices that there are, and `gpu` as what is not here where none of them is a GPU. The kernels of drivers that
+/// compute on the CPU are not compiled for this: that takes seconds, and nobody uses them but tests.
+fn device_reports() -> Vec<EngineReport> {
+    let mut reports: Vec<_> = survey().devices.iter().map(device_report).collect();
+    if survey().gpus().next().is_none() {
+        reports.push(EngineReport {
+            name: "gpu".to_owned(),
+            state: State::Refused,
+            reason: gpu::what_is_missing(),
+            algorithms: Vec::new(),
+        });
+    }
+    reports
+}
+
+fn device_report(found: &Found) -> EngineReport {
+    let info = &found.info;
+    let what = if info.is_gpu { "keystream and XTS" } else { "it computes on the CPU, for tests" };
+    let reason = format!("{}, {} ({}): {what}", info.name, info.api, info.driver);
+    let mut report =
+        EngineReport { name: found.name.clone(), state: State::OnRequest, reason, algorithms: Vec::new() };
+    if info.is_gpu {
+        let engine = found.engine(strongroom_engine_gpu::Options::default());
+        let report_of = |algorithm: Algorithm| {
+            let (operation, code) = match algorithm {
+                Algorithm::Aead(_) => (Operation::Keystream, "own, keystream alone"),
+                Algorithm::Sector(SectorCipher { mode: SectorMode::Xts, .. }) => {
+                    (Operation::EncryptSectors, "own, bitsliced")
+                }
+                Algorithm::Sector(_) => return None,
+            };
+            let passed = engine.capability(algorithm, operation).is_some();
+            let self_test = if passed { SelfTest::Passed } else { SelfTest::Failed };
+            let name = algorithm.to_string();
+            Some(AlgorithmReport { name, code, constant_time: true, self_test, used: false })
+        };
+        let offered =
+            Algorithm::all().filter(|algorithm| algorithm.has(Operation::Keystream) || is_sector(*algorithm));
+        report.algorithms = offered.filter_map(report_of).collect();
+    }
+    report
+}
+
+fn is_sector(algorithm: Algorithm) -> bool {
+    matches!(algorithm, Algorithm::Sector(_))
+}
+
 fn text(document: &Document, all: bool) -> String {
     let mut text = format!("CPU: {}, {} CPUs\n", document.cpu, document.cpus);
     match (&document.profile, &document.profile_ignored) {
@@ -174,14 +224,26 @@ fn text(document: &Document, all: bool) -> String {
 /// One line for the IVs and modes of a cipher that the same code computes.
 fn grouped(algorithms: &[AlgorithmReport]) -> String {
     let cipher = |report: &AlgorithmReport| match report.name.parse() {
-        Ok(Algorithm::Sector(sector)) => format!("{} xts, cbc, ctr", sector.cipher),
+        Ok(Algorithm::Sector(sector)) => sector.cipher.to_string(),
         _ => report.name.clone(),
+    };
+    let modes = |group: &[AlgorithmReport]| {
+        let has = |mode: &SectorMode| {
+            let parsed = |report: &AlgorithmReport| report.name.parse();
+            group
+                .iter()
+                .any(|report| matches!(parsed(report), Ok(Algorithm::Sector(sector)) if sector.mode == *mode))
+        };
+        let modes: Vec<String> =
+            SectorMode::ALL.iter().filter(|mode| has(mode)).map(ToString::to_string).collect();
+        if modes.is_empty() { String::new() } else { format!(" {}", modes.join(", ")) }
     };
     let alike = |one: &AlgorithmReport, other: &AlgorithmReport| {
         cipher(one) == cipher(other) && one.code == other.code && one.used == other.used
     };
     let groups = algorithms.chunk_by(alike);
-    groups.map(|group| row(&cipher(&group[0]), group[0].code, group)).collect()
+    let label = |group: &[AlgorithmReport]| cipher(&group[0]) + &modes(group);
+    groups.map(|group| row(&label(group), group[0].code, group)).collect()
 }
 
 fn row(name: &str, code: &str, group: &[AlgorithmReport]) -> String {
@@ -243,6 +305,6 @@ mod tests {
             used: false,
         };
         let row = grouped(&[failed]);
-        assert!(row.contains("aes xts, cbc, ctr") && row.contains("SELF-TEST FAILED for 1 of 1"), "{row}");
+        assert!(row.contains("aes xts ") && row.contains("SELF-TEST FAILED for 1 of 1"), "{row}");
     }
 }
