@@ -246,6 +246,7 @@ impl Context {
         let number = self.barriers.begin();
         self.store.sync_all()?;
         self.barriers.succeeded(number);
+        self.table.forget_moved(&self.barriers);
         if let (Some(freshness), Some(moment)) = (&self.freshness, moment) {
             freshness.barrier_passed(moment);
         }

@@ -23,6 +23,7 @@ mod journal;
 mod model;
 pub mod namespace;
 pub mod pool;
+mod reader_rules;
 mod reading;
 mod recovery;
 mod rules;
@@ -35,6 +36,8 @@ pub use error::{Damage, Error, Result, Staleness};
 pub use fence::Fence;
 pub use freshness::{Trust, Trusted};
 pub use header_file::{read_header_copies, sync_header_copies, write_header};
+#[cfg(feature = "planted-faults")]
+pub use reader_rules::{ReaderRule, leave_out};
 pub use rules::{Rule, Rules};
 pub use sealer::algorithm;
 pub use vault::{Guards, HeaderWitness, Options, Recording, Vault, Writers, create};

@@ -19,6 +19,7 @@ use strongroom_format::vault::header::Header;
 use strongroom_keys::{DataKeys, RootKey, VaultKeys};
 
 use crate::error::{Damage, Error, Result};
+use crate::reader_rules::ReaderRule;
 
 /// The engine's algorithm for a suite.
 #[must_use]
@@ -71,13 +72,14 @@ impl Sealer {
                 .session(algorithm(header.suite), key)
                 .map_err(|_| Error::Engine("the engine does not offer this vault's suite"))
         };
-        let data = (header.generation_min..=header.generation).map(|generation| {
+        let generation_min = if ReaderRule::Generation.is_kept() { header.generation_min } else { 1 };
+        let data = (generation_min..=header.generation).map(|generation| {
             let keys = DataKeys::derive(root, header.vault, generation);
             Ok(DataSessions { blocks: open(keys.blocks())?, pages: open(keys.pages())? })
         });
         Ok(Sealer {
             data: data.collect::<Result<_>>()?,
-            generation_min: header.generation_min,
+            generation_min,
             journal: open(keys.journal())?,
             freshness: open(keys.freshness())?,
             nonces: NonceSource::new().map_err(|_| Error::Entropy)?,

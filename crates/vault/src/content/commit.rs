@@ -170,6 +170,9 @@ pub(crate) fn commit_all<'a>(
         context.fenced.check()?;
     }
     let _locks: Vec<_> = contents.iter().map(|content| content.lock_commit()).collect();
+    if durable {
+        await_moves(context, contents)?;
+    }
     let mut under_way = Vec::with_capacity(contents.len());
     let mut failed = Ok(());
     for content in contents {
@@ -198,6 +201,20 @@ pub(crate) fn commit_all<'a>(
         }
     }
     failed.and(outcome)
+}
+
+/// A commit forgets the name that a file had before it was renamed, and that
+/// has to be durable then.
+fn await_moves(context: &Context, contents: &[&Content]) -> Result<()> {
+    let waits = |content: &&Content| {
+        let state = content.read_state();
+        state.is_dirty() && state.moved.is_some_and(|began| !context.barriers.covers(began))
+    };
+    // Without barriers the name before stays until one comes for another reason.
+    if context.rules.keeps(Rule::DataBeforeRecord) && contents.iter().any(waits) {
+        context.sync_store()?;
+    }
+    Ok(())
 }
 
 fn begin<'a>(context: &'a Context, content: &'a Content, durable: bool) -> Result<Option<Committing<'a>>> {

@@ -14,6 +14,7 @@ use super::state::{Image, PageAddress, State, presence};
 use crate::error::Result;
 use crate::freshness::Version;
 use crate::journal::Promise;
+use crate::reader_rules::ReaderRule;
 use crate::rules::Rule;
 use crate::sealer::{Purpose, Sealer};
 
@@ -144,7 +145,8 @@ impl Content {
     }
 
     fn emit_header(&self, state: &mut State, promise: &mut Promise<'_>, images: &mut Images) -> Result<()> {
-        if state.moved.is_some_and(|began| self.context.barriers.covers(began)) {
+        let has_settled = state.moved.is_some_and(|began| self.context.barriers.covers(began));
+        if has_settled && ReaderRule::HomeBefore.is_kept() {
             state.header.home_before = [0; 16];
             state.moved = None;
         }

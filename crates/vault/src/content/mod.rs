@@ -230,6 +230,17 @@ impl Content {
         })
     }
 
+    /// The file is bound to another name, and nobody has moved it there: it
+    /// belongs under the one where it stands alone.
+    pub(crate) fn stays(&self, home: Home) -> Result<()> {
+        self.change_header(|state| {
+            state.header.home = home.mac;
+            state.header.home_before = [0; 16];
+            state.header.directory = home.directory;
+            state.moved = None;
+        })
+    }
+
     /// A second rename forgets the home before the first, which has to be
     /// durable then.
     fn await_move(&self, home: Home) -> Result<()> {
@@ -237,10 +248,8 @@ impl Content {
         let forgets = state.header.home_before != [0; 16] && state.header.home != home.mac;
         let moved = state.moved;
         drop(state);
-        match moved {
-            Some(began) if forgets && !self.context.barriers.covers(began) => self.context.sync_store(),
-            _ => Ok(()),
-        }
+        let is_durable = moved.is_some_and(|began| self.context.barriers.covers(began));
+        if forgets && !is_durable { self.context.sync_store() } else { Ok(()) }
     }
 
     /// The file has been renamed to its home.

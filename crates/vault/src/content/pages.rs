@@ -11,6 +11,7 @@ use super::Content;
 use super::follow::Following;
 use super::state::{Image, NodeSlot, PageAddress, Slot, State};
 use crate::error::{Damage, Error, Result};
+use crate::reader_rules::ReaderRule;
 use crate::reading::read_at;
 use crate::sealer::{Purpose, Sealer};
 
@@ -94,7 +95,14 @@ impl Content {
         if state.is_present(address) == Some(false) {
             return Ok(());
         }
-        let opened = self.read_page(state, address)?;
+        let opened = match self.read_page(state, address) {
+            Err(Error::Damaged(_)) if !ReaderRule::PresentPage.is_kept() => {
+                let image = Image { sequence: 0, tag: [0; 16] };
+                state.nodes.insert(group.0, NodeSlot::read(Node::new(), image));
+                return Ok(());
+            }
+            opened => opened?,
+        };
         let node = Node::decode(opened.header.kind, opened.sealed()).map_err(|_| malformed())?;
         let image = Image { sequence: node.sequence(), tag: opened.header.tag };
         self.note_loaded(state);
@@ -136,7 +144,11 @@ impl Content {
     pub(super) fn read_page(&self, state: &State, address: PageAddress) -> Result<OpenedPage> {
         let opened = self.read_unvouched(state, address)?;
         match state.child(address) {
-            Some(Child::Sealed(token)) if token.is_of(&opened.header.tag) => Ok(opened),
+            Some(Child::Sealed(token))
+                if token.is_of(&opened.header.tag) || !ReaderRule::PageToken.is_kept() =>
+            {
+                Ok(opened)
+            }
             Some(Child::Sealed(_)) => {
                 Err(Error::Damaged(Damage::Page("a page is of another time than its header")))
             }

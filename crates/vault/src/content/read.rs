@@ -10,6 +10,7 @@ use super::state::{Blocks, Source, State};
 use super::{Content, NODES_IN_MEMORY, spare};
 use crate::error::{Damage, Error, Result};
 use crate::journal::slots_of;
+use crate::reader_rules::ReaderRule;
 use crate::reading::read_at;
 use crate::sealer::{Purpose, Sealer};
 
@@ -149,7 +150,7 @@ impl Content {
         let batch = Sealer::wait(self.context.sealer.submit(Purpose::Blocks(self.generation()), batch)?)?;
         *buffer = batch.buffer;
         let mut forged = batch.segments.iter().filter(|segment| segment.verdict() != Verdict::Done);
-        match forged.next() {
+        match forged.next().filter(|_| ReaderRule::BlockTag.is_kept()) {
             None => {
                 spare::give(batch.segments);
                 Ok(())

@@ -24,6 +24,7 @@ use super::{Content, Home, Opened, Promise};
 use crate::context::{Context, Recovered};
 use crate::error::{Damage, Error, Result};
 use crate::journal::{Place, Segments};
+use crate::reader_rules::ReaderRule;
 use crate::reading::read_at;
 
 /// What a journal says of one file.
@@ -143,6 +144,7 @@ impl Content {
             }
         };
         content.check_home(home)?;
+        content.stands_since(home, context.table.moved_since(content.inode));
         Ok(content)
     }
 
@@ -174,7 +176,6 @@ impl Content {
         // What no barrier may have covered yet was released in this session.
         state.settled =
             header.settled || (context.writable && !state.unsynced && !context.may_be_torn(header.birth));
-        state.moved = (header.home_before != [0; 16]).then(|| context.barriers.begun());
         state.home_len = home_len;
         state.committed_len = header.plain_len.0;
         Ok(Content::with_state(context, opened, (page.header.file, page.header.generation), state))
@@ -239,7 +240,8 @@ impl Content {
         let Ok(home) = context.pages().open(page, PageAddress::HEADER, file) else { return Ok(()) };
         let (home_sequence, sequence) = (sequence(&home)?, sequence(journaled)?);
         let is_same = home.header.tag == journaled.header.tag;
-        if home_sequence > sequence || (home_sequence == sequence && !is_same) {
+        let is_newer = home_sequence > sequence || (home_sequence == sequence && !is_same);
+        if is_newer && ReaderRule::NewerFile.is_kept() {
             return Err(Error::Damaged(Damage::Journaled));
         }
         Ok(())
@@ -261,7 +263,7 @@ impl Content {
                 self.write_state().home_len = expected;
             }
             self.context.note_recovered(self.inode, Recovered::Trimmed);
-        } else if stored != expected && !unsettled {
+        } else if stored != expected && !unsettled && ReaderRule::StoredLength.is_kept() {
             return Err(Error::Damaged(Damage::Length { stored }));
         }
         if !unsettled {
@@ -290,7 +292,11 @@ impl Content {
     /// file is bound to its name.
     pub(crate) fn check_live(&self, home: Option<Home>) -> Result<()> {
         match home {
-            Some(home) if self.context.follower.is_none() && !self.belongs(home) => {
+            Some(home)
+                if self.context.follower.is_none()
+                    && !self.belongs(home)
+                    && ReaderRule::LiveHome.is_kept() =>
+            {
                 Err(Error::Damaged(Damage::Home))
             }
             _ => Ok(()),
@@ -302,7 +308,7 @@ impl Content {
     pub(super) fn check_home(&self, home: Option<Home>) -> Result<()> {
         let Some(home) = home else { return Ok(()) };
         let header = self.read_state().header;
-        if header.linked || header.home == home.mac {
+        if header.linked || header.home == home.mac || !ReaderRule::Home.is_kept() {
             return Ok(());
         }
         if header.home_before == home.mac && home != Home::UNBOUND {
@@ -319,6 +325,35 @@ impl Content {
             return Err(UNFINISHED);
         }
         Err(Error::Damaged(Damage::Home))
+    }
+}
+
+impl Content {
+    /// The file was found under `home`, its home, after `begun` barriers of
+    /// the store had begun: one that begins later covers that it stands there,
+    /// and not under the home before any more.
+    fn stands_since(&self, home: Option<Home>, begun: u64) {
+        let Some(home) = home.filter(|_| self.context.writable) else { return };
+        let mut state = self.write_state();
+        let header = &state.header;
+        if header.home == home.mac && header.home_before != [0; 16] && state.moved.is_none() {
+            state.moved = Some(begun);
+        }
+    }
+
+    /// The file is about to be renamed from where it stands. Nobody else
+    /// renames it.
+    ///
+    /// # Errors
+    /// [`Damage::Home`] when it does not belong there: to another name it is
+    /// not bound then.
+    pub(crate) fn check_source(&self, home: Home) -> Result<()> {
+        if !ReaderRule::HomeOfSource.is_kept() {
+            return Ok(());
+        }
+        self.check_home(Some(home))?;
+        self.stands_since(Some(home), self.context.barriers.begun());
+        Ok(())
     }
 }
 

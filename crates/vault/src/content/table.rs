@@ -15,7 +15,7 @@ use super::openings::{Opening, Openings};
 use super::specials::Specials;
 use super::stale_homes::StaleHomes;
 use super::{Content, Extent, Home, Opened, commit_all};
-use crate::context::Context;
+use crate::context::{Barriers, Context};
 use crate::error::{Damage, Error, Result};
 use crate::freshness::Freshness;
 use crate::rules::Rule;
@@ -35,6 +35,9 @@ pub(crate) struct Table {
     removed: AtomicBool,
     attributed: Mutex<Attributed>,
     specials: Mutex<Specials>,
+    /// Of released files that were renamed, and are not known to be durable
+    /// under their new names: how many barriers of the store had begun then.
+    moved: Mutex<HashMap<InodeId, u64>>,
     stale_homes: Mutex<StaleHomes>,
 }
 
@@ -140,6 +143,17 @@ impl Table {
         since.retain(|inode, _| files.contains_key(inode));
     }
 
+    /// How many barriers had begun when a file that is not live was renamed
+    /// last; none where that was before the mount, or a barrier has covered it.
+    pub(crate) fn moved_since(&self, inode: InodeId) -> u64 {
+        lock(&self.moved).get(&inode).copied().unwrap_or(0)
+    }
+
+    /// A barrier of the store has succeeded.
+    pub(crate) fn forget_moved(&self, barriers: &Barriers) {
+        lock(&self.moved).retain(|_, since| !barriers.covers(*since));
+    }
+
     /// Drops what is neither open nor waiting to reach its home. The content
     /// may have been dropped before, and the file opened anew since: what is
     /// live then is another, and stays.
@@ -156,6 +170,9 @@ impl Table {
         if state.unsynced && !state.unlinked {
             let since = state.in_place_since.filter(|_| !state.settled);
             lock(&self.unsynced).insert(content.inode, since);
+        }
+        if let Some(since) = state.moved.filter(|since| !content.context.barriers.covers(*since)) {
+            lock(&self.moved).insert(content.inode, since);
         }
         content.context.release(std::mem::take(&mut state.promised));
         lock(&self.pending).remove(&content.inode);

@@ -21,6 +21,7 @@ use strongroom_units::{BlockIndex, PAGE_LEN, PlainLen};
 use super::Segments;
 use crate::content::{OpenedPage, PageAddress, PageReader, Replayed};
 use crate::error::{Damage, Error, Result};
+use crate::reader_rules::ReaderRule;
 use crate::sealer::Purpose;
 
 /// What is needed to read a journal.
@@ -124,7 +125,10 @@ impl Reader<'_> {
         session: WriteSession,
         files: &mut HashMap<FileId, Arc<Replayed>>,
     ) -> Result<()> {
-        let mut tail = self.begin(directory, session)?;
+        let mut tail = match self.begin(directory, session) {
+            Err(Error::Damaged(_)) if !ReaderRule::JournalPresent.is_kept() => return Ok(()),
+            tail => tail?,
+        };
         let advance = self.advance(&mut tail, [true; SEGMENTS as usize])?;
         files.extend(tail.files);
         match advance {
@@ -235,7 +239,8 @@ impl Reader<'_> {
         while let Some(versions) = found.get(&tail.sequence) {
             let mut taken = None;
             let chain = tail.chain;
-            for next in versions.iter().rev().filter(|next| next.record.chain == chain) {
+            let follows = |next: &&Found| next.record.chain == chain || !ReaderRule::RecordChain.is_kept();
+            for next in versions.iter().rev().filter(follows) {
                 if self.take(tail, next)? {
                     taken = Some(next);
                     break;
@@ -249,7 +254,7 @@ impl Reader<'_> {
             tail.sequence += 1;
             tail.from[usize::from(next.place.segment)] = next.end();
         }
-        Ok(match is_promised(tail.sequence) {
+        Ok(match is_promised(tail.sequence) && ReaderRule::RecordDurable.is_kept() {
             true => Advance::Damaged(Damage::Journal(
                 "a record of the journal that was durable does not open any more",
             )),
@@ -286,7 +291,7 @@ impl Reader<'_> {
             let mut buffer = Buffer::new(PAGE_LEN);
             segments.read(page.place, &mut buffer)?;
             let Some(opened) = self.open_page(buffer, address, commit.file)? else { return Ok(None) };
-            if opened.header.tag != page.tag {
+            if opened.header.tag != page.tag && ReaderRule::ImageTag.is_kept() {
                 return Ok(None);
             }
             generations.insert(opened.header.generation);

@@ -13,6 +13,7 @@ use super::record::{LOST, RECORD, Record};
 use super::rename::End;
 use crate::content::StaleHome;
 use crate::error::{Damage, Error, Result, errno};
+use crate::reader_rules::ReaderRule;
 use crate::rules::Rule;
 
 impl Namespace {
@@ -63,7 +64,7 @@ impl Namespace {
 
     fn check_homes(&self, record: &Record, place: &Place) -> Result<()> {
         let home = self.names.directory_home(place.directory, &place.name);
-        if record.homes.contains(&home) { Ok(()) } else { Err(Error::Damaged(Damage::Home)) }
+        if record.belongs(home) { Ok(()) } else { Err(Error::Damaged(Damage::Home)) }
     }
 
     /// A directory was found at `place`. One whose record was never read is not
@@ -86,13 +87,25 @@ impl Namespace {
         Ok(())
     }
 
+    /// A directory that nobody has looked up has not been held against the name
+    /// that it leaves.
+    fn check_leaves(&self, inode: &Inode, place: &Place) -> Result<()> {
+        let home = self.names.directory_home(place.directory, &place.name);
+        if lock(&inode.homes).contains(&home) || !ReaderRule::HomeOfSource.is_kept() {
+            return Ok(());
+        }
+        let record = self.granted(inode, DIRECTORY_BITS, || self.read_record(inode))?;
+        self.check_homes(&record, place)
+    }
+
     /// Lets a directory that is going to be renamed stand under its new name
     /// too, durably. One that is damaged is moved as it is.
     ///
     /// # Errors
     /// What the store reports.
     pub(super) fn bind_directory(&self, inode: &Inode, from: &End<'_>, to: &End<'_>) -> Result<()> {
-        let id = match self.directory_id(inode) {
+        let id = self.directory_id(inode).and_then(|id| self.check_leaves(inode, &from.place).map(|()| id));
+        let id = match id {
             Err(Error::Damaged(_)) => return Ok(()),
             id => id?,
         };

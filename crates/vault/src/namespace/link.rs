@@ -2,11 +2,12 @@
 
 use strongroom_store::Kind;
 
-use super::inode::{Inode, lock, write};
+use super::inode::{Inode, Using, lock, write};
 use super::shape::Shape;
 use super::{Entry, Namespace};
 use crate::content::Home;
 use crate::error::{Error, Result, errno};
+use crate::reader_rules::ReaderRule;
 use crate::rules::Rule;
 
 impl Namespace {
@@ -23,6 +24,7 @@ impl Namespace {
         if inode.kind == Kind::Directory {
             return Err(Error::Refused(errno::EPERM));
         }
+        let _belonging = self.check_linkable(&inode)?;
         let parent = self.directory(parent)?;
         let stored = self.stored_name(&parent, name)?;
         let place = self.place(&parent, name, &stored)?;
@@ -51,6 +53,13 @@ impl Namespace {
             self.hint_path(&inode, &content);
         }
         Ok(entry)
+    }
+
+    /// A further name makes a file belong under any: one that does not belong
+    /// where it stands gets none. Keeps it open. No gate is held.
+    fn check_linkable<'a>(&self, inode: &'a Inode) -> Result<Option<Using<'a>>> {
+        let is_bound = matches!(inode.shape, Shape::File) && ReaderRule::HomeOfSource.is_kept();
+        is_bound.then(|| self.using(inode)).transpose()
     }
 
     /// Prepares a file for a name more.

@@ -14,6 +14,7 @@ use super::NAME_MAX;
 use super::record::RECORD;
 use crate::content::Home;
 use crate::error::{Damage, Error, Result};
+use crate::reader_rules::ReaderRule;
 
 /// Random bytes of a name in `.strongroom/temporary`.
 const PASSING_LEN: usize = 16;
@@ -92,7 +93,8 @@ impl Names {
     /// The plain name of the long one `stored`, whose side file holds `sealed`.
     pub(super) fn open_long(&self, directory: DirectoryId, stored: &[u8], sealed: &[u8]) -> Result<Vec<u8>> {
         let spelled = spell(self.encoding, sealed);
-        if !spelled.is_long || spelled.name.as_bytes() != stored {
+        let is_its = spelled.is_long && spelled.name.as_bytes() == stored;
+        if !is_its && ReaderRule::SideName.is_kept() {
             return Err(damaged("a long name's side file is another's"));
         }
         self.open_name(directory, sealed)
@@ -130,7 +132,7 @@ impl Names {
 
     /// Seals the name of an attribute; `None` when it is too long.
     pub(super) fn seal_xattr_name(&self, inode: [u8; 16], name: &[u8]) -> Option<Vec<u8>> {
-        spelling::xattr_name(&self.xattrs.seal_name(&inode, name)).map(String::into_bytes)
+        spelling::xattr_name(&self.xattrs.seal_name(&owner(inode), name)).map(String::into_bytes)
     }
 
     /// The plain name of an inode's stored attribute; `None` when it is not the
@@ -138,17 +140,27 @@ impl Names {
     pub(super) fn open_xattr_name(&self, inode: [u8; 16], stored: &[u8]) -> Result<Option<Vec<u8>>> {
         let what = "a stored attribute's name does not open";
         let sealed = spelling::parse_xattr_name(stored).map_err(|_| damaged(what))?;
-        sealed.map(|sealed| self.xattrs.open_name(&inode, &sealed).map_err(unopened(what))).transpose()
+        sealed.map(|sealed| self.xattrs.open_name(&owner(inode), &sealed).map_err(unopened(what))).transpose()
     }
 
     pub(super) fn seal_xattr_value(&self, inode: [u8; 16], name: &[u8], value: &[u8]) -> Result<Vec<u8>> {
-        self.xattrs.seal_value(&inode, name, value).map_err(entropy)
+        self.xattrs.seal_value(&owner(inode), of_value(name), value).map_err(entropy)
     }
 
     pub(super) fn open_xattr_value(&self, inode: [u8; 16], name: &[u8], sealed: &[u8]) -> Result<Vec<u8>> {
-        let opened = self.xattrs.open_value(&inode, name, sealed);
+        let opened = self.xattrs.open_value(&owner(inode), of_value(name), sealed);
         opened.map_err(unopened("an attribute's value does not open"))
     }
+}
+
+/// The inode to which an attribute is bound.
+fn owner(inode: [u8; 16]) -> [u8; 16] {
+    if ReaderRule::AttributeOwner.is_kept() { inode } else { [0; 16] }
+}
+
+/// The name to which an attribute's value is bound.
+fn of_value(name: &[u8]) -> &[u8] {
+    if ReaderRule::AttributeName.is_kept() { name } else { &[] }
 }
 
 pub(super) fn damaged(what: &'static str) -> Error {

@@ -14,6 +14,7 @@ use strongroom_store::{Kind, Node, NodeRef};
 
 use super::names::{Names, damaged, entropy};
 use crate::error::{Damage, Error, Result, errno};
+use crate::reader_rules::ReaderRule;
 
 /// The entry of every directory but the top one that holds its record.
 pub(crate) const RECORD: &[u8] = DIRECTORY_RECORD.as_bytes();
@@ -34,6 +35,13 @@ pub(super) struct Record {
     pub(super) foreign: Vec<Vec<u8>>,
 }
 
+impl Record {
+    /// Whether the directory may stand under this home.
+    pub(super) fn belongs(&self, home: [u8; 16]) -> bool {
+        self.homes.contains(&home) || !ReaderRule::DirectoryHome.is_kept()
+    }
+}
+
 impl Names {
     /// A new directory's id.
     pub(super) fn new_directory(&self) -> Result<DirectoryId> {
@@ -52,7 +60,11 @@ impl Names {
 
     /// Whether a name in `.id` is one of this vault's.
     pub(super) fn is_record_name(&self, name: &[u8]) -> bool {
-        DirectoryRecord::parse(name, self.encoding).is_ok_and(|record| self.records.verifies(&record))
+        DirectoryRecord::parse(name, self.encoding).is_ok_and(|record| self.verifies(&record))
+    }
+
+    fn verifies(&self, record: &DirectoryRecord) -> bool {
+        self.records.verifies(record) || !ReaderRule::RecordMac.is_kept()
     }
 
     /// Gives a directory that has none its record.
@@ -78,7 +90,7 @@ impl Names {
         let mut foreign = Vec::new();
         for entry in record.entries()? {
             match DirectoryRecord::parse(&entry.name, self.encoding) {
-                Ok(found) if self.records.verifies(&found) => verified.push(found),
+                Ok(found) if self.verifies(&found) => verified.push(found),
                 Ok(_) | Err(_) => foreign.push(entry.name),
             }
         }

@@ -18,6 +18,7 @@ use super::shape::Shape;
 use super::{Namespace, sidefile};
 use crate::content::{Content, Home};
 use crate::error::{Error, Result, errno};
+use crate::reader_rules::ReaderRule;
 use crate::rules::Rule;
 
 /// One end of a rename.
@@ -50,6 +51,9 @@ struct Bound {
     from: Home,
     to: Home,
     moved: Cell<bool>,
+    /// The store was asked, and has reported an error: it may have moved all
+    /// the same.
+    tried: Cell<bool>,
 }
 
 impl Bound {
@@ -66,8 +70,11 @@ impl Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         if !self.moved.get() && self.is_current() {
-            // Refused, both names stay valid.
-            let _ = self.content.bind(self.from);
+            // Refused by the store, both names stay valid.
+            let _ = match self.tried.get() {
+                true => self.content.bind(self.from),
+                false => self.content.stays(self.from),
+            };
         }
         self.inode.close();
     }
@@ -124,7 +131,10 @@ impl Namespace {
         let is_same = target.as_ref().is_some_and(|target| target.id() == source.node.id());
         let will_move = !is_same
             && match mode {
-                RenameMode::Replace => true,
+                // A directory replaces a directory alone, and nothing else one.
+                RenameMode::Replace => target.as_ref().is_none_or(|target| {
+                    (target.kind() == Kind::Directory) == (source.kind == Kind::Directory)
+                }),
                 RenameMode::NoReplace | RenameMode::Whiteout => target.is_none(),
                 RenameMode::Exchange => target.is_some(),
             };
@@ -171,13 +181,19 @@ impl Namespace {
         if !matches!(inode.shape, Shape::File) {
             return Ok(None);
         }
-        let bound = match self.using_unbound(inode) {
+        let [from, to] = [from, to].map(|end| self.names.home(end.place.directory, end.name));
+        let opened = self.using_unbound(inode).and_then(|content| {
+            content.check_source(from)?;
+            Ok(content)
+        });
+        let bound = match opened {
             Ok(content) => Some(Bound {
                 content: content.keep(),
                 inode: Arc::clone(inode),
-                from: self.names.home(from.place.directory, from.name),
-                to: self.names.home(to.place.directory, to.name),
+                from,
+                to,
                 moved: Cell::new(false),
+                tried: Cell::new(false),
             }),
             // It was removed, and its entry leads elsewhere by now.
             Err(error) if error.errno() == errno::ESTALE => None,
@@ -248,11 +264,16 @@ impl Namespace {
             // Two names of one inode: nothing happens to either.
             (_, Some(target)) if target.id() == source.node.id() => Ok(()),
             (RenameMode::Exchange, Some(target)) => self.pin_unbound(target).and_then(|target| {
+                self.check_not_inside(source, &to.parent)?;
+                self.check_not_inside(&target, &from.parent)?;
                 self.bind_end(&target, to, from)?;
                 self.bind_end(source, from, to)?;
                 self.exchange(from, to, source, &target)
             }),
-            (_, None) => self.bind_end(source, from, to).and_then(|()| self.move_entry(from, to, source)),
+            (_, None) => self.check_not_inside(source, &to.parent).and_then(|()| {
+                self.bind_end(source, from, to)?;
+                self.move_entry(from, to, source)
+            }),
             (_, Some(target)) => match (source.kind, target.kind()) {
                 (Kind::Directory, Kind::Directory) => self.replace_directory(from, to, source, &target),
                 (Kind::Directory, _) => Err(Error::Refused(errno::ENOTDIR)),
@@ -262,7 +283,12 @@ impl Namespace {
         };
         match &renamed {
             Ok(()) => prepared.bound.iter().for_each(Bound::moved),
-            Err(_) => self.stayed(source, prepared.target),
+            Err(error) => {
+                if !matches!(error, Error::Refused(_)) {
+                    prepared.bound.iter().for_each(|bound| bound.tried.set(true));
+                }
+                self.stayed(source, prepared.target);
+            }
         }
         if !is_same {
             let places = ((from.place.directory, from.name), (to.place.directory, to.name));
@@ -282,6 +308,10 @@ impl Namespace {
     fn bind_end(&self, inode: &Inode, from: &End<'_>, to: &End<'_>) -> Result<()> {
         let home = |end: &End<'_>| self.names.home(end.place.directory, end.name);
         match &inode.shape {
+            // One that does not belong where it stands is moved as it is.
+            Shape::Special(record) if !record.belongs(home(from)) && ReaderRule::HomeOfSource.is_kept() => {
+                Ok(())
+            }
             Shape::Special(record) => self.bind_special(inode, record, home(from), home(to)),
             Shape::Directory => self.bind_directory(inode, from, to),
             Shape::File | Shape::Broken(_) => Ok(()),
@@ -329,6 +359,12 @@ impl Namespace {
             return Err(Error::Refused(errno::ENOTEMPTY));
         }
         let mut gate = inode.as_ref().map(|inode| write(&inode.gate));
+        // Before either is bound to a name that it would not get.
+        self.check_not_inside(source, &to.parent)?;
+        self.granted_alone(target, DIRECTORY_BITS, || match is_empty(&**target)? {
+            true => Ok(()),
+            false => Err(Error::Refused(errno::ENOTEMPTY)),
+        })?;
         self.ensure_side(to)?;
         // In between, the empty one stands in the source's place.
         let emptied = self.pin_unbound(Arc::clone(target))?;
@@ -343,7 +379,6 @@ impl Namespace {
         match exchanged {
             Ok(()) => self.take_out(target, &*from.parent.node, &from.stored.main)?,
             Err(Error::Store(error)) if matches!(error.errno(), errno::EINVAL | errno::EOPNOTSUPP) => {
-                self.check_not_inside(source, &to.parent)?;
                 self.take_out(target, &*to.parent.node, &to.stored.main)?;
                 self.stored_rename(from, to, RenameMode::Replace)?;
             }
@@ -358,8 +393,12 @@ impl Namespace {
     }
 
     /// Refuses to move a directory into itself, as far as names are known:
-    /// asked before anything is removed for such a move, which fails anyway.
+    /// asked before anything is bound or removed for such a move, which fails
+    /// anyway.
     fn check_not_inside(&self, source: &Inode, to: &Inode) -> Result<()> {
+        if source.kind != Kind::Directory {
+            return Ok(());
+        }
         let mut number = to.number;
         for _ in 0..4096 {
             if number == source.number {

@@ -15,6 +15,7 @@ use strongroom_store::{Access, Kind, NodeRef};
 use super::names::{Names, damaged, entropy, unopened};
 use crate::content::Home;
 use crate::error::{Damage, Result};
+use crate::reader_rules::ReaderRule;
 use crate::reading::read_at;
 use crate::sync::Mutex;
 
@@ -102,7 +103,8 @@ impl Record {
     /// Whether it may stand under this home.
     pub(super) fn belongs(&self, home: Home) -> bool {
         let slots = *lock(&self.slots);
-        self.is_linked() || slots.iter().flatten().any(|slot| slot.home == home.mac)
+        let is_home = slots.iter().flatten().any(|slot| slot.home == home.mac);
+        self.is_linked() || is_home || !ReaderRule::SpecialHome.is_kept()
     }
 
     /// Whether it has had several names, and is bound to none.

@@ -142,7 +142,7 @@ impl Survey<'_> {
         let (mut others, mut foreign) = (Vec::new(), Vec::new());
         let (id, fault) = match names.record_of(&*item.node) {
             Ok(record) => {
-                let is_home = home.is_none_or(|home| record.homes.contains(&home));
+                let is_home = home.is_none_or(|home| record.belongs(home));
                 others.extend(record.others);
                 foreign = record.foreign;
                 let fault = match (is_home, others.is_empty()) {
