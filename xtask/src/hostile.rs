@@ -1,15 +1,15 @@
 //! The model-based adversary: attacks composed of every stored state of random histories.
 //!
 //! The program that does it is the test target `hostile` of `strongroom-vault`; here are its arguments,
-//! how many compositions each form has, and its time limit.
+//! how many compositions each form has, its time limit, and how the rules of readers are left out in turn.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::Args;
 
 use crate::command;
-use crate::failure::Result;
+use crate::failure::{Result, ensure};
 use crate::tally::Tally;
 use crate::workspace;
 
@@ -28,33 +28,101 @@ pub(crate) struct HostileArgs {
     /// The first history
     #[arg(long, default_value_t = 0)]
     first: u64,
+    /// Only leave out each rule of readers in turn; every one has to be caught
+    #[arg(long, conflicts_with_all = ["compositions", "first"])]
+    rules: bool,
 }
 
 impl HostileArgs {
     /// The suite as `cargo xtask test` runs it.
     pub(crate) fn on(long: bool) -> Self {
-        Self { compositions: if long { LONG } else { SHORT }, first: 0 }
+        Self { compositions: if long { LONG } else { SHORT }, first: 0, rules: false }
     }
 }
 
-/// Composes and judges the attacks.
+/// Composes and judges the attacks, and sees that each rule left out is caught.
 pub(crate) fn run(arguments: &HostileArgs) -> Result<Tally> {
-    let HostileArgs { compositions, first } = *arguments;
-    let words =
-        ["--compositions".to_owned(), compositions.to_string(), "--first".to_owned(), first.to_string()];
-    let mut command = workspace::cargo();
-    command
-        .args(["test", "--quiet", "--package", "strongroom-vault", "--test", "hostile", "--"])
-        .args(&words);
-    // It takes minutes: its lines are shown as they come.
-    command.stdin(Stdio::null());
-    let mut child = command::spawn(&mut command)?;
-    let status = command::wait(&mut child, LIMIT)?;
+    let HostileArgs { compositions, first, rules } = *arguments;
     let mut tally = Tally::default();
-    if status.success() {
-        tally.passed = 1;
-    } else {
-        tally.failures.push(format!("hostile {}", words.join(" ")));
+    if !rules {
+        let words =
+            ["--compositions".to_owned(), compositions.to_string(), "--first".to_owned(), first.to_string()];
+        judge(&mut tally, &mut program(&[], &words), &words.join(" "))?;
+    }
+    judge(&mut tally, &mut program(&PLANTED, &["--rules".to_owned()]), "--rules")?;
+    for own in own_tests()? {
+        own.left_out(&mut tally)?;
     }
     Ok(tally)
+}
+
+/// The feature with which a reader's rule can be left out.
+const PLANTED: [&str; 2] = ["--features", "planted-faults"];
+/// Names that rule to the tests.
+const VARIABLE: &str = "STRONGROOM_TEST_LEAVE_OUT";
+
+fn program(features: &[&str], words: &[String]) -> Command {
+    let mut command = workspace::cargo();
+    command.args(["test", "--quiet", "--package", "strongroom-vault"]).args(features);
+    command.args(["--test", "hostile", "--"]).args(words);
+    command
+}
+
+/// It takes minutes: its lines are shown as they come.
+fn judge(tally: &mut Tally, command: &mut Command, what: &str) -> Result {
+    command.stdin(Stdio::null());
+    let mut child = command::spawn(command)?;
+    if command::wait(&mut child, LIMIT)?.success() {
+        tally.passed += 1;
+    } else {
+        tally.failures.push(format!("hostile {what}"));
+    }
+    Ok(())
+}
+
+/// A rule whose absence gives nothing that never was, and the test that it
+/// fails.
+struct OwnTest {
+    rule: String,
+    target: String,
+    test: String,
+}
+
+/// As the program that leaves out the others lists them.
+fn own_tests() -> Result<Vec<OwnTest>> {
+    let finished = command::finish(&mut program(&PLANTED, &["--own".to_owned()]), LIMIT)?;
+    ensure!(finished.status.success(), "{}", finished.output());
+    let own = |line: &str| match line.split(' ').collect::<Vec<_>>()[..] {
+        ["own", rule, target, test] => {
+            Some(OwnTest { rule: rule.to_owned(), target: target.to_owned(), test: test.to_owned() })
+        }
+        _ => None,
+    };
+    Ok(finished.stdout.lines().filter_map(own).collect())
+}
+
+impl OwnTest {
+    /// Runs the test with the rule kept, and left out.
+    fn left_out(&self, tally: &mut Tally) -> Result {
+        let Self { rule, target, test } = self;
+        let run = |left_out: bool| {
+            let mut command = workspace::cargo();
+            command.args(["test", "--quiet", "--package", "strongroom-vault"]).args(PLANTED);
+            command.args(["--test", target, "--", "--exact", test]);
+            if left_out {
+                command.env(VARIABLE, rule);
+            }
+            command::finish(&mut command, LIMIT)
+        };
+        let (kept, left_out) = (run(false)?, run(true)?);
+        let is_caught = left_out.stdout.contains("0 passed; 1 failed;");
+        if kept.status.success() && kept.stdout.contains("1 passed; 0 failed;") && is_caught {
+            println!("{rule}: caught by {target}::{test}");
+            tally.passed += 1;
+        } else {
+            println!("{rule}: MISSED by {target}::{test}");
+            tally.failures.push(format!("hostile --rules: {rule} left out, {target}::{test}"));
+        }
+        Ok(())
+    }
 }

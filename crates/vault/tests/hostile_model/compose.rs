@@ -1,8 +1,10 @@
 //! Composing an attack: a state of the store, with parts of all others put
 //! into it. Nobody who does this needs a key.
 
+use data_encoding::BASE64URL_NOPAD;
 use strongroom_store::memory::MemoryStore;
-use strongroom_store::{AllocateMode, Kind, NodeRef, RenameMode, Store};
+use strongroom_store::{AllocateMode, Kind, NodeRef, RenameMode, Store, XattrMode};
+use strongroom_units::GROUP_BLOCKS;
 
 use super::history::{History, State};
 use super::stored::{self, PAGE, PRIVATE, Path, Stored};
@@ -27,6 +29,9 @@ pub(crate) enum Attack {
     Pages,
     /// Some pages and blocks of another file, or from elsewhere in this one.
     OtherPages,
+    /// The second group of a file's blocks as it was, with its map, its node or
+    /// neither.
+    Group,
     /// Another length.
     Length,
     /// A hole.
@@ -37,12 +42,16 @@ pub(crate) enum Attack {
     Directory,
     /// A directory's record in another.
     Record,
+    /// A directory in another's place, with a record made of both of theirs.
+    Forge,
     /// A hard link over another name.
     Link,
     /// Two entries exchanged.
     Exchange,
     /// An entry moved to another name.
     Move,
+    /// An inode put under a name that it had at another time.
+    Former,
     /// An entry copied to another name.
     Copy,
     /// An entry that is gone put back.
@@ -60,7 +69,7 @@ pub(crate) enum Attack {
 }
 
 impl Attack {
-    pub(crate) const ALL: [Attack; 23] = [
+    pub(crate) const ALL: [Attack; 26] = [
         Attack::Header,
         Attack::Journal,
         Attack::Crash,
@@ -69,14 +78,17 @@ impl Attack {
         Attack::Other,
         Attack::Pages,
         Attack::OtherPages,
+        Attack::Group,
         Attack::Length,
         Attack::Punch,
         Attack::Flip,
         Attack::Directory,
         Attack::Record,
+        Attack::Forge,
         Attack::Link,
         Attack::Exchange,
         Attack::Move,
+        Attack::Former,
         Attack::Copy,
         Attack::PutBack,
         Attack::Remove,
@@ -91,17 +103,42 @@ impl Attack {
 pub(crate) struct Composition {
     pub(crate) store: MemoryStore,
     pub(crate) attacks: Vec<Attack>,
+    /// The state that all was put into.
+    pub(crate) base: usize,
+    /// Nothing but headers and journals of the base's past was put back, since
+    /// the last crash before it.
+    pub(crate) is_past_journal: bool,
     /// In words, for a failure.
     pub(crate) told: Vec<String>,
 }
 
 /// Composes one attack from the states of a history.
 pub(crate) fn compose(history: &History, rng: &mut Rng) -> Composition {
-    let base = rng.below(history.states.len() as u64) as usize;
+    let ends: Vec<usize> =
+        (0..history.states.len()).filter(|&index| history.states[index].shows.is_some()).collect();
+    // Some put the past of a clean end back into it, and do nothing else.
+    let past_only = !ends.is_empty() && rng.below(12) == 0;
+    let base = match past_only {
+        true => ends[rng.below(ends.len() as u64) as usize],
+        false => rng.below(history.states.len() as u64) as usize,
+    };
     let store = history.states[base].store.snapshot();
     let told = vec![format!("state {base}")];
-    let mut attacker =
-        Attacker { history, base, rng, made: Composition { store, attacks: Vec::new(), told } };
+    let mut attacker = Attacker {
+        history,
+        base,
+        past_only,
+        rng,
+        made: Composition { store, attacks: Vec::new(), base, is_past_journal: true, told },
+    };
+    if past_only {
+        attacker.one(Attack::Crash);
+        for _ in 0..attacker.rng.below(3) {
+            let attack = [Attack::Header, Attack::Journal, Attack::Slots][attacker.rng.below(3) as usize];
+            attacker.one(attack);
+        }
+        return attacker.made;
+    }
     // Half of the compositions lie about a crash before anything else.
     if attacker.rng.below(2) == 0 {
         attacker.one(Attack::Crash);
@@ -116,6 +153,8 @@ pub(crate) fn compose(history: &History, rng: &mut Rng) -> Composition {
 struct Attacker<'a> {
     history: &'a History,
     base: usize,
+    /// Nothing is taken but what came before the base, since the last crash.
+    past_only: bool,
     rng: &'a mut Rng,
     made: Composition,
 }
@@ -131,14 +170,17 @@ impl<'a> Attacker<'a> {
             Attack::Other => self.whole(false),
             Attack::Pages => self.pages(true),
             Attack::OtherPages => self.pages(false),
+            Attack::Group => self.group(),
             Attack::Length => self.length(),
             Attack::Punch => self.punch(),
             Attack::Flip => self.flip(),
             Attack::Directory => self.put_back(|entry| entry.kind == Kind::Directory),
             Attack::Record => self.record(),
+            Attack::Forge => self.forge(),
             Attack::Link => self.link(),
             Attack::Exchange => self.rename(RenameMode::Exchange),
             Attack::Move => self.rename(RenameMode::Replace),
+            Attack::Former => self.former(),
             Attack::Copy => self.copy(),
             Attack::PutBack => self.put_back(|_| true),
             Attack::Remove => self.remove(),
@@ -148,6 +190,8 @@ impl<'a> Attacker<'a> {
             Attack::Sides => self.sides(),
         };
         if let Some(told) = told {
+            let of_journal = [Attack::Header, Attack::Journal, Attack::Crash, Attack::Slots];
+            self.made.is_past_journal &= of_journal.contains(&attack);
             self.made.attacks.push(attack);
             self.made.told.push(format!("{attack:?}: {told}"));
         }
@@ -155,12 +199,18 @@ impl<'a> Attacker<'a> {
 
     /// A state to take something from, more often one near the base.
     fn state(&mut self) -> (usize, &'a State) {
-        let count = self.history.states.len();
+        let (count, base) = (self.history.states.len(), &self.history.states[self.base]);
+        let is_past = |state: &State| state.epoch == base.epoch && state.order <= base.order;
+        let past: Vec<usize> =
+            (0..count).filter(|&index| self.past_only && is_past(&self.history.states[index])).collect();
         let index = match self.rng.below(2) {
+            _ if self.past_only => past[self.rng.below(past.len() as u64) as usize],
             0 => (self.base + count + self.rng.below(9) as usize - 4) % count,
             _ => self.rng.below(count as u64) as usize,
         };
-        (index, &self.history.states[index])
+        let state = &self.history.states[index];
+        self.made.is_past_journal &= is_past(state);
+        (index, state)
     }
 
     fn pick<'b>(&mut self, entries: &'b [Stored], wanted: impl Fn(&Stored) -> bool) -> Option<&'b Stored> {
@@ -291,6 +341,23 @@ impl<'a> Attacker<'a> {
         (near + self.rng.below(6)).min(pages - 1)
     }
 
+    fn group(&mut self) -> Option<String> {
+        let map = 1 + GROUP_BLOCKS * (self.history.size / PAGE);
+        let store = self.made.store.clone();
+        let target = self.target(|entry| {
+            let file = stored::file_at(&store, &entry.path);
+            file.is_some_and(|file| file.len().is_ok_and(|len| len > (map + 1) * PAGE))
+        })?;
+        let (index, state) = self.state();
+        let source = self.pick(&state.entries, |entry| entry.path == target.path)?;
+        let from = stored::file_at(&state.store.snapshot(), &source.path)?;
+        let first = map + self.rng.below(3);
+        let end = if self.rng.below(3) == 0 { (first + 1) * PAGE } else { u64::MAX };
+        let to = stored::file_at(&self.made.store, &target.path)?;
+        stored::copy_bytes(&from, &to, first * PAGE..end, first * PAGE);
+        Some(format!("{} from {first} on, of {index}", name(&target.path)))
+    }
+
     fn length(&mut self) -> Option<String> {
         let target = self.target(|entry| entry.kind == Kind::File)?;
         let file = stored::file_at(&self.made.store, &target.path)?;
@@ -349,6 +416,52 @@ impl<'a> Attacker<'a> {
         Some(format!("{} of {index} in {}", name(&source.path), name(&target.path)))
     }
 
+    /// Puts a directory in another's place, under a record that has its id,
+    /// the other's home, and either's mark.
+    fn forge(&mut self) -> Option<String> {
+        let over = self.target(|entry| entry.kind == Kind::Directory)?;
+        let (index, state) = self.state();
+        let source = self.pick(&state.entries, |entry| {
+            is_users(entry) && entry.kind == Kind::Directory && entry.path != over.path
+        })?;
+        let [theirs, mine] = [(&state.store.snapshot(), &source.path), (&self.made.store, &over.path)]
+            .map(|(store, path)| record_of(store, path));
+        let (theirs, mine) = (theirs?, mine?);
+        let mark = if self.rng.below(2) == 0 { &theirs[32..] } else { &mine[32..] };
+        let forged = BASE64URL_NOPAD.encode(&[&theirs[..16], &mine[16..32], mark].concat());
+        let parent = stored::at(&self.made.store, over.parent())?;
+        stored::copy(&stored::at(&state.store.snapshot(), &source.path)?, &parent, over.name());
+        let record = parent.lookup(over.name()).ok()?.lookup(b".id").ok()?;
+        for entry in record.entries().ok()? {
+            stored::remove(&record, &entry.name);
+        }
+        record.create(forged.as_bytes(), 0o600).ok()?;
+        Some(format!("{} of {index} as {}", name(&source.path), name(&over.path)))
+    }
+
+    /// Moves, copies or links an inode to a name that it had.
+    fn former(&mut self) -> Option<String> {
+        let target = self.target(|entry| entry.kind == Kind::File)?;
+        let node = stored::at(&self.made.store, &target.path)?;
+        let places = self.history.former.get(&stored::id_of(&node)?)?;
+        let others: Vec<&Path> = places.iter().filter(|path| **path != target.path).collect();
+        if others.is_empty() {
+            return None;
+        }
+        let to = others[self.rng.below(others.len() as u64) as usize];
+        let (own, directory) = to.split_last()?;
+        let parent = stored::at(&self.made.store, directory)?;
+        match self.rng.below(3) {
+            0 => stored::copy(&node, &parent, own),
+            1 => {
+                stored::remove(&parent, own);
+                parent.link(&*node, own).ok()?;
+            }
+            _ => stored::rename(&self.made.store, &target.path, to, RenameMode::Replace),
+        }
+        Some(format!("{} to {}", name(&target.path), name(to)))
+    }
+
     fn link(&mut self) -> Option<String> {
         let from = self.target(|entry| entry.kind != Kind::Directory)?;
         let over = self.target(|entry| entry.kind != Kind::Directory && entry.path != from.path)?;
@@ -405,15 +518,30 @@ impl<'a> Attacker<'a> {
         made.then(|| name(&target.path))
     }
 
+    /// Takes the attributes of an inode, or one value under another's name.
     fn attributes(&mut self) -> Option<String> {
-        let target = self.target(|entry| matches!(entry.kind, Kind::File | Kind::Directory))?;
         let (index, state) = self.state();
+        let own = self.made.store.clone();
+        let count = |store: &MemoryStore, entry: &Stored| {
+            let node = stored::at(store, &entry.path).filter(|_| entry.kind != Kind::Symlink);
+            node.map_or(0, |node| node.xattr_names().unwrap_or_default().len())
+        };
+        if self.rng.below(3) == 0 {
+            let target = self.target(|entry| count(&own, entry) > 1)?;
+            let node = stored::at(&own, &target.path)?;
+            let mut names = node.xattr_names().ok()?;
+            let one = names.swap_remove(self.rng.below(names.len() as u64) as usize);
+            let other = names.swap_remove(self.rng.below(names.len() as u64) as usize);
+            node.set_xattr(&one, &node.xattr(&other).ok()?, XattrMode::Any).ok()?;
+            return Some(format!("one of {} under another's name", name(&target.path)));
+        }
         let same = self.rng.below(2) == 0;
-        let source = self.pick(&state.entries, |entry| {
-            matches!(entry.kind, Kind::File | Kind::Directory) && (!same || entry.path == target.path)
-        })?;
+        let source = self.pick(&state.entries, |entry| is_users(entry) && count(&state.store, entry) > 0)?;
+        let source = source.clone();
+        let target =
+            self.target(|entry| entry.kind != Kind::Symlink && (entry.path == source.path) == same)?;
         let from = stored::at(&state.store.snapshot(), &source.path)?;
-        stored::copy_attributes(&from, &stored::at(&self.made.store, &target.path)?);
+        stored::copy_attributes(&from, &stored::at(&own, &target.path)?);
         Some(format!("{} of {index} for {}", name(&source.path), name(&target.path)))
     }
 
@@ -442,6 +570,13 @@ impl<'a> Attacker<'a> {
 /// An entry of the user's, and not the vault's own.
 fn is_users(entry: &Stored) -> bool {
     entry.path[0] != PRIVATE && !entry.is_hidden()
+}
+
+/// The bytes of a directory's record: id, home and mark.
+fn record_of(store: &MemoryStore, path: &Path) -> Option<Vec<u8>> {
+    let record = stored::at(store, path)?.lookup(b".id").ok()?;
+    let bytes = BASE64URL_NOPAD.decode(&record.entries().ok()?.first()?.name).ok()?;
+    (bytes.len() == 48).then_some(bytes)
 }
 
 /// A stored path for a message.

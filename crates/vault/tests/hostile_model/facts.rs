@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use strongroom_format::vault::FileId;
+use strongroom_format::vault::{DirectoryId, FileId};
 
 use super::look::{Digest, Owner, Place, Seen, Sighting, What};
 
@@ -14,8 +14,9 @@ pub(crate) enum Weakness {
     /// What has had several names, and is no directory, opens under any.
     Linked,
     /// What was renamed may stand under the name before: a file until its next
-    /// commit behind a barrier, a directory until the next barrier, a special
-    /// record until it is renamed again. It was there, if never durably.
+    /// commit, a directory until the next barrier, a special record until it is
+    /// renamed again; and an empty directory that was replaced in the place of
+    /// the one that did. It was there, if never durably.
     BeforeRename,
     /// A whole state that a file had under this name, and that no barrier made
     /// durable: parts of it were stored all the same, and whoever keeps every
@@ -37,24 +38,32 @@ pub(crate) struct Facts {
     versions: HashMap<FileId, HashSet<Digest>>,
     /// The places where the running vault showed what.
     shown: HashSet<(Place, What)>,
-    /// Contents of files that had just been renamed, with the place before.
+    /// What files held when they were renamed, with the place before: what a
+    /// commit has changed since is bound to the new one alone.
     before_rename: HashSet<(Place, FileId, Digest)>,
     targets: HashSet<Vec<u8>>,
     attributes: HashSet<(Owner, Vec<u8>, Vec<u8>)>,
 }
 
 impl Facts {
-    /// Takes note of what the running vault shows; `renamed` has the place
-    /// before the last rename of files of which it still counts.
-    pub(crate) fn note_shown(&mut self, seen: &Seen, renamed: &BTreeMap<[u8; 16], Place>) {
+    /// Takes note of a file that has just been renamed from `before`.
+    pub(crate) fn note_renamed(&mut self, before: Place, id: FileId, digest: Digest) {
+        self.before_rename.insert((before, id, digest));
+    }
+
+    /// Takes note of a directory that is going to be replaced by the one at
+    /// `place`, where a crash may leave it.
+    pub(crate) fn note_exchanged(&mut self, place: Place, replaced: DirectoryId) {
+        self.shown.insert((place, What::Directory(replaced)));
+    }
+
+    /// Takes note of what the running vault shows.
+    pub(crate) fn note_shown(&mut self, seen: &Seen) {
         for sighting in &seen.sightings {
             self.shown.insert((sighting.place.clone(), sighting.what.clone()));
             match &sighting.what {
                 What::File(id, digest) => {
                     self.versions.entry(*id).or_default().insert(*digest);
-                    if let Some(place) = renamed.get(&id.0) {
-                        self.before_rename.insert((place.clone(), *id, *digest));
-                    }
                 }
                 What::Symlink(target) => drop(self.targets.insert(target.clone())),
                 What::Special(..) | What::Directory(_) => {}

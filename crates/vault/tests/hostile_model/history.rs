@@ -1,10 +1,10 @@
 //! Random histories of a vault, and every state of the store in them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use strongroom_engine::Engine;
-use strongroom_format::vault::Suite;
+use strongroom_format::vault::{DirectoryId, Suite};
 use strongroom_store::faulty::{EVERYTHING, FaultyStore};
 use strongroom_store::memory::MemoryStore;
 use strongroom_store::{Kind, RenameMode, Store, XattrMode};
@@ -15,7 +15,7 @@ use strongroom_vault::{Options, Rules, Vault};
 
 use super::facts::Facts;
 use super::look::{self, Place, Seen, What};
-use super::stored::{self, Stored};
+use super::stored::{self, Path, Stored};
 use crate::support::{self, CREATION, Rng, create_file, options, write};
 
 /// Operations of one history.
@@ -31,11 +31,19 @@ const STATES: usize = 160;
 pub(crate) struct State {
     pub(crate) store: MemoryStore,
     pub(crate) entries: Vec<Stored>,
+    /// Crashes before it.
+    pub(crate) epoch: usize,
+    /// States before it.
+    pub(crate) order: usize,
+    /// What it shows, where the vault had ended cleanly.
+    pub(crate) shows: Option<HashSet<(Place, What)>>,
 }
 
 /// What the attacker has, and what was true.
 pub(crate) struct History {
     pub(crate) states: Vec<State>,
+    /// The stored paths at which each file or special record ever stood.
+    pub(crate) former: HashMap<[u8; 16], BTreeSet<Path>>,
     pub(crate) facts: Facts,
     pub(crate) size: u64,
     pub(crate) options: Options,
@@ -50,6 +58,14 @@ struct Spot {
     kind: Kind,
 }
 
+/// A state as it is kept at first.
+struct Kept {
+    store: MemoryStore,
+    epoch: usize,
+    order: usize,
+    is_clean: bool,
+}
+
 struct Player {
     store: Arc<FaultyStore>,
     vault: Option<Vault>,
@@ -58,12 +74,16 @@ struct Player {
     engine: Arc<dyn Engine>,
     size: u64,
     facts: Facts,
-    /// Where each file was seen last, and whether its state is bound there.
+    /// Where each file was seen last.
     places: BTreeMap<[u8; 16], Place>,
-    renamed: BTreeMap<[u8; 16], Place>,
+    /// The directories as they were seen last.
+    directories: HashMap<Place, DirectoryId>,
     /// Positions of the log behind each operation.
     marks: Vec<usize>,
-    kept: Vec<MemoryStore>,
+    /// Those at which the vault had ended cleanly.
+    ends: Vec<usize>,
+    kept: Vec<Kept>,
+    epoch: usize,
     known: HashSet<u128>,
 }
 
@@ -97,8 +117,10 @@ impl Player {
             size: block_size.bytes(),
             facts: Facts::default(),
             places: BTreeMap::new(),
-            renamed: BTreeMap::new(),
+            directories: HashMap::new(),
             marks: Vec::new(),
+            ends: Vec::new(),
+            epoch: 0,
             kept: Vec::new(),
             known: HashSet::new(),
         };
@@ -122,6 +144,7 @@ impl Player {
             self.make_directory();
             self.write_new(format!("first {number}").into_bytes());
         }
+        self.overwrite_late();
         for _ in 0..STEPS {
             self.step();
             self.note();
@@ -132,19 +155,24 @@ impl Player {
     fn note(&mut self) {
         let seen = look::by_names(self.vault(), self.size, false).expect("a vault that nobody touched");
         for sighting in &seen.sightings {
-            if let What::File(id, _) = sighting.what
+            if let What::File(id, digest) = sighting.what
                 && let Some(before) = self.places.insert(id.0, sighting.place.clone())
                 && before != sighting.place
             {
-                self.renamed.insert(id.0, before);
+                self.facts.note_renamed(before, id, digest);
             }
         }
-        self.facts.note_shown(&seen, &self.renamed);
+        let directories = seen.sightings.iter().filter_map(|sighting| match sighting.what {
+            What::Directory(id) => Some((sighting.place.clone(), id)),
+            _ => None,
+        });
+        self.directories = directories.collect();
+        self.facts.note_shown(&seen);
         self.marks.push(self.store.position());
     }
 
     fn step(&mut self) {
-        match self.rng.below(64) {
+        match self.rng.below(68) {
             0..=7 => {
                 let name = self.name();
                 self.write_new(name);
@@ -164,7 +192,8 @@ impl Player {
             52..=54 => self.sync_directory(),
             55..=57 => self.vault().sync().expect("a store that works"),
             58..=60 => self.end_and_begin(),
-            _ => self.crash(),
+            61..=63 => self.crash(),
+            _ => self.overwrite_late(),
         }
     }
 
@@ -172,7 +201,7 @@ impl Player {
     fn end_and_begin(&mut self) {
         let vault = self.vault.take().expect("the vault is open");
         vault.close().expect("a store that works");
-        self.marks.push(self.store.position());
+        self.ends.push(self.store.position());
         drop(vault);
         self.mount();
     }
@@ -183,6 +212,7 @@ impl Player {
         vault.abandon();
         drop(vault);
         self.keep_states();
+        self.epoch += 1;
         let image = self.store.image(self.store.position(), self.rng.below(1 << 12));
         self.store = Arc::new(FaultyStore::new(image));
         self.mount();
@@ -195,45 +225,63 @@ impl Player {
     /// some that a power cut could have left.
     fn keep_states(&mut self) {
         let mut cuts = std::mem::take(&mut self.marks);
+        let ends = std::mem::take(&mut self.ends);
+        cuts.extend(&ends);
         cuts.extend(self.store.barriers());
         cuts.retain(|&cut| cut <= self.store.position());
         cuts.sort_unstable();
         cuts.dedup();
         for cut in cuts {
-            self.keep(self.store.image(cut, EVERYTHING));
+            self.keep(self.store.image(cut, EVERYTHING), ends.contains(&cut));
             if self.rng.below(6) == 0 {
                 let choice = self.rng.below(1 << 12);
-                self.keep(self.store.image(cut, choice));
+                self.keep(self.store.image(cut, choice), false);
             }
         }
     }
 
-    fn keep(&mut self, image: MemoryStore) {
-        if self.known.insert(image.fingerprint()) {
-            self.kept.push(image);
+    fn keep(&mut self, store: MemoryStore, is_clean: bool) {
+        if self.known.insert(store.fingerprint()) {
+            self.kept.push(Kept { store, epoch: self.epoch, order: self.kept.len(), is_clean });
         }
     }
 
     fn finish(mut self) -> Result<History, String> {
         let vault = self.vault.take().expect("the vault is open");
         vault.close().expect("a store that works");
-        self.marks.push(self.store.position());
+        self.ends.push(self.store.position());
         drop(vault);
         self.keep_states();
-        for (index, store) in self.kept.iter().enumerate() {
-            let seen = read_only(store, &self.engine, &self.options, self.size)
-                .and_then(|seen| self.facts.note_durable(&seen));
-            seen.map_err(|fault| format!("state {index}: {fault}"))?;
+        let mut states = Vec::with_capacity(self.kept.len());
+        for Kept { store, epoch, order, is_clean } in std::mem::take(&mut self.kept) {
+            let seen = read_only(&store, &self.engine, &self.options, self.size);
+            let seen = seen.and_then(|seen| self.facts.note_durable(&seen).map(|()| seen));
+            let seen = seen.map_err(|fault| format!("state {order}: {fault}"))?;
+            let shown = seen.sightings.into_iter().map(|sighting| (sighting.place, sighting.what));
+            let shows = is_clean.then(|| shown.collect());
+            states.push(State { entries: stored::entries(&store), store, epoch, order, shows });
         }
-        while self.kept.len() > STATES {
-            let at = self.rng.below(self.kept.len() as u64) as usize;
-            self.kept.swap_remove(at);
+        while states.len() > STATES {
+            let at = self.rng.below(states.len() as u64) as usize;
+            states.swap_remove(at);
         }
-        let states = self.kept.into_iter();
-        let states = states.map(|store| State { entries: stored::entries(&store), store }).collect();
+        let former = former(&states);
         let Player { facts, size, options, engine, .. } = self;
-        Ok(History { states, facts, size, options, engine })
+        Ok(History { states, former, facts, size, options, engine })
     }
+}
+
+/// Where each file and special record stood in any state.
+fn former(states: &[State]) -> HashMap<[u8; 16], BTreeSet<Path>> {
+    let mut former: HashMap<_, BTreeSet<Path>> = HashMap::new();
+    for state in states {
+        for entry in state.entries.iter().filter(|entry| entry.kind == Kind::File) {
+            if let Some(id) = stored::at(&state.store, &entry.path).as_ref().and_then(stored::id_of) {
+                former.entry(id).or_default().insert(entry.path.clone());
+            }
+        }
+    }
+    former
 }
 
 /// What a state shows to who only reads.
@@ -391,6 +439,40 @@ impl Player {
         });
     }
 
+    /// Writes into both groups of blocks, of a file that has two if one is found.
+    fn overwrite_late(&mut self) {
+        let (size, mut chosen) = (self.size, None);
+        for _ in 0..6 {
+            let Some(spot) = self.pick(|spot| spot.kind == Kind::File) else { return };
+            let len = self.with_content(&spot, Content::plain_len);
+            chosen = Some(spot);
+            if len.is_some_and(|len| len > 128 * size) {
+                break;
+            }
+        }
+        let (Some(spot), mut rng) = (chosen, Rng(self.rng.next())) else { return };
+        // At one length, so that states differ in their blocks alone.
+        self.with_content(&spot, |content| {
+            if content.plain_len() != 131 * size {
+                content.set_len(131 * size).expect("a store that works");
+            }
+        });
+        self.note();
+        for group in [0, 128 * size] {
+            let (offset, len) = (group + rng.below(2 * size), 1 + rng.below(size));
+            if rng.below(2) == 0 {
+                let data = bytes(&mut rng, len);
+                self.with_content(&spot, |content| {
+                    write(content, offset, &data).expect("a store that works")
+                });
+                self.note();
+            }
+        }
+        if rng.below(2) == 0 {
+            self.with_content(&spot, |content| content.sync().expect("a store that works"));
+        }
+    }
+
     fn set_len(&mut self) {
         let size = self.size;
         self.on_file(|rng, content| {
@@ -417,7 +499,10 @@ impl Player {
 impl Player {
     fn rename(&mut self, mode: RenameMode) {
         let Some(from) = self.pick(|_| true) else { return };
-        let onto = self.pick(|spot| spot.kind != Kind::Directory).filter(|_| self.rng.below(2) == 0);
+        // Now and then over a directory, which is refused for most.
+        let over_directory = self.rng.below(8) == 0;
+        let onto = self.pick(|spot| (spot.kind == Kind::Directory) == over_directory);
+        let onto = onto.filter(|_| self.rng.below(2) == 0);
         let to = match (onto, mode) {
             (Some(spot), _) => (spot.parents, spot.name),
             (None, RenameMode::Exchange) => return,
@@ -426,12 +511,29 @@ impl Player {
                 None => return,
             },
         };
+        self.note_exchange(&from, &to);
         self.within(&from.parents, |vault, parent| {
             self.within(&to.0, |_, to_parent| {
                 // A directory into itself, over a file: refused, and no part of the history.
                 let _ = vault.namespace().rename(parent, &from.name, to_parent, &to.1, mode);
             });
         });
+    }
+
+    /// An empty directory that another replaces is exchanged with it first.
+    fn note_exchange(&mut self, from: &Spot, (parents, name): &(Vec<Vec<u8>>, Vec<u8>)) {
+        let within = [&parents[..], std::slice::from_ref(name)].concat();
+        if self.spots().iter().any(|spot| spot.parents == within) {
+            return;
+        }
+        let [from, to] = [(&from.parents, &from.name), (parents, name)].map(|(parents, name)| {
+            let top = self.vault().namespace().survey().top().id.expect("the top directory has an id");
+            let below = |id, name: &Vec<u8>| self.directories[&(id, name.clone())];
+            (parents.iter().fold(top, below), name.clone())
+        });
+        if let (Some(_), Some(&replaced)) = (self.directories.get(&from), self.directories.get(&to)) {
+            self.facts.note_exchanged(from, replaced);
+        }
     }
 
     fn link(&mut self) {
@@ -489,19 +591,24 @@ impl Player {
 
     fn change_attribute(&mut self) {
         let Some(spot) = self.pick(|spot| matches!(spot.kind, Kind::File | Kind::Directory)) else { return };
-        let name = format!("user.{}", self.rng.below(3)).into_bytes();
-        let len = self.rng.below(60);
-        let value = bytes(&mut self.rng, len);
-        let keeps = self.rng.below(4) > 0;
-        self.with_spot(&spot, |vault, number| {
-            let names = vault.namespace();
-            if keeps {
-                names.set_xattr(number, &name, &value, XattrMode::Any, false).expect("a store that works");
-            } else {
-                // There may be none.
-                let _ = names.remove_xattr(number, &name);
-            }
-        });
+        for _ in 0..1 + self.rng.below(3) {
+            let name = format!("user.{}", self.rng.below(3)).into_bytes();
+            let len = self.rng.below(60);
+            let value = bytes(&mut self.rng, len);
+            let keeps = self.rng.below(5) > 0;
+            self.with_spot(&spot, |vault, number| {
+                let names = vault.namespace();
+                if keeps {
+                    names
+                        .set_xattr(number, &name, &value, XattrMode::Any, false)
+                        .expect("a store that works");
+                } else {
+                    // There may be none.
+                    let _ = names.remove_xattr(number, &name);
+                }
+            });
+            self.note();
+        }
     }
 
     fn sync_directory(&mut self) {

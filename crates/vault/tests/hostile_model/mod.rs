@@ -2,6 +2,7 @@
 //! state that it ever was in, may achieve without a key. The definition stands
 //! in docs/threat-model.md; [`facts`] demands it.
 
+mod acts;
 #[path = "../crash_model/bytes.rs"]
 #[allow(dead_code, reason = "the crash tests use the rest")]
 mod bytes;
@@ -10,6 +11,7 @@ mod facts;
 mod history;
 mod look;
 mod stored;
+mod watchdog;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use compose::Composition;
 pub(crate) use facts::Weakness;
 use history::History;
 use look::Seen;
+pub(crate) use watchdog::Watchdog;
 
 use crate::support::{Rng, credential};
 
@@ -96,21 +99,23 @@ impl Campaign {
         };
         let hold = rng.below(2) == 0;
         let named = look::by_names(&vault, self.history.size, hold)?;
-        self.hold_against("read", &named, counts)?;
+        self.hold_against("read", &named, made, counts)?;
         drop(vault);
         let vault = self.open(&made.store.snapshot(), &to_read)?.ok_or("it opens once only")?;
         let checked = look::by_check(&vault, self.history.size)?;
-        self.hold_against("checked", &checked, counts)?;
+        self.hold_against("checked", &checked, made, counts)?;
         agree(&named, &checked)?;
         drop(vault);
-        self.recover(&made.store, counts)
+        self.recover(made, counts)
     }
 
     /// Lets the vault recover by writing, settle and end, and looks again.
-    fn recover(&self, store: &MemoryStore, counts: &mut Counts) -> Result<(), String> {
+    fn recover(&self, made: &Composition, counts: &mut Counts) -> Result<(), String> {
+        let store = &made.store;
         let Some(vault) = self.open(store, &self.options(true))? else { return Ok(()) };
         let written = look::by_names(&vault, self.history.size, false)?;
-        self.hold_against("recovered", &written, counts)?;
+        self.hold_against("recovered", &written, made, counts)?;
+        acts::on_errors(&vault)?;
         let ended = vault.settle().and_then(|()| vault.close());
         vault.abandon();
         drop(vault);
@@ -123,13 +128,33 @@ impl Campaign {
             return Err("it does not open after a recovery".into());
         };
         let after = look::by_names(&vault, self.history.size, false)?;
-        self.hold_against("read after a recovery", &after, counts)
+        self.hold_against("read after a recovery", &after, made, counts)
     }
 
-    fn hold_against(&self, when: &str, seen: &Seen, counts: &mut Counts) -> Result<(), String> {
+    fn hold_against(
+        &self,
+        when: &str,
+        seen: &Seen,
+        made: &Composition,
+        counts: &mut Counts,
+    ) -> Result<(), String> {
         counts.read += seen.sightings.len() as u64;
         counts.refused += seen.refused;
+        self.unchanged(seen, made).map_err(|fault| format!("{when}: {fault}"))?;
         self.history.facts.judge(seen, &mut counts.weak).map_err(|fault| format!("{when}: {fault}"))
+    }
+
+    /// A header or journal of the past, put back into a vault that had ended
+    /// cleanly, takes away at most: what is newer than the journal stays.
+    fn unchanged(&self, seen: &Seen, made: &Composition) -> Result<(), String> {
+        let base = &self.history.states[made.base];
+        let Some(shows) = base.shows.as_ref().filter(|_| made.is_past_journal) else { return Ok(()) };
+        let is_known =
+            |sighting: &&look::Sighting| shows.contains(&(sighting.place.clone(), sighting.what.clone()));
+        match seen.sightings.iter().find(|sighting| !is_known(sighting)) {
+            Some(sighting) => Err(format!("a journal that was put back has changed {sighting:x?}")),
+            None => Ok(()),
+        }
     }
 
     fn options(&self, writable: bool) -> Options {

@@ -59,6 +59,17 @@ pub(crate) fn at(store: &MemoryStore, path: &[Vec<u8>]) -> Option<NodeRef> {
     path.iter().try_fold(store.root(), |node, name| node.lookup(name).ok())
 }
 
+/// The id that a stored file or special record gives in clear.
+pub(crate) fn id_of(node: &NodeRef) -> Option<[u8; 16]> {
+    let mut clear = [0; 40];
+    let read = node.open(Access::Read).ok()?.read_at(&mut clear, 0).ok()?;
+    match &clear[..4] {
+        b"SRpg" if read >= 32 => clear[16..32].try_into().ok(),
+        b"SRsp" if read >= 40 => clear[24..40].try_into().ok(),
+        _ => None,
+    }
+}
+
 /// A regular file's content, for changing.
 pub(crate) fn file_at(store: &MemoryStore, path: &[Vec<u8>]) -> Option<FileRef> {
     at(store, path).filter(|node| node.kind() == Kind::File)?.open(Access::ReadWrite).ok()
