@@ -396,6 +396,9 @@ impl Namespace {
     /// asked before anything is bound or removed for such a move, which fails
     /// anyway.
     fn check_not_inside(&self, source: &Inode, to: &Inode) -> Result<()> {
+        if source.kind != Kind::Directory {
+            return Ok(());
+        }
         let mut number = to.number;
         for _ in 0..4096 {
             if number == source.number {
