@@ -1,19 +1,23 @@
 //! What a daemon takes away from itself, so that whoever takes it over by a
 //! fault of ours has little of what the kernel offers.
 //!
-//! Two steps. [`drop_capabilities`], before the first thread, keeps of root's
+//! Three steps. [`drop_capabilities`], before the first thread, keeps of root's
 //! capabilities those that a store of others' files, a mount and locked memory
-//! need. [`restrict`], when everything is set up and for all threads at once,
-//! forbids new privileges and the system calls that no daemon needs: running
-//! programs, making processes, looking into others, sockets but local ones,
-//! mounting, loading code into the kernel, changing users and clocks.
-//!
-//! Not done: Landlock. It denies mounting and unmounting to whoever has any
-//! rule for files, and a daemon unmounts.
+//! need. [`restrict_files`], before the first thread too, and for daemons that
+//! neither unmount nor open files later, leaves them what is open and the
+//! directories of their sockets. [`restrict`], when everything is set up and
+//! for all threads at once, forbids new privileges and the system calls that no
+//! daemon needs: running programs, making processes, looking into others,
+//! sockets but local ones, mounting, loading code into the kernel, changing
+//! users and clocks.
+
+mod files;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use self::files::Held;
+pub(crate) use self::files::{Deeds, Reach};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -27,13 +31,16 @@ pub(crate) struct Confinement {
     pub(crate) system_calls: bool,
     /// It has no capability but those it uses.
     pub(crate) capabilities: bool,
-    /// Why not, where one of them is false.
+    /// It can open no files, but for what its sockets need. Of disks through
+    /// NBD alone; others open files, or unmount.
+    pub(crate) files: bool,
+    /// Why not, where something is not done that could be.
     pub(crate) reason: Option<String>,
 }
 
 /// What this process has done.
 static STANDING: Mutex<Confinement> =
-    Mutex::new(Confinement { system_calls: false, capabilities: false, reason: None });
+    Mutex::new(Confinement { system_calls: false, capabilities: false, files: false, reason: None });
 
 /// What has been forbidden to this process.
 pub(crate) fn standing() -> Confinement {
@@ -76,6 +83,26 @@ pub(crate) fn drop_capabilities(wanted: bool) {
     note(|standing| match dropped {
         Ok(()) => standing.capabilities = true,
         Err(errno) => standing.reason = Some(format!("capabilities cannot be given up: {errno}")),
+    });
+}
+
+/// Leaves to this thread, the only one, and to those that it starts what is
+/// open, and what may be done within `reach`.
+pub(crate) fn restrict_files(wanted: bool, reach: &[Reach<'_>]) {
+    if !wanted {
+        return;
+    }
+    let held = files::restrict(reach);
+    note(|standing| match held {
+        Ok(Held::All) => standing.files = true,
+        Ok(Held::Part) => {
+            standing.files = true;
+            standing.reason = Some("files in part: the kernel's Landlock is an older one".to_owned());
+        }
+        Ok(Held::Nothing) => {
+            standing.reason = Some("not files: the kernel has no Landlock".to_owned());
+        }
+        Err(error) => standing.reason = Some(format!("files cannot be taken away: {error}")),
     });
 }
 
@@ -206,12 +233,14 @@ fn filters() -> Result<[BpfProgram; 2], String> {
 
 impl std::fmt::Display for Confinement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match (self.system_calls, self.capabilities) {
-            (true, true) => "system calls and capabilities",
-            (true, false) => "system calls",
-            (false, true) => "capabilities",
-            (false, false) => "nothing",
-        })?;
+        let parts =
+            [("system calls", self.system_calls), ("capabilities", self.capabilities), ("files", self.files)];
+        let held: Vec<&str> = parts.iter().filter(|(_, held)| *held).map(|(part, _)| *part).collect();
+        match &held[..] {
+            [] => f.write_str("nothing")?,
+            [one] => f.write_str(one)?,
+            [others @ .., last] => write!(f, "{} and {last}", others.join(", "))?,
+        }
         match &self.reason {
             Some(reason) => write!(f, " ({reason})"),
             None => Ok(()),
@@ -234,8 +263,8 @@ mod tests {
         });
         drop_capabilities(true);
         restrict(true, None);
-        let Confinement { system_calls, capabilities, reason } = standing();
-        assert!(system_calls && capabilities && reason.is_none(), "{reason:?}");
+        let Confinement { system_calls, capabilities, files, reason } = standing();
+        assert!(system_calls && capabilities && !files && reason.is_none(), "{reason:?}");
         told.send(()).expect("it listens");
         let denied = Err(std::io::ErrorKind::PermissionDenied);
         assert_eq!(older.join().expect("no panic"), denied, "a thread that was there before");
@@ -263,10 +292,14 @@ mod tests {
 
     #[test]
     fn what_is_not_wanted_or_not_possible_is_said() {
-        let none = Confinement { system_calls: false, capabilities: false, reason: Some("why".into()) };
-        assert_eq!(none.to_string(), "nothing (why)");
-        let all = Confinement { system_calls: true, capabilities: true, reason: None };
-        assert_eq!(all.to_string(), "system calls and capabilities");
+        let one = |system_calls, capabilities, files, reason: Option<&str>| {
+            let reason = reason.map(str::to_owned);
+            Confinement { system_calls, capabilities, files, reason }.to_string()
+        };
+        assert_eq!(one(false, false, false, Some("why")), "nothing (why)");
+        assert_eq!(one(true, false, false, None), "system calls");
+        assert_eq!(one(true, true, false, None), "system calls and capabilities");
+        assert_eq!(one(true, true, true, None), "system calls, capabilities and files");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Golden vaults: made once by the program of their time, and opened by every later one. What they hold stands beside
 //! them, as the reader in Python found it, which knows the format's document and nothing of this program.
 
+#[path = "golden/disks.rs"]
+mod disks;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};

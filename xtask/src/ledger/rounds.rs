@@ -16,8 +16,7 @@ use crate::tally::Tally;
 pub(crate) const ROUND_LIMIT: Duration = Duration::from_secs(120);
 /// Longest work before a kill, in milliseconds, unless the options say otherwise.
 pub(crate) const WORK_MAX: u64 = 1500;
-/// Most kills of one recovery: together with those of the rounds before, fewer than the
-/// sessions that a vault header lists.
+/// Most kills of one recovery.
 const RECOVERY_KILLS_MAX: u64 = 6;
 /// What a mount is thought to take at first, and settling besides is thought to take always.
 const RECOVERY: Duration = Duration::from_millis(100);

@@ -238,7 +238,7 @@ pub(super) mod tests {
                 "resident_bytes": 1, "resident_max_bytes": 2, "secret_bytes": 3, "secrets_locked": true,
                 "stacks_locked": false,
             },
-            "confinement": {"system_calls": true, "capabilities": false, "reason": "a reason"},
+            "confinement": {"system_calls": true, "capabilities": false, "files": false, "reason": "a reason"},
         });
         serde_json::from_value(value).expect("a status")
     }

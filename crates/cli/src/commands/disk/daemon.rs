@@ -27,7 +27,7 @@ use super::control::{self, OpenDisk};
 use super::holders::holders;
 use super::image;
 use super::open::{Export, Plan};
-use crate::confinement;
+use crate::confinement::{self, Deeds, Reach};
 use crate::daemon::launch;
 use crate::daemon::log::{Log, Severity};
 use crate::failure::{Exit, Failure, Result};
@@ -280,6 +280,14 @@ fn serve_nbd(
         }
     })?;
     let open = OpenDisk::new(plan, Ender::Nbd(server.handle()));
+    // Whatever it reads and writes is open by now, and it has no thread yet.
+    let own = crate::control::own_directory()?;
+    let beside = socket.parent().unwrap_or(Path::new("/"));
+    let reach = [
+        Reach { directory: &own, deeds: Deeds::Sockets },
+        Reach { directory: beside, deeds: Deeds::Removal },
+    ];
+    confinement::restrict_files(plan.confined, &reach);
     begin(&open, log, signals)?;
     ready();
     server.run();
