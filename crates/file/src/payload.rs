@@ -295,13 +295,13 @@ impl<'a> Work<'a> {
             batch.buffer[end - TAG_LEN..end].copy_from_slice(segment.tag());
         }
         let (offset, plain) = (first * SEALED_CHUNK_LEN as u64, len as u64);
-        let buffer = self.keep(batch, hands);
-        self.put(Ready { number, offset, buffer, pieces: vec![0..end], plain }, hands)
+        let (buffer, pieces) = (self.keep(batch, hands), std::iter::once(0..end).collect());
+        self.put(Ready { number, offset, buffer, pieces, plain }, hands)
     }
 
     fn put(&self, ready: Ready, hands: &mut Hands) -> Result<(), Error> {
         let plain = ready.plain;
-        hands.buffer = self.sink.write(ready)?.unwrap_or_else(|| Buffer::empty());
+        hands.buffer = self.sink.write(ready)?.unwrap_or_else(Buffer::empty);
         (self.progress)(plain);
         Ok(())
     }

@@ -65,8 +65,7 @@ fn sealed(public: &str) -> Vec<u8> {
     let kept = Kept::default();
     let input = Input::Stream(Box::new(Cursor::new(b"plain".to_vec())));
     encrypt(&job(), &recipients, input, Output::Stream(Box::new(kept.clone()))).expect("encrypted");
-    let bytes = kept.0.lock().expect("sound").clone();
-    bytes
+    kept.0.lock().expect("sound").clone()
 }
 
 fn opened(secret: &str, user: Types, sealed: &[u8]) -> Result<Vec<u8>, Error> {
@@ -75,8 +74,7 @@ fn opened(secret: &str, user: Types, sealed: &[u8]) -> Result<Vec<u8>, Error> {
     let kept = Kept::default();
     let input = Input::Stream(Box::new(Cursor::new(sealed.to_vec())));
     decrypt(&job(), &identities, input, Output::Stream(Box::new(kept.clone())))?;
-    let bytes = kept.0.lock().expect("sound").clone();
-    Ok(bytes)
+    Ok(kept.0.lock().expect("sound").clone())
 }
 
 #[test]
