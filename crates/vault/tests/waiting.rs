@@ -196,6 +196,21 @@ fn others_read_and_write_while_one_loads_pages() {
     drop(store);
 }
 
+/// The last block, which becomes longer, is of a group that is not in memory.
+#[test]
+fn a_file_grows_that_was_just_opened() {
+    let trial = Trial::new();
+    let end = BLOCKS * BLOCK;
+    write(&trial.content, end, &[1; 100]).unwrap();
+    trial.content.sync().unwrap();
+    let trial = trial.reopened();
+    write(&trial.content, end + 2 * BLOCK + 5, &[2; 5]).unwrap();
+    let mut expected = vec![0; 2 * BLOCK as usize + 10];
+    expected[..100].fill(1);
+    expected[2 * BLOCK as usize + 5..].fill(2);
+    assert_eq!(read(&trial.content, end, 3 * BLOCK as usize).unwrap(), expected);
+}
+
 /// Threads write to ranges of their own that share blocks, and append; nothing
 /// of any is lost, though each merges what it saw before it had the lock.
 #[test]

@@ -73,7 +73,8 @@ impl Content {
             return Ok(None);
         }
         let end = PlainLen(offset + len as u64);
-        if let Some(tail) = tail(size, self.read_state().plain_len(), end, size.block_of(first)) {
+        let now = PlainLen(self.plain_len());
+        if let Some(tail) = tail(size, now, end, size.block_of(first)) {
             self.load_ahead(tail.group(), tail.group());
         }
         match self.parts(offset, len)? {

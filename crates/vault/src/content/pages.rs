@@ -86,7 +86,9 @@ fn opened(header: PageHeader, batch: Batch) -> Option<OpenedPage> {
 }
 
 impl Content {
-    /// Loads what is needed to know the entries of the groups `first..=last`.
+    /// Loads what is needed to know the entries of the groups `first..=last`. The
+    /// state stays locked while the engine opens pages: this is for who changes
+    /// the file, and for what [`Content::load_ahead`] could not load.
     pub(super) fn load_groups(&self, state: &mut State, first: GroupIndex, last: GroupIndex) -> Result<()> {
         for group in (first.0..=last.0).map(GroupIndex) {
             self.load_group(state, group)?;
