@@ -68,7 +68,7 @@ fn counter_mode_is_that_block_by_block_also_where_the_counter_wraps() {
         let below_wrap = u128::from(rng.next() % 200);
         let first = match round % 4 {
             0 => u128::MAX - below_wrap,
-            1 => (u128::from(rng.next()) << 64) | u128::from(u64::MAX) - below_wrap,
+            1 => (u128::from(rng.next()) << 64) | (u128::from(u64::MAX) - below_wrap),
             _ => u128::from(rng.next()) << 64 | u128::from(rng.next()),
         };
         let (plain, skipped) = (rng.bytes(4000), rng.below(16));
@@ -337,7 +337,7 @@ fn xts_is_that_block_by_block() {
         let mut one = |block: &mut [u8; 16]| {
             let masked = u128::from_le_bytes(*block) ^ tweak;
             *block = (encrypted(data_key, masked.swap_bytes()).swap_bytes() ^ tweak).to_le_bytes();
-            tweak = tweak << 1 ^ (tweak >> 127) * 0x87;
+            tweak = (tweak << 1) ^ ((tweak >> 127) * 0x87);
         };
         expected.as_chunks_mut::<16>().0.iter_mut().for_each(&mut one);
         let (whole, rest) = (len / 16 * 16, len % 16);

@@ -76,7 +76,7 @@ def curl(port, version, suite, config):
         ["curl", "-sS", "-o", "received", "--cacert", "cert.pem", *chosen, f"https://localhost:{port}/payload"],
         check=True,
         env={**os.environ, "OPENSSL_CONF": config},
-        timeout=120,
+        timeout=900,
     )
     assert open("received", "rb").read() == open("payload", "rb").read(), suite
 
@@ -104,7 +104,7 @@ def python(port, version, suite, config):
         [sys.executable, "-c", PYTHON_CLIENT, str(port), version, suite],
         check=True,
         env={**os.environ, "OPENSSL_CONF": config},
-        timeout=120,
+        timeout=900,
     )
 
 
@@ -145,5 +145,5 @@ for version, suite in SUITES:
             assert server.process.poll() is None, server.process.stderr.read()
             assert server.loaded() == (server_config == WITH)
             count += 1
-subprocess.run([sys.executable, "-c", PYTHON_ECHO], check=True, env={**os.environ, "OPENSSL_CONF": WITH}, timeout=120)
+subprocess.run([sys.executable, "-c", PYTHON_ECHO], check=True, env={**os.environ, "OPENSSL_CONF": WITH}, timeout=900)
 print(f"{count} servers were asked by curl and Python's ssl")
