@@ -3,6 +3,7 @@
 
 mod helper;
 mod options;
+mod remount;
 
 use std::path::Path;
 

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use clap::Parser;
 
 use super::options::Strictness;
+use super::remount;
 use crate::args::{Cli, Command};
 use crate::failure::{Exit, Failure, Result};
 use crate::report::Output;
@@ -30,6 +31,9 @@ pub(crate) fn run(words: Vec<OsString>) -> Result<Exit> {
     let call = parse(words)?;
     if call.fake {
         return Ok(Exit::Done);
+    }
+    if remount::is_asked_for(&call.options) {
+        return remount::run(call.directory.as_ref(), &call.options);
     }
     let mut line: Vec<OsString> = vec!["strongroom".into(), "mount".into()];
     for options in call.options {

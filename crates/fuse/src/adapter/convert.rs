@@ -124,17 +124,29 @@ pub(super) fn changes(change: &SetAttributes) -> Changes {
     }
 }
 
-/// The mode of a rename.
+/// The mode of a rename, and whether it leaves a whiteout.
 ///
 /// # Errors
 /// `INVAL` for flags that exclude each other or are not known.
-pub(super) fn rename_mode(flags: u32) -> Result<store::RenameMode, Errno> {
-    match flags {
-        0 => Ok(store::RenameMode::Replace),
-        rename::NO_REPLACE => Ok(store::RenameMode::NoReplace),
-        rename::EXCHANGE => Ok(store::RenameMode::Exchange),
-        rename::WHITEOUT => Ok(store::RenameMode::Whiteout),
-        _ => Err(Errno::INVAL),
+pub(super) fn rename_mode(flags: u32) -> Result<(store::RenameMode, bool), Errno> {
+    let mode = match flags & !rename::WHITEOUT {
+        0 => store::RenameMode::Replace,
+        rename::NO_REPLACE => store::RenameMode::NoReplace,
+        rename::EXCHANGE if flags == rename::EXCHANGE => store::RenameMode::Exchange,
+        _ => return Err(Errno::INVAL),
+    };
+    Ok((mode, flags & rename::WHITEOUT != 0))
+}
+
+/// Refuses the name of an extended attribute that is a prefix and nothing
+/// behind it, as other file systems do; the kernel leaves that to FUSE.
+///
+/// # Errors
+/// `INVAL`.
+pub(super) fn check_attribute_name(name: &[u8]) -> Result<(), Errno> {
+    match name {
+        b"user." | b"trusted." | b"security." | b"system." => Err(Errno::INVAL),
+        _ => Ok(()),
     }
 }
 
@@ -172,10 +184,20 @@ mod tests {
 
     #[test]
     fn flags_of_a_rename_exclude_each_other() {
-        assert_eq!(rename_mode(1), Ok(store::RenameMode::NoReplace));
-        assert_eq!(rename_mode(2), Ok(store::RenameMode::Exchange));
-        for flags in [3, 5, 6, 8, u32::MAX] {
+        assert_eq!(rename_mode(1), Ok((store::RenameMode::NoReplace, false)));
+        assert_eq!(rename_mode(2), Ok((store::RenameMode::Exchange, false)));
+        assert_eq!(rename_mode(4), Ok((store::RenameMode::Replace, true)));
+        assert_eq!(rename_mode(5), Ok((store::RenameMode::NoReplace, true)));
+        for flags in [3, 6, 7, 8, 12, u32::MAX] {
             assert_eq!(rename_mode(flags), Err(Errno::INVAL));
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_no_name_of_an_attribute() {
+        assert_eq!(check_attribute_name(b"user."), Err(Errno::INVAL));
+        for name in [b"user.a".as_slice(), b"user..", b"security.capability", b"other."] {
+            assert_eq!(check_attribute_name(name), Ok(()));
         }
     }
 

@@ -17,6 +17,7 @@ mod handles;
 mod lost;
 mod pruning;
 mod unwritten;
+mod whiteout;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -329,8 +330,12 @@ impl Filesystem for Adapter {
         self.answer(parent, self.namespace.remove_directory(parent.0, name))
     }
 
-    fn rename(&self, _context: &Context, rename: &Rename<'_>) -> Answered<()> {
-        let mode = convert::rename_mode(rename.flags)?;
+    fn rename(&self, context: &Context, rename: &Rename<'_>) -> Answered<()> {
+        let (mode, leaves_whiteout) = convert::rename_mode(rename.flags)?;
+        if leaves_whiteout {
+            let renamed = whiteout::rename(&self.namespace, context, rename, mode);
+            return self.answer(rename.parent, renamed);
+        }
         let (from, to) = (rename.parent, rename.new_parent);
         self.answer(from, self.namespace.rename(from.0, rename.name, to.0, rename.new_name, mode))
     }
@@ -484,10 +489,12 @@ impl Filesystem for Adapter {
             _ => return Err(Errno::INVAL),
         };
         let SetXattr { name, value, acl_kill_sgid, .. } = *attribute;
+        convert::check_attribute_name(name)?;
         self.answer(node, self.namespace.set_xattr(node.0, name, value, mode, acl_kill_sgid))
     }
 
     fn getxattr(&self, _context: &Context, node: NodeId, name: &[u8], value: &mut Vec<u8>) -> Answered<()> {
+        convert::check_attribute_name(name)?;
         value.extend_from_slice(&self.answer(node, self.namespace.xattr(node.0, name))?);
         Ok(())
     }
@@ -501,6 +508,7 @@ impl Filesystem for Adapter {
     }
 
     fn removexattr(&self, _context: &Context, node: NodeId, name: &[u8]) -> Answered<()> {
+        convert::check_attribute_name(name)?;
         self.answer(node, self.namespace.remove_xattr(node.0, name))
     }
 
