@@ -9,10 +9,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::age::peers;
-use crate::bench::report;
+use crate::bench::result::{Document, Table};
 use crate::command;
 use crate::failure::{Context, Result, ensure};
 use crate::packages;
@@ -113,7 +113,7 @@ pub(super) fn run(arguments: &FileArgs) -> Result {
         println!("{what:52} {told:>24}  {bound:12} {verdict}");
     }
     if let Some(path) = &arguments.json {
-        fs::write(path, format!("{:#}\n", recorded(&[&two, &one], &claims)?)).context(path.display())?;
+        fs::write(path, recorded(&[&two, &one], &claims).text()?).context(path.display())?;
     }
     let missed = claims.iter().filter(|claim| !claim.holds()).count();
     ensure!(missed == 0, "{missed} of {} do not hold", claims.len());
@@ -232,58 +232,46 @@ fn rows(document: &Value) -> Vec<[String; 8]> {
     document["results"].as_array().into_iter().flatten().map(of).collect()
 }
 
-/// The result as `bench/results/README.md` has them.
-fn recorded(documents: &[&Value], claims: &[Claim]) -> Result<Value> {
-    let mut tables = vec![json!({
-        "name": "claims",
-        "title": "What is asked for: medians of the turns' ratios",
-        "columns": ["what", "came to", "asked", ""],
-        "rows": claims.iter().map(Claim::row).collect::<Vec<_>>(),
-    })];
-    let mut samples = Vec::new();
+/// The result as `bench/results/README.md` has it.
+fn recorded(documents: &[&Value], claims: &[Claim]) -> Document {
     let mut versions = vec![format!("strongroom {}", env!("CARGO_PKG_VERSION"))];
-    for document in documents {
-        let name = if document["cpus"] == 1 { "one" } else { "two" };
-        tables.push(json!({
-            "name": name,
-            "title": heading(document),
-            "columns": COLUMNS,
-            "rows": rows(document),
-        }));
-        for row in document["results"].as_array().into_iter().flatten() {
-            let text = |key: &str| row[key].as_str().unwrap_or_default();
-            let what = format!("{}, {}, {}, CPUs: {name}", text("input"), text("place"), text("operation"));
-            for quantity in ["seconds", "cpu_seconds"] {
-                let values = &row[quantity]["values"];
-                samples.push(
-                    json!({"row": what, "side": row["program"], "quantity": quantity, "values": values}),
-                );
-            }
-            let program = text("program").to_owned();
-            if program.contains(' ') && !program.contains('|') && !versions.contains(&program) {
-                versions.push(program);
-            }
+    let results = documents.iter().flat_map(|document| document["results"].as_array().into_iter().flatten());
+    for program in results.filter_map(|row| row["program"].as_str()) {
+        let has_version = program.contains(' ') && !program.contains('|');
+        if has_version && !versions.iter().any(|known| known == program) {
+            versions.push(program.to_owned());
         }
     }
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let date = command::output(Command::new("date").args(["-u", "+%F"]), Duration::from_secs(10))?;
-    Ok(json!({
-        "schema": "strongroom.bench.result/2",
-        "benchmark": "file",
-        "command": format!("cargo xtask {}", arguments.join(" ")),
-        "date": date.trim(),
-        "commit": report::commit(),
-        "machine": {
-            "cpu": documents.first().map(|document| &document["cpu"]),
-            "cpus": documents.first().map(|document| &document["cpus"]),
-            "kernel": rustix::system::uname().release().to_string_lossy(),
-            "awake": crate::bench::awake::is_held().unwrap_or(false),
-        },
-        "versions": versions,
-        "remark": null,
-        "tables": tables,
-        "samples": samples,
-    }))
+    let mut result = Document::new("file", versions);
+    result.tables.push(Table {
+        name: "claims".into(),
+        title: "What is asked for: medians of the turns' ratios, least and most".into(),
+        columns: ["what", "came to", "asked", "verdict"].map(str::to_owned).to_vec(),
+        rows: claims.iter().map(|claim| claim.row().to_vec()).collect(),
+    });
+    for document in documents {
+        record(&mut result, document);
+    }
+    result
+}
+
+/// Adds the table and the samples of a run on so many CPUs.
+fn record(result: &mut Document, document: &Value) {
+    let name = if document["cpus"] == 1 { "one" } else { "two" };
+    result.tables.push(Table {
+        name: name.into(),
+        title: heading(document),
+        columns: COLUMNS.map(str::to_owned).to_vec(),
+        rows: rows(document).into_iter().map(|row| row.to_vec()).collect(),
+    });
+    for row in document["results"].as_array().into_iter().flatten() {
+        let text = |key: &str| row[key].as_str().unwrap_or_default();
+        let what = format!("{}, {}, {}, CPUs: {name}", text("input"), text("place"), text("operation"));
+        for quantity in ["seconds", "cpu_seconds"] {
+            let values = row[quantity]["values"].as_array().into_iter().flatten();
+            result.sample(&what, text("program"), quantity, values.filter_map(Value::as_f64).collect());
+        }
+    }
 }
 
 /// Which figure of a document is meant; the program by how its name begins.
@@ -329,6 +317,8 @@ fn most_memory(document: &Value) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
