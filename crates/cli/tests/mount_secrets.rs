@@ -77,7 +77,7 @@ fn every_command_takes_secrets_from_pipes_and_descriptors() {
                   sys.exit(subprocess.run(line, stdin=theirs).returncode)";
     assert_success(&shell(&place, &format!("python3 -c \"{socket}\"")));
     place.umount();
-    assert_fails_with(&shell(&place, "$sr mount vault plain --password-file - <&-"), 2, "is not open");
+    assert_fails_with(&shell(&place, "$sr mount vault plain --password-file - <&-"), 2, "is empty");
     assert_fails_with(&shell(&place, "$sr mount vault plain --key-file /dev/fd/9"), 2, "is not open");
     assert_fails_with(&shell(&place, "$sr mount vault plain --key-file <(cat password)"), 3, "");
 }
