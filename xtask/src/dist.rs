@@ -1,5 +1,6 @@
-//! Builds a Debian package: the binary, `mount.strongroom` for fstab, manual pages, shell completions and
-//! an example unit. As root it is also installed into an empty directory and tried there.
+//! Builds a Debian package: the stripped binary, `mount.strongroom` for fstab, manual pages, shell
+//! completions, the documents and examples. What was stripped lies beside it. As root it is also installed
+//! into an empty directory and tried there, and lintian has nothing to say about it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -16,7 +17,17 @@ use crate::subject::scratch::Scratch;
 use crate::workspace;
 
 const STEP_LIMIT: Duration = Duration::from_secs(120);
-const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
+const DOCUMENTS: [&str; 2] = ["README.md", "CHANGELOG.md"];
+const EXAMPLES: [&str; 2] = ["fstab.example", "strongroom@.service"];
+
+/// What lintian says that is meant so, with the reason.
+const OVERRIDES: &str = "\
+# The project has no address of its own yet.
+strongroom: bogus-mail-host Maintainer strongroom@example.invalid
+strongroom: bogus-mail-host-in-debian-changelog strongroom@example.invalid *
+# It is built by hand, and was never asked for in a bug report of Debian's.
+strongroom: initial-upload-closes-no-bugs *
+";
 
 #[derive(Args)]
 pub(crate) struct DistArgs {
@@ -27,7 +38,7 @@ pub(crate) struct DistArgs {
 
 /// Writes `dist/strongroom_VERSION_ARCHITECTURE.deb`.
 pub(crate) fn run(arguments: &DistArgs) -> Result {
-    packages::need(&[("dpkg-deb", "dpkg"), ("gzip", "gzip")])?;
+    packages::need(&[("dpkg-deb", "dpkg"), ("gzip", "gzip"), ("objcopy", "binutils"), ("git", "git")])?;
     let binary = match &arguments.binary {
         Some(binary) => binary.canonicalize()?,
         None => workspace::build_strongroom()?,
@@ -35,19 +46,23 @@ pub(crate) fn run(arguments: &DistArgs) -> Result {
     let (version, architecture) = (version()?, architecture()?);
     let scratch = Scratch::new(None, "dist")?;
     let root = scratch.make("root")?;
-    fill(&root, &binary)?;
-    let control = control(&version, &architecture, &fs::read(&binary)?, installed_kib(&root)?);
-    put(&root, "DEBIAN/control", control.as_bytes(), 0o644)?;
     let output = workspace::root().join("dist");
     fs::create_dir_all(&output)?;
+    let debug = output.join(format!("strongroom_{version}_{architecture}.debug"));
+    fill(&root, &binary, &version)?;
+    separate(&binary, &root.join("usr/bin/strongroom"), &debug)?;
+    let control = control(&version, &architecture, &fs::read(&binary)?, installed_kib(&root)?);
+    put(&root, "DEBIAN/control", control.as_bytes(), 0o644)?;
+    put(&root, "DEBIAN/md5sums", sums(&root)?.as_bytes(), 0o644)?;
     let package = output.join(format!("strongroom_{version}_{architecture}.deb"));
     let mut build = Command::new("dpkg-deb");
     build.args(["--root-owner-group", "-Zxz", "--build"]).arg(&root).arg(&package);
     command::output(&mut build, STEP_LIMIT)?;
     if packages::is_root() {
         try_out(&package, &scratch.make("installed")?).context("trying the package")?;
+        lint(&package)?;
     }
-    println!("{}", package.display());
+    println!("{}\n{}", package.display(), debug.display());
     Ok(())
 }
 
@@ -74,7 +89,7 @@ const HELPERS: [&str; 4] =
     ["mount.strongroom", "mount.fuse.strongroom", "umount.strongroom", "umount.fuse.strongroom"];
 
 /// Lays out everything but the control file.
-fn fill(root: &Path, binary: &Path) -> Result {
+fn fill(root: &Path, binary: &Path, version: &str) -> Result {
     put(root, "usr/bin/strongroom", &fs::read(binary)?, 0o755)?;
     fs::create_dir_all(root.join("usr/sbin"))?;
     for helper in HELPERS {
@@ -83,15 +98,94 @@ fn fill(root: &Path, binary: &Path) -> Result {
     manual(root, binary)?;
     completions(root, binary)?;
     let documents = Path::new("usr/share/doc/strongroom");
-    for name in DOCUMENTS {
-        let source = workspace::root().join(name);
-        put(root, documents.join(name), &fs::read(&source).context(source.display())?, 0o644)?;
+    let mut sources: Vec<PathBuf> = DOCUMENTS.map(|name| workspace::root().join(name)).to_vec();
+    for directory in ["docs", "docs/format", "docs/json"] {
+        let entries = fs::read_dir(workspace::root().join(directory))?;
+        for entry in entries.collect::<std::io::Result<Vec<_>>>()? {
+            sources.push(entry.path());
+        }
     }
-    let copyright = "Files: *\nCopyright: the Strongroom authors\nLicense: MIT or Apache-2.0\n \
-        The texts lie beside this file.\n";
-    put(root, documents.join("copyright"), copyright.as_bytes(), 0o644)?;
-    let unit = fs::read(workspace::root().join("xtask/package/strongroom@.service"))?;
-    put(root, documents.join("examples/strongroom@.service"), &unit, 0o644)
+    for source in sources.iter().filter(|source| source.is_file()) {
+        let name = source.strip_prefix(workspace::root())?;
+        put(root, documents.join(name), &fs::read(source).context(source.display())?, 0o644)?;
+    }
+    put(root, documents.join("copyright"), copyright()?.as_bytes(), 0o644)?;
+    put(root, documents.join("changelog"), changelog(version)?.as_bytes(), 0o644)?;
+    compress(&root.join(documents).join("changelog"))?;
+    for name in EXAMPLES {
+        let source = workspace::root().join("packaging").join(name);
+        let example = fs::read(&source).context(source.display())?;
+        put(root, documents.join("examples").join(name), &example, 0o644)?;
+    }
+    put(root, "usr/share/lintian/overrides/strongroom", OVERRIDES.as_bytes(), 0o644)
+}
+
+fn copyright() -> Result<String> {
+    let mit = fs::read_to_string(workspace::root().join("LICENSE-MIT"))?;
+    let mit = mit.lines().skip_while(|line| !line.starts_with("Permission"));
+    let paragraphs: String =
+        mit.map(|line| if line.is_empty() { " .\n".to_owned() } else { format!(" {line}\n") }).collect();
+    Ok(format!(
+        "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
+         Upstream-Name: strongroom\n\nFiles: *\nCopyright: 2026 the Strongroom authors\nLicense: MIT or Apache-2.0\n\n\
+         License: MIT\n{paragraphs}\nLicense: Apache-2.0\n \
+         On Debian systems it lies in /usr/share/common-licenses/Apache-2.0.\n"
+    ))
+}
+
+/// In Debian's format, with the time of the last change, so that the same sources give the same package.
+fn changelog(version: &str) -> Result<String> {
+    let mut command = Command::new("git");
+    command.current_dir(workspace::root()).args(["log", "-1", "--format=%aD"]);
+    let time = command::output(&mut command, STEP_LIMIT)?;
+    Ok(format!(
+        "strongroom ({version}) unstable; urgency=medium\n\n  * What changed stands in CHANGELOG.md.\n\n -- \
+         The Strongroom authors <strongroom@example.invalid>  {}\n",
+        time.trim()
+    ))
+}
+
+/// Compresses a file, without a name and a time in it.
+fn compress(path: &Path) -> Result {
+    let mut command = Command::new("gzip");
+    command.args(["-9", "-n"]).arg(path);
+    command::output(&mut command, STEP_LIMIT)?;
+    Ok(())
+}
+
+/// Writes the binary without what only debuggers read, and that into a file of its own which it names.
+fn separate(binary: &Path, stripped: &Path, debug: &Path) -> Result {
+    for (options, from, to) in [
+        (vec!["--only-keep-debug".to_owned()], binary, debug),
+        (
+            vec!["--strip-unneeded".to_owned(), format!("--add-gnu-debuglink={}", debug.display())],
+            binary,
+            stripped,
+        ),
+    ] {
+        let mut command = Command::new("objcopy");
+        command.args(options).arg(from).arg(to);
+        command::output(&mut command, STEP_LIMIT)?;
+    }
+    Ok(fs::set_permissions(debug, fs::Permissions::from_mode(0o644))?)
+}
+
+/// Sums of all files, as dpkg checks them.
+fn sums(root: &Path) -> Result<String> {
+    let mut command = Command::new("sh");
+    command.current_dir(root).args(["-c", "find usr -type f -print0 | sort -z | xargs -0 md5sum"]);
+    command::output(&mut command, STEP_LIMIT)
+}
+
+/// Asks lintian, which has nothing to say.
+fn lint(package: &Path) -> Result {
+    packages::need(&[("lintian", "lintian")])?;
+    let mut command = Command::new("lintian");
+    command.args(["--allow-root", "--fail-on", "error,warning", "--tag-display-limit", "0"]).arg(package);
+    let said = command::output(&mut command, STEP_LIMIT).context("lintian")?;
+    ensure!(said.trim().is_empty(), "lintian says:\n{said}");
+    println!("lintian has nothing to say");
+    Ok(())
 }
 
 fn put(root: &Path, path: impl AsRef<Path>, contents: &[u8], mode: u32) -> Result {
@@ -120,15 +214,18 @@ fn file_name(path: &Path) -> Result<&str> {
 }
 
 fn manual(root: &Path, binary: &Path) -> Result {
-    let (_directory, pages) = generated(binary, "generate-man")?;
+    let (_directory, mut pages) = generated(binary, "generate-man")?;
+    for entry in fs::read_dir(workspace::root().join("packaging/man"))? {
+        pages.push(entry?.path());
+    }
     for page in pages {
         let section = page.extension().and_then(|section| section.to_str()).unwrap_or("1").to_owned();
         let target = format!("usr/share/man/man{section}/{}", file_name(&page)?);
         put(root, &target, &fs::read(&page)?, 0o644)?;
-        // Without a name and a time in it, the same page gives the same package.
-        let mut command = Command::new("gzip");
-        command.args(["-9", "-n"]).arg(root.join(&target));
-        command::output(&mut command, STEP_LIMIT)?;
+        compress(&root.join(&target))?;
+    }
+    for helper in HELPERS.iter().filter(|helper| **helper != HELPERS[0]) {
+        symlink(format!("{}.8.gz", HELPERS[0]), root.join(format!("usr/share/man/man8/{helper}.8.gz")))?;
     }
     Ok(())
 }
@@ -202,7 +299,13 @@ fn try_out(package: &Path, root: &Path) -> Result {
     for helper in HELPERS {
         ensure!(root.join("usr/sbin").join(helper).is_file(), "{helper} leads nowhere");
     }
-    ensure!(root.join("usr/share/man/man1/strongroom.1.gz").is_file(), "the manual page is missing");
+    for page in ["man1/strongroom.1.gz", "man5/strongroom-config.5.gz", "man8/umount.strongroom.8.gz"] {
+        ensure!(root.join("usr/share/man").join(page).is_file(), "the manual page {page} is missing");
+    }
+    for document in ["docs/repair.md", "docs/configuration.md", "examples/fstab.example", "changelog.gz"] {
+        let path = root.join("usr/share/doc/strongroom").join(document);
+        ensure!(path.is_file(), "{document} is missing");
+    }
     println!("installed into an empty root: {version}");
     Ok(())
 }

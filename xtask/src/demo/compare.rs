@@ -21,6 +21,7 @@ const SHOWN_MAX: usize = 20;
 
 /// What was compared, and what differed.
 pub(super) struct Comparison {
+    /// Entries that are not directories.
     pub(super) entries: u64,
     pub(super) bytes: u64,
     differences: u64,
@@ -61,7 +62,6 @@ impl Comparison {
     }
 
     fn entry(&mut self, left: &Path, right: &Path) -> Result {
-        self.entries += 1;
         let (a, b) = (fs::symlink_metadata(left)?, fs::symlink_metadata(right)?);
         self.metadata(right, &a, &b);
         if xattrs(left).context(left.display())? != xattrs(right).context(right.display())? {
@@ -74,6 +74,7 @@ impl Comparison {
         if a.is_dir() {
             return self.directory(left, right);
         }
+        self.entries += 1;
         if a.is_symlink() && fs::read_link(left)? != fs::read_link(right)? {
             self.differ(right, "link target");
         }

@@ -4,6 +4,7 @@
 
 mod compare;
 mod copy;
+mod tour;
 mod tree;
 
 use std::path::Path;
@@ -88,6 +89,9 @@ fn through(vault: &Vault, subject: &Subject, source: &Path) -> Result {
     println!("compared: {}", rate("read back cold", read, began.elapsed()));
     if let Some(differences) = comparison.differences() {
         return Err(Failure::new(differences));
+    }
+    if let Subject::Strongroom { .. } = subject {
+        tour::show(mount.path(), &target, &vault.place.store, read)?;
     }
     mount.unmount()?;
     let began = Instant::now();

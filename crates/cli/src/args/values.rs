@@ -244,7 +244,7 @@ mod tests {
     fn every_name_that_is_offered_is_taken() {
         fn check<T: Clone + Send + Sync + 'static>(named: Named<T>) {
             for name in (named.names)() {
-                assert!((named.parse)(&name).is_some(), "{name}");
+                assert!((named.parse)(name).is_some(), "{name}");
             }
         }
         check(SUITE);

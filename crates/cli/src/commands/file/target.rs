@@ -201,7 +201,9 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("f");
         let names = || std::fs::read_dir(directory.path()).expect("listed").count();
-        for target in targets(&path, false) {
+        for way in 0..2 {
+            // One at a time: the other way's unfinished file has a name.
+            let Some(target) = targets(&path, false).into_iter().nth(way) else { continue };
             let target = filled(target);
             assert!(!path.exists());
             target.keep().expect("named");
