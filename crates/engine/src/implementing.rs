@@ -1,6 +1,6 @@
 //! Writing an engine: what the contract asks, an example, and how devices fit.
 //!
-//! An engine is one crate with one type that implements [`Engine`], one line
+//! An engine is one crate with one type that implements [`Engine`](crate::Engine), one line
 //! where the program is composed, and one test that calls
 //! `conformance::run`. No consumer changes: they hold a
 //! [`Client`](crate::client::Client) and do not know what computes.

@@ -4,7 +4,7 @@
 //! Each thread claims a batch (its place in the input, the numbers of its
 //! chunks and, to seal, their nonces, all fixed under one lock), reads it,
 //! has the engine compute it, and writes it or leaves that to the thread that
-//! writes ([`places`]). So reading, computing and writing overlap. Files are
+//! writes (`payload/places.rs`). So reading, computing and writing overlap. Files are
 //! read and written at their places, in any order; streams in turn, under a
 //! lock.
 //!

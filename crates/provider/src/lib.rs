@@ -2,7 +2,7 @@
 //! OpenSSL 3, so that programs which use OpenSSL are served by configuration
 //! alone (docs/provider.md).
 //!
-//! OpenSSL calls [`low`]'s tables; these call a [`cipher::Cipher`], which keeps
+//! OpenSSL calls `low`'s tables; these call a `cipher::Cipher`, which keeps
 //! the semantics of EVP (streaming, IVs, tags, padding, TLS records) and
 //! computes with `strongroom_engine_cpu::stream`. What this crate does not do:
 //! digests, key exchange, random numbers. OpenSSL takes these from its default
