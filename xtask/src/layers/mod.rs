@@ -1,8 +1,11 @@
-//! The layer rule: which crate may depend on which, and where unsafe code may stand.
+//! The layer rule: which crate may depend on which, that modules make no circles, and where unsafe code
+//! may stand.
 //!
 //! `cargo xtask layers` runs it, and so does the test below. The tables are the rule; a new edge is a
 //! decision and is made here.
 
+mod circles;
+mod lexer;
 mod unsafety;
 
 use std::collections::BTreeSet;
@@ -111,6 +114,7 @@ pub(crate) fn run() -> Result {
     let metadata = workspace::metadata()?;
     let mut faults = dependency_faults(&metadata)?;
     faults.extend(unsafety::faults(&workspace::root())?);
+    faults.extend(circles::faults(&workspace::root())?);
     for fault in &faults {
         println!("{fault}");
     }
