@@ -14,6 +14,7 @@
 
 mod faults;
 mod memory;
+pub mod named;
 mod prepared;
 mod unit;
 
