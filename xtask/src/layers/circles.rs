@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use super::lexer::blank_text;
-use crate::failure::{Context, Result};
+use strongroom_harness::failure::{Context, Result};
 
 /// Crates whose modules are looked at.
 const CRATES: [&str; 4] = ["vault", "fuse", "sched", "disk"];

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::failure::{Failure, Result, ensure};
-use crate::workspace;
+use strongroom_harness::failure::{Failure, Result, ensure};
+use strongroom_harness::workspace;
 
 /// What one crate may use of this workspace, names without the `strongroom-` prefix.
 struct Layer {
@@ -86,7 +86,12 @@ const LAYERS: &[Layer] = &[
         &[],
     ),
     layer("forgetful", &["engine", "store", "fuse"], &[]),
-    layer("xtask", &[], &[]),
+    // What tests the program as its users see it links in nothing of it.
+    layer("harness", &[], &[]),
+    layer("ledger", &["harness"], &[]),
+    layer("suites", &["harness", "ledger"], &[]),
+    layer("compare", &["harness", "suites"], &[]),
+    layer("xtask", &["harness", "ledger", "suites", "compare"], &[]),
 ];
 
 /// Outside libraries that only some crates may use: cryptography stays where it is reviewed.

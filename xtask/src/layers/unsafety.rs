@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::lexer::blank_text;
-use crate::failure::{Context, Result};
+use strongroom_harness::failure::{Context, Result};
 
 /// Crates that may contain unsafe code.
 const UNSAFE_CRATES: [&str; 8] =
