@@ -301,6 +301,10 @@ impl Engine for Useless {
     fn crossing(&self) -> Option<&dyn strongroom_engine::Cross> {
         None
     }
+
+    fn masking(&self) -> Option<&dyn strongroom_engine::Masking> {
+        None
+    }
 }
 
 #[test]
