@@ -7,7 +7,7 @@
 
 mod data;
 mod flame;
-mod mix;
+pub(super) mod mix;
 mod plot;
 mod rows;
 mod stage;
@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 
+pub(super) use crate::folder::rows::Mix;
 use crate::folder::rows::{Row, Work};
 use crate::folder::stage::{Stage, Variant};
 use crate::folder::state::{Record, State};

@@ -194,6 +194,7 @@ reasons! {
     "Two engines end sooner than one." Split "split",
     "To learn what it costs." Probe "probe",
     "The engine that was chosen was busy or could not." Spilled "spilled",
+    "A mask is made here, or used." Mask "mask",
 }
 
 /// A placement and its reason.
