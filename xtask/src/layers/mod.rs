@@ -42,6 +42,8 @@ const LAYERS: &[Layer] = &[
     layer("engine-cpu", &["units", "engine", "memory"], &[]),
     layer("engine-gpu", &["engine", "memory"], &["engine-cpu", "sched"]),
     layer("engine-sim", &["units", "engine"], &["engine-cpu"]),
+    layer("engine-virtio", &["engine"], &[]),
+    layer("device-vfio-user", &["engine-cpu", "engine-virtio"], &["engine", "sched"]),
     layer("provider", &["engine-cpu"], &[]),
     layer("sched", &["units", "engine"], &["engine-cpu", "engine-sim"]),
     layer("sim", &["engine", "sched"], &[]),
