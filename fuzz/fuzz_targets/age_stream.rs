@@ -10,23 +10,7 @@ use strongroom_engine::Engine;
 use strongroom_engine_cpu::CpuEngine;
 use strongroom_file::identities::{Identities, generate, recipients_of};
 use strongroom_file::recipients::Recipients;
-use strongroom_file::{Callbacks, ExposeSecret, Input, Job, Output, SecretString, decrypt, encrypt};
-
-#[derive(Clone)]
-struct NoUser;
-
-impl Callbacks for NoUser {
-    fn display_message(&self, _: &str) {}
-    fn confirm(&self, _: &str, _: &str, _: Option<&str>) -> Option<bool> {
-        None
-    }
-    fn request_public_string(&self, _: &str) -> Option<String> {
-        None
-    }
-    fn request_passphrase(&self, _: &str) -> Option<SecretString> {
-        None
-    }
-}
+use strongroom_file::{ExposeSecret, Input, Job, NoCallbacks, Output, decrypt, encrypt};
 
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
@@ -69,7 +53,7 @@ fuzz_target!(|data: &[u8]| {
     let taken = word(4) * 6 % (changed.len() - at + 1);
     changed.splice(at..at + taken, rest.iter().copied());
     let mut identities = Identities::new();
-    identities.push_file(&KEY, "key", NoUser).expect("a key");
+    identities.push_file(&KEY, "key", NoCallbacks).expect("a key");
     let opened = Kept::default();
     let is_same = changed == original;
     let output = Output::Stream(Box::new(opened.clone()));

@@ -26,8 +26,8 @@ pub mod recipients;
 mod sealed;
 mod ssh_rsa;
 
-pub use age::Callbacks;
 pub use age::secrecy::{ExposeSecret, SecretString};
+pub use age::{Callbacks, NoCallbacks};
 pub use age_core::format::FileKey;
 pub use error::Error;
 pub use header::{read_header, unlock, unwrap, wrap};

@@ -4,44 +4,18 @@
 //!
 //! `cargo xtask age` runs this on both sources: the Go module has the newest.
 
+mod support;
+
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use strongroom_engine_cpu::CpuEngine;
 use strongroom_file::identities::Identities;
-use strongroom_file::{Error, Input, Job, Output, SecretString, decrypt};
-
-#[derive(Clone)]
-struct NoUser;
-
-impl strongroom_file::Callbacks for NoUser {
-    fn display_message(&self, _: &str) {}
-    fn confirm(&self, _: &str, _: &str, _: Option<&str>) -> Option<bool> {
-        None
-    }
-    fn request_public_string(&self, _: &str) -> Option<String> {
-        None
-    }
-    fn request_passphrase(&self, _: &str) -> Option<SecretString> {
-        None
-    }
-}
-
-#[derive(Clone, Default)]
-struct Released(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Released {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
+use strongroom_file::{Error, Input, Job, NoCallbacks, Output, decrypt};
+use support::Kept;
 
 fn directory() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("STRONGROOM_CCTV_AGE") {
@@ -79,7 +53,7 @@ fn parse(bytes: &[u8]) -> Vector {
         match key {
             "expect" => vector.expect = value.to_owned(),
             "payload" => vector.payload = Some(value.to_owned()),
-            "identity" => vector.identities.push_file(value, "identity", NoUser).expect("an identity"),
+            "identity" => vector.identities.push_file(value, "identity", NoCallbacks).expect("an identity"),
             "passphrase" => vector.identities.push_passphrase(value.to_owned().into()),
             "compressed" => {
                 let mut plain = Vec::new();
@@ -106,10 +80,10 @@ fn kind_of(result: &Result<u64, Error>) -> &'static str {
 }
 
 fn run(vector: &Vector, input: Input) -> (Result<u64, Error>, String) {
-    let released = Released::default();
+    let released = Kept::default();
     let job = Job { engine: Arc::new(CpuEngine::new()), threads: 3, progress: &|_| {} };
     let result = decrypt(&job, &vector.identities, input, Output::Stream(Box::new(released.clone())));
-    let hash = Sha256::digest(&*released.0.lock().unwrap());
+    let hash = Sha256::digest(released.bytes());
     (result, data_encoding::HEXLOWER.encode(&hash))
 }
 

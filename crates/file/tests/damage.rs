@@ -2,17 +2,19 @@
 //! order and by several threads: always an error, and never a byte out of a
 //! chunk that does not verify.
 
+mod support;
+
 use std::fs::File;
 use std::io::{Cursor, Read, Seek, Write};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 
 use strongroom_engine::Engine;
 use strongroom_engine_cpu::CpuEngine;
 use strongroom_file::armor::Armor;
 use strongroom_file::identities::{Identities, generate, recipients_of};
 use strongroom_file::recipients::Recipients;
-use strongroom_file::{Callbacks, Error, ExposeSecret, Input, Job, Output, Ranges, SecretString};
-use strongroom_file::{decrypt, encrypt};
+use strongroom_file::{Error, ExposeSecret, Input, Job, NoCallbacks, Output, Ranges, decrypt, encrypt};
+use support::Kept;
 
 const CHUNK: usize = 65_536;
 const SEALED: usize = CHUNK + 16;
@@ -21,48 +23,13 @@ static ENGINE: LazyLock<Arc<dyn Engine>> = LazyLock::new(|| Arc::new(CpuEngine::
 static KEY: LazyLock<String> =
     LazyLock::new(|| generate(false).expect("entropy").0.expose_secret().to_owned());
 
-#[derive(Clone)]
-struct NoUser;
-
-impl Callbacks for NoUser {
-    fn display_message(&self, _: &str) {}
-    fn confirm(&self, _: &str, _: &str, _: Option<&str>) -> Option<bool> {
-        None
-    }
-    fn request_public_string(&self, _: &str) -> Option<String> {
-        None
-    }
-    fn request_passphrase(&self, _: &str) -> Option<SecretString> {
-        None
-    }
-}
-
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
-
-impl Kept {
-    fn bytes(&self) -> Vec<u8> {
-        self.0.lock().expect("sound").clone()
-    }
-}
-
-impl Write for Kept {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("sound").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 fn job(threads: usize) -> Job<'static> {
     Job { engine: Arc::clone(&ENGINE), threads, progress: &|_| () }
 }
 
 fn identities() -> Identities {
     let mut identities = Identities::new();
-    identities.push_file(&KEY, "key", NoUser).expect("a key");
+    identities.push_file(&KEY, "key", NoCallbacks).expect("a key");
     identities
 }
 

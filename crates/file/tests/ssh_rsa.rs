@@ -1,16 +1,19 @@
 //! `ssh-rsa` keys as OpenSSH writes them and once wrote them, with a passphrase
 //! and without.
 
-use std::io::{Cursor, Write};
+mod support;
+
+use std::io::Cursor;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use strongroom_engine::Engine;
 use strongroom_engine_cpu::CpuEngine;
 use strongroom_file::identities::Identities;
 use strongroom_file::recipients::Recipients;
 use strongroom_file::{Callbacks, Error, Input, Job, Output, SecretString, decrypt, encrypt};
+use support::Kept;
 
 /// A user who types this, or nothing.
 #[derive(Clone)]
@@ -27,19 +30,6 @@ impl Callbacks for Types {
     fn request_passphrase(&self, question: &str) -> Option<SecretString> {
         assert!(question.contains("the key"), "{question}");
         self.0.map(SecretString::from)
-    }
-}
-
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Kept {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("sound").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 
@@ -65,7 +55,7 @@ fn sealed(public: &str) -> Vec<u8> {
     let kept = Kept::default();
     let input = Input::Stream(Box::new(Cursor::new(b"plain".to_vec())));
     encrypt(&job(), &recipients, input, Output::Stream(Box::new(kept.clone()))).expect("encrypted");
-    kept.0.lock().expect("sound").clone()
+    kept.bytes()
 }
 
 fn opened(secret: &str, user: Types, sealed: &[u8]) -> Result<Vec<u8>, Error> {
@@ -74,7 +64,7 @@ fn opened(secret: &str, user: Types, sealed: &[u8]) -> Result<Vec<u8>, Error> {
     let kept = Kept::default();
     let input = Input::Stream(Box::new(Cursor::new(sealed.to_vec())));
     decrypt(&job(), &identities, input, Output::Stream(Box::new(kept.clone())))?;
-    Ok(kept.0.lock().expect("sound").clone())
+    Ok(kept.bytes())
 }
 
 #[test]

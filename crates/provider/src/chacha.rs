@@ -7,12 +7,11 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::cipher::{Cipher, Given, Mode, Shape, Value, fixed_key_len, key_of};
 use crate::low::Text;
 use crate::reason::Reason;
+use crate::record::{self, RecordAd};
 
 const KEY_LEN: usize = 32;
 const NONCE_LEN: usize = 12;
 const TAG_LEN: usize = 16;
-/// Of a record in TLS 1.2: sequence number, type, version and length.
-const RECORD_AD_LEN: usize = 13;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -37,7 +36,7 @@ pub(crate) struct ChaCha {
     tag: [u8; TAG_LEN],
     tag_len: Option<usize>,
     /// The next update is a record of TLS 1.2 with this associated data.
-    record: Option<[u8; RECORD_AD_LEN]>,
+    record: Option<RecordAd>,
     record_padding: u64,
 }
 
@@ -83,21 +82,18 @@ impl ChaCha {
     }
 
     fn set_record(&mut self, ad: &[u8]) -> Result<(), Reason> {
-        let mut ad: [u8; RECORD_AD_LEN] = ad.try_into().map_err(|_| Reason::Parameter)?;
-        let sent = usize::from(u16::from_be_bytes([ad[11], ad[12]]));
-        let tag_len = if self.encrypt { 0 } else { TAG_LEN };
-        let payload = sent.checked_sub(tag_len).ok_or(Reason::DataLength)?;
-        ad[11..].copy_from_slice(&(payload as u16).to_be_bytes());
+        let around = if self.encrypt { 0 } else { TAG_LEN };
+        let ad = record::associated_data(ad, around)?;
         (self.record, self.record_padding) = (Some(ad), TAG_LEN as u64);
         Ok(())
     }
 
     /// A record of TLS 1.2 (RFC 7905) in place, its tag behind it. Its nonce is
     /// the IV with the sequence number, the first eight bytes of `ad`, on it.
-    fn process_record(&mut self, ad: [u8; RECORD_AD_LEN], text: Text<'_>) -> Result<usize, Reason> {
-        let record = text.in_place()?;
-        let len = usize::from(u16::from_be_bytes([ad[11], ad[12]]));
-        if record.len() != len + TAG_LEN {
+    fn process_record(&mut self, ad: RecordAd, text: Text<'_>) -> Result<usize, Reason> {
+        let place = text.in_place()?;
+        let len = record::payload_len(&ad);
+        if place.len() != len + TAG_LEN {
             return Err(Reason::DataLength);
         }
         if self.state == State::None {
@@ -106,7 +102,7 @@ impl ChaCha {
         let mut nonce = self.nonce;
         nonce[4..].iter_mut().zip(ad).for_each(|(byte, sequence)| *byte ^= sequence);
         let encrypt = self.encrypt;
-        let (payload, tag) = record.split_at_mut(len);
+        let (payload, tag) = place.split_at_mut(len);
         let message = self.restart(nonce)?;
         message.associate(&ad);
         let done = if encrypt { message.seal(payload) } else { message.open(payload) };

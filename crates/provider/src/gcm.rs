@@ -7,6 +7,7 @@ use zeroize::Zeroize;
 use crate::cipher::{Cipher, Given, Mode, Shape, Value, by_key_len, fixed_key_len, key_of};
 use crate::low::Text;
 use crate::reason::Reason;
+use crate::record::{self, RecordAd};
 
 /// Bytes of the longest IV, as in OpenSSL's default provider.
 const IV_MAX: usize = 128;
@@ -15,8 +16,6 @@ const TAG_LEN: usize = 16;
 /// not.
 const EXPLICIT_IV_LEN: usize = 8;
 const FIXED_IV_LEN: usize = 4;
-/// Sequence number, type, version and length.
-const RECORD_AD_LEN: usize = 13;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Iv {
@@ -48,7 +47,7 @@ pub(crate) struct Gcm<const K: usize> {
     /// None when there is no tag: of the message, or to compare with.
     tag_len: Option<usize>,
     /// The next update is a record of TLS 1.2 with this associated data.
-    record: Option<[u8; RECORD_AD_LEN]>,
+    record: Option<RecordAd>,
     /// What a record adds to its payload besides the explicit IV.
     record_padding: u64,
     /// IVs are made here, for records.
@@ -122,11 +121,8 @@ impl<const K: usize> Gcm<K> {
     /// The associated data of the next record, whose length field is that of
     /// what is sent.
     fn set_record(&mut self, ad: &[u8]) -> Result<(), Reason> {
-        let mut ad: [u8; RECORD_AD_LEN] = ad.try_into().map_err(|_| Reason::Parameter)?;
-        let sent = usize::from(u16::from_be_bytes([ad[11], ad[12]]));
         let around = if self.encrypt { EXPLICIT_IV_LEN } else { EXPLICIT_IV_LEN + TAG_LEN };
-        let payload = sent.checked_sub(around).ok_or(Reason::DataLength)?;
-        ad[11..].copy_from_slice(&(payload as u16).to_be_bytes());
+        let ad = record::associated_data(ad, around)?;
         (self.record, self.record_padding) = (Some(ad), TAG_LEN as u64);
         Ok(())
     }
@@ -173,7 +169,7 @@ impl<const K: usize> Gcm<K> {
     }
 
     /// A record of TLS 1.2 in place: explicit IV, payload, tag.
-    fn process_record(&mut self, ad: [u8; RECORD_AD_LEN], text: Text<'_>) -> Result<usize, Reason> {
+    fn process_record(&mut self, ad: RecordAd, text: Text<'_>) -> Result<usize, Reason> {
         let done = text.in_place().and_then(|record| {
             if record.len() < EXPLICIT_IV_LEN + TAG_LEN {
                 return Err(Reason::DataLength);

@@ -22,5 +22,6 @@ mod ctr;
 mod gcm;
 mod low;
 mod reason;
+mod record;
 mod tls_cbc;
 mod xts;

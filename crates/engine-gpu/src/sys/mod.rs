@@ -2,6 +2,7 @@
 
 mod commands;
 mod cuda;
+mod in_flight;
 mod opencl;
 mod pinned;
 

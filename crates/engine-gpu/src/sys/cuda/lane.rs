@@ -12,14 +12,12 @@ use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::platform::{Lane, Signal};
 use crate::sys::commands::{self, Argument, Commands, Entry, GROUP, Region};
+use crate::sys::in_flight::InFlight;
 use crate::sys::pinned::Block;
 
 pub(super) struct CudaLane {
     stream: Stream,
-    /// Of the launch in flight.
-    block: Option<Block>,
-    /// A launch failed half-way.
-    is_broken: bool,
+    in_flight: InFlight,
     signal: Arc<Signal>,
 }
 
@@ -65,17 +63,17 @@ impl CudaLane {
             check("cuMemAlloc", unsafe { (functions.cuMemAlloc_v2)(memory, region.len()) })?;
             stream.wipe(region, region.len())?;
         }
-        Ok(CudaLane { stream, block: None, is_broken: false, signal: Arc::default() })
-    }
-
-    fn queue_all(&mut self, plan: &Plan, block: &mut Block) -> Result<(), Failure> {
-        let functions = self.stream.context.enter()?;
-        commands::queue(&mut self.stream, plan, block)?;
-        self.stream.tell(functions, &self.signal)
+        Ok(CudaLane { stream, in_flight: InFlight::default(), signal: Arc::default() })
     }
 }
 
 impl Stream {
+    fn queue(&mut self, plan: &Plan, block: &mut Block, signal: &Arc<Signal>) -> Result<(), Failure> {
+        let functions = self.context.enter()?;
+        commands::queue(self, plan, block)?;
+        self.tell(functions, signal)
+    }
+
     fn memory(&self, region: Region) -> Address {
         self.memory[region as usize]
     }
@@ -195,18 +193,12 @@ impl Commands for Stream {
 }
 
 impl Lane for CudaLane {
-    fn launch(&mut self, plan: &Plan, mut block: Block) -> Result<(), Failure> {
-        assert!(self.block.is_none() && !self.is_broken, "one launch at a time, and none after a failure");
-        let queued = self.queue_all(plan, &mut block);
-        self.block = Some(block);
-        self.is_broken = queued.is_err();
-        queued
+    fn launch(&mut self, plan: &Plan, block: Block) -> Result<(), Failure> {
+        self.in_flight.begin(block, |block| self.stream.queue(plan, block, &self.signal))
     }
 
     fn poll(&mut self) -> Result<Option<Block>, Failure> {
-        let ended = self.stream.has_ended();
-        self.is_broken |= ended.is_err();
-        Ok(if ended? { self.block.take() } else { None })
+        self.in_flight.end(self.stream.has_ended())
     }
 
     fn signal(&self) -> &Arc<Signal> {
@@ -232,9 +224,7 @@ impl Lane for CudaLane {
 
 impl Drop for CudaLane {
     fn drop(&mut self) {
-        if self.is_broken || self.block.is_some() {
-            // The device may still write: what it writes to stays.
-            std::mem::forget(self.block.take());
+        if self.in_flight.is_left_behind() {
             self.stream.memory = [0; Region::ALL.len()];
             self.stream.stream = null_mut();
             self.stream.event = null_mut();

@@ -12,14 +12,12 @@ use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::platform::{Lane, Signal};
 use crate::sys::commands::{self, Argument, Commands, Entry, GROUP, Region};
+use crate::sys::in_flight::InFlight;
 use crate::sys::pinned::Block;
 
 pub(super) struct OpenClLane {
     queue: Queue,
-    /// Of the launch in flight.
-    block: Option<Block>,
-    /// A launch failed half-way.
-    is_broken: bool,
+    in_flight: InFlight,
     signal: Arc<Signal>,
 }
 
@@ -59,16 +57,16 @@ impl OpenClLane {
             queue.wipe(region, region.len())?;
         }
         queue.release_events();
-        Ok(OpenClLane { queue, block: None, is_broken: false, signal: Arc::default() })
-    }
-
-    fn queue_all(&mut self, plan: &Plan, block: &mut Block) -> Result<(), Failure> {
-        commands::queue(&mut self.queue, plan, block)?;
-        self.queue.tell(&self.signal)
+        Ok(OpenClLane { queue, in_flight: InFlight::default(), signal: Arc::default() })
     }
 }
 
 impl Queue {
+    fn queue(&mut self, plan: &Plan, block: &mut Block, signal: &Arc<Signal>) -> Result<(), Failure> {
+        commands::queue(self, plan, block)?;
+        self.tell(signal)
+    }
+
     fn memory(&self, region: Region) -> Handle {
         self.memory[region as usize]
     }
@@ -266,22 +264,16 @@ impl Commands for Queue {
 }
 
 impl Lane for OpenClLane {
-    fn launch(&mut self, plan: &Plan, mut block: Block) -> Result<(), Failure> {
-        assert!(self.block.is_none() && !self.is_broken, "one launch at a time, and none after a failure");
-        let queued = self.queue_all(plan, &mut block);
-        self.block = Some(block);
-        self.is_broken = queued.is_err();
-        queued
+    fn launch(&mut self, plan: &Plan, block: Block) -> Result<(), Failure> {
+        self.in_flight.begin(block, |block| self.queue.queue(plan, block, &self.signal))
     }
 
     fn poll(&mut self) -> Result<Option<Block>, Failure> {
-        let ended = self.queue.has_ended();
-        self.is_broken |= ended.is_err();
-        if !ended? {
-            return Ok(None);
+        let ended = self.in_flight.end(self.queue.has_ended())?;
+        if ended.is_some() {
+            self.queue.release_events();
         }
-        self.queue.release_events();
-        Ok(self.block.take())
+        Ok(ended)
     }
 
     fn signal(&self) -> &Arc<Signal> {
@@ -302,9 +294,8 @@ impl Lane for OpenClLane {
 
 impl Drop for OpenClLane {
     fn drop(&mut self) {
-        if self.is_broken || self.block.is_some() {
-            // The device may still write: what it writes to stays, and so do queue and context.
-            std::mem::forget(self.block.take());
+        if self.in_flight.is_left_behind() {
+            // Queue and context stay too.
             std::mem::forget(Arc::clone(&self.queue.context));
             self.queue.memory = [null_mut(); Region::ALL.len()];
             self.queue.kernels.clear();
