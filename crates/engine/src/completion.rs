@@ -1,0 +1,404 @@
+//! When the completions of a device are looked for, and in what pieces work
+//! goes there: one controller for every asynchronous engine and the simulator.
+//!
+//! The principle is on one page, `docs/completions.md`: the coarsest grain that
+//! costs no speed. It sees no device and no clock, but what its engine tells it
+//! at each [look](Look).
+//!
+//! Two rules besides are for comparison: a fixed plan, and the one of
+//! Li, Sun and Guo, "Interrupt frequency optimization method for cryptographic
+//! devices based on single-root I/O virtualization" (2018).
+
+/// Completions of one interrupt: the rungs of the ladder.
+const COUNTS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// A coarser grain may cost so much of the best speed.
+const TOLERANCE: f64 = 0.02;
+/// Weight of a new epoch in what is known of its rung.
+const WEIGHT: f64 = 0.25;
+/// Completions of an epoch, at least, and interrupts.
+const EPOCH_OPERATIONS: u64 = 64;
+const EPOCH_LOOKS: u64 = 8;
+/// Epochs from one trial of a neighbour to the next, first and at most.
+const TRIAL_FIRST: u32 = 2;
+const TRIAL_LAST: u32 = 32;
+/// A speed that differs from what is known by more than this share, twice in a
+/// row, is another load's.
+const OTHER_LOAD: f64 = 0.25;
+/// Time until a look where nothing is known yet, in nanoseconds.
+const WAIT_FIRST_NS: u64 = 1_000_000;
+/// Period in which the paper's rule compares speeds, in nanoseconds.
+pub const PAPER_PERIOD_NS: u64 = 1_000_000_000;
+
+/// How completions are waited for until the next look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Completions that one interrupt stands for, at least 1. An engine asks for
+    /// no more than it has out.
+    pub count: u32,
+    /// Nanoseconds after which it looks though fewer have come.
+    pub wait_ns: u64,
+    /// Nanoseconds from one interrupt to the next, at least: a cap of their rate.
+    pub gap_ns: u64,
+    /// Looks all the time instead of waiting for an interrupt.
+    pub polls: bool,
+}
+
+impl Plan {
+    /// An interrupt for each completion.
+    pub const EACH: Plan = Plan { count: 1, wait_ns: WAIT_FIRST_NS, gap_ns: 0, polls: false };
+}
+
+/// What decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Always this plan.
+    Fixed(Plan),
+    /// An interrupt for each completion until the speed of a second is less than
+    /// that of the second before; from then on no more interrupts than that had.
+    Paper,
+    /// See the module.
+    Adaptive,
+}
+
+/// What is known of an engine beforehand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Nanoseconds that a completion may wait for others, at most.
+    pub ceiling_ns: u64,
+    /// CPU time of an interrupt and of waking who waits for it, in nanoseconds.
+    pub wake_ns: u64,
+}
+
+impl Default for Limits {
+    /// 200 us, and 5 us.
+    fn default() -> Limits {
+        Limits { ceiling_ns: 200_000, wake_ns: 5_000 }
+    }
+}
+
+/// What an engine saw when it looked for completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The moment, in nanoseconds from any beginning.
+    pub now_ns: u64,
+    /// When the device last had nothing before it got what it has had since.
+    pub busy_since_ns: u64,
+    /// Completions that were there.
+    pub completed: u32,
+    /// Operations that the device still has.
+    pub in_flight: u32,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    rule: Rule,
+    limits: Limits,
+    ladder: Ladder,
+    epoch: Epoch,
+    /// Completions in a nanosecond while the device had work; 0 before the first
+    /// epoch.
+    speed: f64,
+    paper: Paper,
+}
+
+/// What happened since the plan was made.
+#[derive(Clone, Copy, Debug, Default)]
+struct Epoch {
+    last_ns: Option<u64>,
+    busy_ns: u64,
+    operations: u64,
+    looks: u64,
+    in_flight_max: u32,
+}
+
+/// The state of the paper's rule.
+#[derive(Clone, Copy, Debug, Default)]
+struct Paper {
+    began_ns: Option<u64>,
+    operations: u64,
+    interrupts: u64,
+    before: Option<(u64, u64)>,
+    gap_ns: u64,
+}
+
+impl Controller {
+    /// That nothing is known to yet.
+    #[must_use]
+    pub fn new(rule: Rule, limits: Limits) -> Controller {
+        let ladder = Ladder::new(&COUNTS);
+        Controller { rule, limits, ladder, epoch: Epoch::default(), speed: 0.0, paper: Paper::default() }
+    }
+
+    /// How to wait from now on.
+    #[must_use]
+    pub fn plan(&self) -> Plan {
+        match self.rule {
+            Rule::Fixed(plan) => plan,
+            Rule::Paper => Plan { gap_ns: self.paper.gap_ns, ..Plan::EACH },
+            Rule::Adaptive => self.adaptive(),
+        }
+    }
+
+    fn adaptive(&self) -> Plan {
+        let count = self.ladder.grain();
+        if self.speed == 0.0 {
+            return Plan::EACH;
+        }
+        let expected_ns = count as f64 / self.speed;
+        Plan {
+            count: count as u32,
+            wait_ns: expected_ns as u64 + self.limits.ceiling_ns,
+            gap_ns: 0,
+            polls: expected_ns < self.limits.wake_ns as f64,
+        }
+    }
+
+    /// Tells of a look.
+    pub fn looked(&mut self, look: &Look) {
+        match self.rule {
+            Rule::Fixed(_) => {}
+            Rule::Paper => self.paper.looked(look),
+            Rule::Adaptive => self.learn(look),
+        }
+    }
+
+    fn learn(&mut self, look: &Look) {
+        let epoch = &mut self.epoch;
+        if let Some(last_ns) = epoch.last_ns {
+            epoch.busy_ns += look.now_ns.saturating_sub(last_ns.max(look.busy_since_ns));
+        }
+        epoch.last_ns = Some(look.now_ns);
+        epoch.operations += u64::from(look.completed);
+        epoch.looks += u64::from(look.completed > 0);
+        epoch.in_flight_max = epoch.in_flight_max.max(look.in_flight + look.completed);
+        if epoch.operations < EPOCH_OPERATIONS || epoch.looks < EPOCH_LOOKS || epoch.busy_ns == 0 {
+            return;
+        }
+        self.speed = epoch.operations as f64 / epoch.busy_ns as f64;
+        // The first of them waits for the others.
+        let within_ceiling = 1 + (self.speed * self.limits.ceiling_ns as f64) as u64;
+        let most = within_ceiling.min(epoch.in_flight_max.into());
+        self.ladder.measured(self.speed, most);
+        self.epoch = Epoch { last_ns: epoch.last_ns, ..Epoch::default() };
+    }
+}
+
+impl Paper {
+    /// Once, and only downwards, as published.
+    fn looked(&mut self, look: &Look) {
+        self.operations += u64::from(look.completed);
+        self.interrupts += u64::from(look.completed > 0);
+        let began_ns = *self.began_ns.get_or_insert(look.now_ns);
+        if look.now_ns - began_ns < PAPER_PERIOD_NS {
+            return;
+        }
+        if let Some((operations, interrupts)) = self.before
+            && self.operations < operations
+            && self.gap_ns == 0
+        {
+            self.gap_ns = PAPER_PERIOD_NS / interrupts.max(1);
+        }
+        self.before = Some((self.operations, self.interrupts));
+        (self.began_ns, self.operations, self.interrupts) = (Some(look.now_ns), 0, 0);
+    }
+}
+
+/// Grains from fine to coarse, and the speed that each was seen to give. The
+/// coarsest is taken whose speed is the best but for [`TOLERANCE`]; its
+/// neighbours are tried now and then.
+#[derive(Clone, Debug)]
+pub struct Ladder {
+    grains: &'static [u64],
+    speeds: Vec<Option<f64>>,
+    at: usize,
+    /// The rung that is tried for an epoch.
+    trial: Option<usize>,
+    /// Epochs until the next trial, and between trials.
+    until_trial: u32,
+    interval: u32,
+    /// Which neighbour comes next.
+    is_up_next: bool,
+    strange: u32,
+}
+
+impl Ladder {
+    /// On the finest of `grains`, which grow.
+    ///
+    /// # Panics
+    /// Without any.
+    #[must_use]
+    pub fn new(grains: &'static [u64]) -> Ladder {
+        assert!(!grains.is_empty(), "a ladder has rungs");
+        Ladder {
+            grains,
+            speeds: vec![None; grains.len()],
+            at: 0,
+            trial: None,
+            until_trial: TRIAL_FIRST,
+            interval: TRIAL_FIRST,
+            is_up_next: true,
+            strange: 0,
+        }
+    }
+
+    /// The grain of the epoch that has begun.
+    #[must_use]
+    pub fn grain(&self) -> u64 {
+        self.grains[self.trial.unwrap_or(self.at)]
+    }
+
+    /// An epoch with [`Ladder::grain`] has ended, with this speed, of any unit.
+    /// Grains above `most` are not taken in the next.
+    pub fn measured(&mut self, speed: f64, most: u64) {
+        let rung = self.trial.take().unwrap_or(self.at);
+        self.note(rung, speed);
+        let top = self.grains.iter().rposition(|grain| *grain <= most).unwrap_or(0);
+        let best = self.speeds[..=top].iter().flatten().fold(0.0, |best: f64, speed| best.max(*speed));
+        let is_good =
+            |rung: &usize| self.speeds[*rung].is_some_and(|speed| speed >= best * (1.0 - TOLERANCE));
+        let chosen = (0..=top).rev().find(is_good).unwrap_or(top);
+        if chosen != self.at {
+            (self.at, self.interval) = (chosen, TRIAL_FIRST);
+            self.until_trial = self.until_trial.min(TRIAL_FIRST);
+        }
+        self.until_trial = self.until_trial.saturating_sub(1);
+        if self.until_trial == 0 {
+            self.try_neighbour(top);
+        }
+    }
+
+    fn note(&mut self, rung: usize, speed: f64) {
+        let known = self.speeds[rung];
+        let is_strange = known.is_some_and(|known| (speed / known - 1.0).abs() > OTHER_LOAD);
+        self.strange = if is_strange { self.strange + 1 } else { 0 };
+        if self.strange == 2 {
+            self.speeds.fill(None);
+            (self.strange, self.interval, self.until_trial) = (0, TRIAL_FIRST, 1);
+        }
+        self.speeds[rung] = Some(match self.speeds[rung] {
+            Some(known) => known + (speed - known) * WEIGHT,
+            None => speed,
+        });
+    }
+
+    fn try_neighbour(&mut self, top: usize) {
+        let up = Some(self.at + 1).filter(|rung| *rung <= top);
+        let down = self.at.checked_sub(1);
+        let (first, second) = if self.is_up_next { (up, down) } else { (down, up) };
+        self.trial = first.or(second);
+        self.is_up_next = !self.is_up_next;
+        self.until_trial = self.interval;
+        self.interval = (self.interval * 2).min(TRIAL_LAST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Speeds that a rung gives, until the choice stands.
+    fn settle(ladder: &mut Ladder, most: u64, epochs: usize, speed: impl Fn(u64) -> f64) -> Vec<u64> {
+        (0..epochs)
+            .map(|_| {
+                let grain = ladder.grain();
+                ladder.measured(speed(grain), most);
+                grain
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_coarsest_grain_that_costs_no_speed_is_taken_and_left_again() {
+        let mut ladder = Ladder::new(&COUNTS);
+        // Flat until 16, then it falls.
+        settle(&mut ladder, 64, 100, |grain| if grain <= 16 { 100.0 } else { 80.0 });
+        assert_eq!(ladder.grains[ladder.at], 16);
+        // A load that suffers from more than two.
+        settle(&mut ladder, 64, 100, |grain| if grain <= 2 { 50.0 } else { 50.0 / grain as f64 });
+        assert_eq!(ladder.grains[ladder.at], 2);
+        // And one that gains by each step, as far as the ceiling lets it.
+        settle(&mut ladder, 40, 200, |grain| 100.0 - 50.0 / grain as f64);
+        assert_eq!(ladder.grains[ladder.at], 32);
+    }
+
+    #[test]
+    fn trials_become_rare() {
+        let mut ladder = Ladder::new(&COUNTS);
+        let speed = |grain| if grain == 4 { 100.0 } else { 70.0 };
+        settle(&mut ladder, 64, 200, speed);
+        let later = settle(&mut ladder, 64, 640, speed);
+        let trials = later.iter().filter(|grain| **grain != 4).count();
+        assert!((10..=20).contains(&trials), "{trials} of 640");
+    }
+
+    #[test]
+    fn noise_of_a_few_percent_does_not_move_it_far() {
+        let mut ladder = Ladder::new(&COUNTS);
+        let mut state = 1u32;
+        let mut noise = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f64::from(state >> 16) / 65_536.0 * 0.1 - 0.05
+        };
+        let mut speeds = 0.0;
+        for _ in 0..2000 {
+            let grain = ladder.grain();
+            let speed = if grain <= 8 { 100.0 } else { 800.0 / grain as f64 };
+            speeds += speed;
+            ladder.measured(speed * (1.0 + noise()), 64);
+        }
+        assert!(speeds / 2000.0 > 97.0, "{}", speeds / 2000.0);
+    }
+
+    /// A device that completes one operation each `service_ns` while it has any.
+    fn look(controller: &mut Controller, now_ns: &mut u64, completed: u32, in_flight: u32, took_ns: u64) {
+        *now_ns += took_ns;
+        controller.looked(&Look { now_ns: *now_ns, busy_since_ns: 0, completed, in_flight });
+    }
+
+    #[test]
+    fn it_polls_where_waiting_is_cheaper_than_waking() {
+        let mut now_ns = 0;
+        for (service_ns, polls) in [(1_000, true), (50_000, false)] {
+            let mut controller = Controller::new(Rule::Adaptive, Limits::default());
+            for _ in 0..200 {
+                look(&mut controller, &mut now_ns, 1, 0, service_ns);
+            }
+            assert_eq!(controller.plan().polls, polls, "{service_ns}");
+            assert_eq!(controller.plan().count, 1, "no more than there are");
+        }
+    }
+
+    #[test]
+    fn nothing_waits_longer_than_the_ceiling_for_others() {
+        let limits = Limits { ceiling_ns: 100_000, wake_ns: 5_000 };
+        let mut controller = Controller::new(Rule::Adaptive, limits);
+        let mut now_ns = 0;
+        let mut most = 0;
+        for _ in 0..5000 {
+            let count = controller.plan().count.min(32);
+            most = most.max(count);
+            // 20 us each: the speed is the same whatever the count.
+            look(&mut controller, &mut now_ns, count, 32 - count, u64::from(count) * 20_000);
+        }
+        assert_eq!(most, 4, "a fifth would have the first wait for more than four times 20 us");
+    }
+
+    #[test]
+    fn the_papers_rule_caps_once_where_it_was() {
+        let mut controller = Controller::new(Rule::Paper, Limits::default());
+        let mut now_ns = 0;
+        let mut second = |controller: &mut Controller, looks: u64| {
+            for _ in 0..looks {
+                look(controller, &mut now_ns, 1, 1, PAPER_PERIOD_NS / looks);
+            }
+            controller.plan().gap_ns
+        };
+        assert_eq!(second(&mut controller, 4000), 0);
+        assert_eq!(second(&mut controller, 5000), 0);
+        second(&mut controller, 5000);
+        let capped = (0..3).map(|_| second(&mut controller, 4000)).max().expect("three");
+        assert!((190_000..=260_000).contains(&capped), "{capped}");
+        assert_eq!(second(&mut controller, 1000), capped, "and never again");
+    }
+}
