@@ -1,7 +1,9 @@
 //! Sessions, and what the device computes with them.
 
 use strongroom_engine_cpu::stream::{AesCbc, AesCtr, AesGcm, CbcKey, GcmKey, XtsKey};
-use strongroom_engine_virtio::spec::{self, CONTROL_LEN, Request, TAG_LEN, algorithm, answer, opcode, service};
+use strongroom_engine_virtio::spec::{
+    self, CONTROL_LEN, Request, TAG_LEN, algorithm, answer, opcode, service,
+};
 use subtle::ConstantTimeEq;
 
 /// A key and what it is for.
@@ -12,7 +14,7 @@ pub(crate) struct Session {
 }
 
 enum Key {
-    Ctr(AesCtr),
+    Ctr(Box<AesCtr>),
     Cbc(CbcKey),
     Xts(XtsKey),
     Gcm(GcmKey),
@@ -30,7 +32,7 @@ impl Session {
         let direction = spec::word(request, if service == service::AEAD { 32 } else { 24 });
         let key = key.get(..key_len)?;
         let key = match (service, number) {
-            (service::CIPHER, algorithm::AES_CTR) => Key::Ctr(AesCtr::new(key, &[0; 16])?),
+            (service::CIPHER, algorithm::AES_CTR) => Key::Ctr(Box::new(AesCtr::new(key, &[0; 16])?)),
             (service::CIPHER, algorithm::AES_CBC) => Key::Cbc(CbcKey::new(key)?),
             (service::CIPHER, algorithm::AES_XTS) => Key::Xts(XtsKey::new(key)?),
             (service::AEAD, algorithm::AES_GCM) => Key::Gcm(GcmKey::new(key)?),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Chances in millions, and one event.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
     /// The answer comes later, by [`Faults::late`].
     pub late_ppm: u32,
@@ -15,6 +15,8 @@ pub struct Faults {
     pub wrong_ppm: u32,
     /// The process ends when it has got so many requests.
     pub unplug_after: Option<u64>,
+    /// Nothing goes wrong with so many requests, the first ones.
+    pub sound: u64,
     /// Where the draws begin.
     pub seed: u64,
 }
@@ -34,6 +36,9 @@ impl Faults {
     pub(crate) fn fate(&self, number: u64) -> Fate {
         if self.unplug_after.is_some_and(|after| number >= after) {
             return Fate::Unplugged;
+        }
+        if number < self.sound {
+            return Fate::Right;
         }
         let z = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(self.seed);
         let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -62,8 +67,10 @@ mod tests {
             lost_ppm: 200_000,
             wrong_ppm: 300_000,
             unplug_after: Some(100_000),
+            sound: 50,
             ..Faults::default()
         };
+        assert!((0..50).all(|number| faults.fate(number) == Fate::Right));
         let count = |fate| (0..100_000).filter(|number| faults.fate(*number) == fate).count();
         for (fate, expected) in [(Fate::Late, 10_000), (Fate::Lost, 20_000), (Fate::Wrong, 30_000)] {
             assert!(count(fate).abs_diff(expected) < 1000, "{fate:?}");

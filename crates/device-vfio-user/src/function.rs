@@ -154,7 +154,9 @@ impl State {
 
     /// Answers a control request.
     fn control(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let Some((request, key)) = bytes.split_first_chunk::<CONTROL_LEN>() else { return vec![answer::ERROR] };
+        let Some((request, key)) = bytes.split_first_chunk::<CONTROL_LEN>() else {
+            return vec![answer::ERROR];
+        };
         match spec::word(request, 0) & 0xff {
             opcode::CREATE_SESSION => {
                 let number = self.next_session;

@@ -21,7 +21,7 @@ pub use serve::serve;
 use std::time::Duration;
 
 /// The device that is modelled.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// Time of every request.
     pub fixed: Duration,
@@ -37,6 +37,21 @@ pub struct Model {
     pub request_len_max: u64,
     /// What goes wrong.
     pub faults: Faults,
+}
+
+impl Default for Model {
+    /// As fast as this machine, with four units and two data queues.
+    fn default() -> Model {
+        Model {
+            fixed: Duration::ZERO,
+            bytes_per_second: 0,
+            units: 4,
+            queues: 2,
+            queue_size: 256,
+            request_len_max: 1 << 20,
+            faults: Faults::default(),
+        }
+    }
 }
 
 impl Model {

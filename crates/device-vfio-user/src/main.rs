@@ -44,6 +44,9 @@ struct Arguments {
     /// Ends after so many requests
     #[arg(long)]
     unplug_after: Option<u64>,
+    /// Requests with which nothing goes wrong, the first ones
+    #[arg(long, default_value_t = 0)]
+    sound: u64,
     /// Where what goes wrong is drawn from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -64,6 +67,7 @@ fn main() {
             lost_ppm: arguments.lost_ppm,
             wrong_ppm: arguments.wrong_ppm,
             unplug_after: arguments.unplug_after,
+            sound: arguments.sound,
             seed: arguments.seed,
         },
     };

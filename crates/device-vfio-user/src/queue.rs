@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::fence;
 
-use strongroom_engine_virtio::spec::{
-    DESCRIPTOR_LEN, DESCRIPTOR_NEXT, DESCRIPTOR_WRITE, has_passed,
-};
+use strongroom_engine_virtio::spec::{DESCRIPTOR_LEN, DESCRIPTOR_NEXT, DESCRIPTOR_WRITE, has_passed};
 use strongroom_engine_virtio::{Memory, OutOfBounds};
 
 /// Bytes of a request, at most.

@@ -125,7 +125,8 @@ impl Registers {
             bytes[..len].copy_from_slice(&part[..len]);
             return;
         }
-        let half = |features: u64, half: u32| if half < 2 { features >> (32 * half) & 0xffff_ffff } else { 0 };
+        let half =
+            |features: u64, half: u32| if half < 2 { features >> (32 * half) & 0xffff_ffff } else { 0 };
         let queues = self.queues.len() as u64;
         let selected = self.selected;
         let number = match offset {
@@ -137,7 +138,9 @@ impl Registers {
             common::DEVICE_STATUS => self.status.into(),
             common::QUEUE_SELECT => selected.into(),
             common::QUEUE_SIZE => self.queue().map_or(0, |queue| queue.size.into()),
-            common::QUEUE_MSIX_VECTOR => self.queue().map_or(u64::from(u16::MAX), |queue| queue.vector.into()),
+            common::QUEUE_MSIX_VECTOR => {
+                self.queue().map_or(u64::from(u16::MAX), |queue| queue.vector.into())
+            }
             common::QUEUE_ENABLE => self.queue().map_or(0, |queue| queue.is_enabled.into()),
             common::QUEUE_NOTIFY_OFF => selected.into(),
             _ => 0,
@@ -158,18 +161,18 @@ impl Registers {
         }
         let selected = self.selected;
         let size_max = self.size;
+        let shift = 32 * self.driver_half.min(1);
         match (offset, self.queue()) {
             (common::DEVICE_FEATURE_SELECT, _) => self.device_half = number as u32,
             (common::DRIVER_FEATURE_SELECT, _) => self.driver_half = number as u32,
-            (common::DRIVER_FEATURE, _) if self.driver_half < 2 => {
-                let shift = 32 * self.driver_half;
+            (common::DRIVER_FEATURE, _) => {
                 self.driver_features = self.driver_features & !(0xffff_ffff << shift) | number << shift;
             }
             (common::DEVICE_STATUS, _) if number == 0 => return Effect::Reset,
             (common::DEVICE_STATUS, _) => {
                 self.status = number as u8;
-                let agreed = self.driver_features & !FEATURES == 0
-                    && self.driver_features & feature::VERSION_1 != 0;
+                let agreed =
+                    self.driver_features & !FEATURES == 0 && self.driver_features & feature::VERSION_1 != 0;
                 if !agreed {
                     self.status &= !status::FEATURES_OK;
                 }

@@ -8,21 +8,27 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use strongroom_engine::client::{self, Flight};
+use strongroom_engine::completion::{Plan, Rule};
+use strongroom_engine::unruly::{Faults, UnrulyEngine};
 use strongroom_engine::{
-    Algorithm, Batch, Buffer, Engine, Operation, Outcome, SectorCipher, SectorIv, SectorMode, Segment,
-    conformance,
+    Algorithm, Batch, Buffer, Completed, Engine, Operation, Outcome, SectorCipher, SectorIv, SectorMode,
+    Segment, Session, conformance,
 };
 use strongroom_engine_cpu::{CpuEngine, ReferenceEngine};
 use strongroom_engine_virtio::{Options, VfioUser, VirtioEngine};
-use strongroom_sched::{Options as Scheduling, Policy, Scheduler, Settings};
+use strongroom_sched::settings::Policy;
+use strongroom_sched::{Options as Scheduling, Scheduler, Settings};
 
 const CTR: Algorithm = Algorithm::Sector(SectorCipher {
     mode: SectorMode::Ctr,
     iv: SectorIv::Plain64,
     ..SectorCipher::AES_XTS_PLAIN64
 });
+/// Requests of the driver's own tests of the device, with which nothing is to go wrong.
+const SOUND: &str = "100";
 
-/// A device's process and its socket.
+/// A device's process and its sockets.
 struct Device {
     process: Child,
     directory: tempfile::TempDir,
@@ -58,8 +64,18 @@ impl Device {
 
     fn open(&self, function: usize, options: Options) -> VirtioEngine {
         let bus = VfioUser::connect(&self.socket(function)).expect("the device is there");
-        VirtioEngine::open(Arc::new(bus), options).expect("the device is sound")
+        VirtioEngine::open("virtio", Arc::new(bus), options).expect("the device is sound")
     }
+}
+
+/// Gives a request up after so many milliseconds.
+fn late(ms: u64) -> Options {
+    Options { late: Duration::from_millis(ms), ..Options::default() }
+}
+
+/// One interrupt for so many answers.
+fn coalescing(count: u32) -> Options {
+    Options { rule: Rule::Fixed(Plan { count, ..Plan::EACH }), ..Options::default() }
 }
 
 /// A batch of so many sectors of 512 bytes, and what it has to become.
@@ -69,25 +85,56 @@ fn batch(sectors: usize) -> (Batch, Vec<u8>) {
     let batch = Batch::new(Operation::EncryptSectors, Buffer::copy_of(&plain), segments);
     let cpu = CpuEngine::new();
     let session = cpu.session(CTR, &[7; 32]).expect("the CPU has it");
-    let done = cpu.submit(&session, batch.duplicate()).ok().expect("inline").wait().expect("inline");
+    let done = client::execute(&cpu, &session, batch.duplicate()).expect("the CPU does it");
     (batch, done.batch.buffer.to_vec())
+}
+
+/// Hands a batch over and waits for it, lost or not.
+fn run(engine: &dyn Engine, session: &Session, batch: Batch) -> Completed {
+    let ticket = engine.submit(session, batch).expect("it has room");
+    engine.flush();
+    ticket.wait().expect("handed back")
 }
 
 #[test]
 fn the_driver_conforms_by_interrupts() {
     let device = Device::start(1, &[]);
-    let engine = device.open(0, Options::default());
+    for options in [coalescing(1), coalescing(8), Options::default()] {
+        let engine = device.open(0, options);
+        conformance::run(&engine, &ReferenceEngine);
+        assert!(engine.counters().interrupts.load(Relaxed) > 0);
+        assert_eq!(engine.counters().resets.load(Relaxed), 0);
+    }
+}
+
+#[test]
+fn the_driver_conforms_by_polling_and_on_two_queues() {
+    let device = Device::start(1, &["--queues", "2", "--units", "1"]);
+    let rule = Rule::Fixed(Plan { polls: true, ..Plan::EACH });
+    let engine = device.open(0, Options { queues: 2, rule, ..Options::default() });
     conformance::run(&engine, &ReferenceEngine);
-    assert!(engine.counters().interrupts.load(Relaxed) > 0);
     assert_eq!(engine.counters().resets.load(Relaxed), 0);
 }
 
 #[test]
-fn the_driver_conforms_by_polling_on_one_queue() {
-    let device = Device::start(1, &["--queues", "1", "--units", "1"]);
-    let engine = device.open(0, Options { queues: 1, poll: true, ..Options::default() });
-    conformance::run(&engine, &ReferenceEngine);
-    assert_eq!(engine.counters().interrupts.load(Relaxed), 0);
+fn the_driver_conforms_beneath_an_unruly_engine_and_a_scheduler() {
+    let device = Device::start(1, &[]);
+    let engine: Arc<dyn Engine> = Arc::new(device.open(0, Options::default()));
+    conformance::run(&UnrulyEngine::new(Arc::clone(&engine), 3, Faults::harmless()), &ReferenceEngine);
+    let lossy = UnrulyEngine::new(Arc::clone(&engine), 4, Faults::lossy());
+    conformance::run_tolerating_loss(&lossy, &ReferenceEngine);
+    let scheduler = Scheduler::new(vec![engine], Arc::new(ReferenceEngine), scheduling());
+    conformance::run(&scheduler, &ReferenceEngine);
+}
+
+/// A device that loses and resets under the suite: whatever is not lost is right.
+#[test]
+fn the_driver_conforms_through_losses_and_resets() {
+    let device = Device::start(1, &["--lost-ppm", "2000", "--seed", "11", "--sound", SOUND]);
+    let engine = device.open(0, late(100));
+    conformance::run_tolerating_loss(&engine, &ReferenceEngine);
+    let (resets, requests) = (engine.counters().resets.load(Relaxed), engine.requests());
+    assert!(resets > 0, "none lost of {requests}");
 }
 
 #[test]
@@ -99,11 +146,12 @@ fn several_functions_work_side_by_side() {
             scope.spawn(move || {
                 let session = engine.session(CTR, &[7; 32]).expect("it has it");
                 let (batch, expected) = batch(100);
-                let tickets: Vec<_> = (0..20)
-                    .map(|_| engine.submit(&session, batch.duplicate()).ok().expect("it has room"))
-                    .collect();
-                for ticket in tickets {
-                    let done = ticket.wait().expect("it answers");
+                let mut flight = Flight::new(engine);
+                for _ in 0..20 {
+                    flight.add(&session, batch.duplicate()).expect("it has room");
+                }
+                for done in flight {
+                    let done = done.expect("it answers");
                     assert_eq!(done.outcome, Outcome::Done);
                     assert!(done.batch.buffer[..] == expected);
                 }
@@ -115,15 +163,15 @@ fn several_functions_work_side_by_side() {
 /// As many answers in one interrupt as was asked for, while there is as much under way.
 #[test]
 fn interrupts_are_coalesced() {
-    let device = Device::start(1, &["--service-us", "200", "--units", "4", "--queues", "1"]);
+    let device = Device::start(1, &["--service-us", "200"]);
     let mut counts = Vec::new();
     for coalesce in [1, 8] {
-        let engine = device.open(0, Options { queues: 1, coalesce, ..Options::default() });
+        let engine = device.open(0, coalescing(coalesce));
         let session = engine.session(CTR, &[7; 32]).expect("it has it");
         let (batch, expected) = batch(500);
-        let done = engine.submit(&session, batch).ok().expect("it has room").wait().expect("it answers");
-        assert!(done.batch.buffer[..] == expected);
-        counts.push(engine.counters().interrupts.load(Relaxed));
+        let before = engine.counters().interrupts.load(Relaxed);
+        assert!(run(&engine, &session, batch).batch.buffer[..] == expected);
+        counts.push(engine.counters().interrupts.load(Relaxed) - before);
     }
     // At most 1 in 8, and on a busy machine several answers wait for one look.
     assert!(counts[1] * 2 < counts[0].max(3), "{counts:?}");
@@ -131,13 +179,13 @@ fn interrupts_are_coalesced() {
 
 #[test]
 fn what_a_device_loses_is_told_and_the_device_goes_on() {
-    let device = Device::start(1, &["--lost-ppm", "20000", "--seed", "5"]);
-    let engine = device.open(0, Options { late: Duration::from_millis(300), ..Options::default() });
+    let device = Device::start(1, &["--lost-ppm", "20000", "--seed", "5", "--sound", SOUND]);
+    let engine = device.open(0, late(200));
     let session = engine.session(CTR, &[7; 32]).expect("it has it");
     let (mut lost, mut done) = (0, 0);
     for _ in 0..60 {
         let (batch, expected) = batch(10);
-        let completed = engine.submit(&session, batch).ok().expect("it has room").wait().expect("handed back");
+        let completed = run(&engine, &session, batch);
         match completed.outcome {
             Outcome::DeviceLost => lost += 1,
             outcome => {
@@ -153,13 +201,14 @@ fn what_a_device_loses_is_told_and_the_device_goes_on() {
 
 #[test]
 fn answers_that_come_after_a_reset_reach_nobody() {
-    let device = Device::start(1, &["--late-ppm", "30000", "--late-ms", "250", "--seed", "9"]);
-    let engine = device.open(0, Options { late: Duration::from_millis(100), ..Options::default() });
+    let device =
+        Device::start(1, &["--late-ppm", "30000", "--late-ms", "250", "--seed", "9", "--sound", SOUND]);
+    let engine = device.open(0, late(100));
     let session = engine.session(CTR, &[7; 32]).expect("it has it");
     let mut lost = 0;
     for _ in 0..60 {
         let (batch, expected) = batch(10);
-        let completed = engine.submit(&session, batch).ok().expect("it has room").wait().expect("handed back");
+        let completed = run(&engine, &session, batch);
         match completed.outcome {
             Outcome::DeviceLost => lost += 1,
             _ => assert!(completed.batch.buffer[..] == expected),
@@ -170,17 +219,49 @@ fn answers_that_come_after_a_reset_reach_nobody() {
 
 #[test]
 fn an_unplugged_device_hands_back_what_it_had() {
-    let device = Device::start(1, &["--unplug-after", "55"]);
-    let engine = device.open(0, Options { late: Duration::from_millis(300), ..Options::default() });
+    let device = Device::start(1, &["--unplug-after", "155"]);
+    let engine = device.open(0, late(200));
     let session = engine.session(CTR, &[7; 32]).expect("it has it");
     let tickets: Vec<_> =
-        (0..20).map(|_| engine.submit(&session, batch(10).0).ok().expect("it has room")).collect();
-    let outcomes: Vec<_> = tickets.into_iter().map(|ticket| ticket.wait().expect("handed back").outcome).collect();
+        (0..20).map(|_| engine.submit(&session, batch(10).0).expect("it has room")).collect();
+    engine.flush();
+    let outcomes: Vec<_> =
+        tickets.into_iter().map(|ticket| ticket.wait().expect("handed back").outcome).collect();
     assert!(outcomes.contains(&Outcome::DeviceLost), "{outcomes:?}");
-    let (batch, _) = batch(1);
-    let completed = engine.submit(&session, batch).ok().expect("answered at once").wait().expect("handed back");
-    assert_eq!(completed.outcome, Outcome::DeviceLost);
+    assert_eq!(run(&engine, &session, batch(1).0).outcome, Outcome::DeviceLost);
     assert!(engine.capability(CTR, Operation::EncryptSectors).is_none());
+    assert!(engine.session(CTR, &[7; 32]).is_err());
+}
+
+/// A process that stands still answers nothing, not even registers.
+#[test]
+fn a_device_that_stands_still_holds_up_no_caller() {
+    let device = Device::start(1, &[]);
+    let engine = device.open(0, late(200));
+    let session = engine.session(CTR, &[7; 32]).expect("it has it");
+    let (sectors, expected) = batch(10);
+    assert!(run(&engine, &session, sectors.duplicate()).batch.buffer[..] == expected);
+    let process = rustix::process::Pid::from_child(&device.process);
+    rustix::process::kill_process(process, rustix::process::Signal::STOP).expect("it stands still");
+    let began = Instant::now();
+    let ticket = engine.submit(&session, sectors.duplicate()).expect("it has room");
+    engine.flush();
+    assert!(engine.session(CTR, &[8; 32]).is_ok());
+    assert!(began.elapsed() < Duration::from_millis(150), "nobody waits for it");
+    assert_eq!(ticket.wait().expect("handed back").outcome, Outcome::DeviceLost);
+    assert_eq!(run(&engine, &session, sectors).outcome, Outcome::DeviceLost);
+    drop(engine);
+    rustix::process::kill_process(process, rustix::process::Signal::CONT).expect("it goes on");
+}
+
+#[test]
+fn a_device_that_computes_wrong_is_offered_nothing() {
+    let device = Device::start(1, &["--wrong-ppm", "1000000"]);
+    let engine = device.open(0, Options::default());
+    let all = Algorithm::all().flat_map(|algorithm| {
+        [Operation::Seal, Operation::EncryptSectors].map(|operation| (algorithm, operation))
+    });
+    assert!(all.into_iter().all(|(algorithm, operation)| engine.capability(algorithm, operation).is_none()));
     assert!(engine.session(CTR, &[7; 32]).is_err());
 }
 
@@ -194,26 +275,19 @@ fn scheduling() -> Scheduling {
 #[test]
 fn the_scheduler_loses_nothing_to_a_bad_device() {
     for faults in [
-        &["--lost-ppm", "20000"][..],
-        &["--wrong-ppm", "200000"],
-        &["--late-ppm", "50000", "--late-ms", "2000"],
-        &["--unplug-after", "40"],
+        &["--lost-ppm", "20000", "--sound", SOUND][..],
+        &["--wrong-ppm", "200000", "--sound", SOUND],
+        &["--late-ppm", "50000", "--late-ms", "2000", "--sound", SOUND],
+        &["--unplug-after", "140"],
     ] {
         let device = Device::start(1, faults);
-        let options = Options { late: Duration::from_millis(500), ..Options::default() };
         let fallback: Arc<dyn Engine> = Arc::new(CpuEngine::new());
-        let engines = vec![Arc::new(device.open(0, options)) as Arc<dyn Engine>];
+        let engines = vec![Arc::new(device.open(0, late(500))) as Arc<dyn Engine>];
         let scheduler = Scheduler::new(engines, fallback, scheduling());
         let session = scheduler.session(CTR, &[7; 32]).expect("both have it");
         for _ in 0..30 {
             let (batch, expected) = batch(10);
-            let mut batch = Some(batch);
-            let completed = loop {
-                match scheduler.submit(&session, batch.take().expect("given back")) {
-                    Ok(ticket) => break ticket.wait().expect("handed back"),
-                    Err(refused) => batch = Some(refused.batch),
-                }
-            };
+            let completed = client::execute(&scheduler, &session, batch).expect("nothing is lost");
             assert_eq!(completed.outcome, Outcome::Done, "{faults:?}");
             assert!(completed.batch.buffer[..] == expected, "{faults:?}");
         }

@@ -1,58 +1,48 @@
-//! The control queue: sessions are opened and closed, one at a time.
+//! The control queue: sessions are opened and closed, one at a time. Its memory
+//! is its own and locked, since keys stand there for a moment.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::ring::{Ring, ring_len};
 use crate::spec::{self, CONTROL_LEN, SESSION_ANSWER_LEN, answer};
 use crate::transport::Transport;
+use crate::wire::{KEY_MAX, Wire};
 use crate::{Error, Memory};
 
 /// Descriptors of the control queue.
-pub(crate) const SIZE: u16 = 8;
-const KEY_MAX: usize = 64;
+const SIZE: u16 = 8;
+/// How long it may take.
 const LIMIT: Duration = Duration::from_secs(2);
-/// Answers before which the queue is looked at without sleeping.
-const LOOKS: u32 = 2000;
-
+/// Where its parts are: the ring, then what goes there and back.
+const REQUEST_AT: usize = 1024;
+const KEY_AT: usize = REQUEST_AT + CONTROL_LEN;
+const ANSWER_AT: usize = KEY_AT + KEY_MAX;
 /// Bytes of memory that it takes.
-pub(crate) fn memory_len() -> usize {
-    ring_len(SIZE).next_multiple_of(64) + 256
-}
+pub(crate) const MEMORY_LEN: usize = 4096;
 
 /// See the module.
 pub(crate) struct Control {
     memory: Arc<Memory>,
-    at: usize,
     queue: u16,
     ring: Ring,
     doorbell: u64,
-    /// Counts resets: sessions of an earlier one are gone.
-    pub(crate) epoch: u64,
-    /// The device is gone for good.
-    pub(crate) is_gone: bool,
 }
 
 impl Control {
-    /// Sets the queue up in memory from `at` on.
-    pub(crate) fn new(
-        transport: &Transport,
-        memory: &Arc<Memory>,
-        at: usize,
-        queue: u16,
-        epoch: u64,
-    ) -> Result<Control, Error> {
+    /// Sets the queue up in memory of its own.
+    pub(crate) fn new(transport: &Transport, memory: &Arc<Memory>, queue: u16) -> Result<Control, Error> {
+        debug_assert!(ring_len(SIZE) <= REQUEST_AT && ANSWER_AT + SESSION_ANSWER_LEN <= MEMORY_LEN);
         if transport.queue_size(queue)? < SIZE {
             return Err(Error::Device("its control queue is too short"));
         }
-        let ring = Ring::new(memory, at, SIZE)?;
+        let ring = Ring::new(memory, 0, SIZE)?;
         transport.enable(queue, SIZE, None, &ring.places())?;
         let doorbell = transport.doorbell(queue)?;
-        let memory = Arc::clone(memory);
-        Ok(Control { memory, at, queue, ring, doorbell, epoch, is_gone: false })
+        Ok(Control { memory: Arc::clone(memory), queue, ring, doorbell })
     }
 
-    /// One request and its answer.
+    /// One request and its answer. After an error the queue is of no use.
     fn exchange(
         &mut self,
         transport: &Transport,
@@ -60,57 +50,37 @@ impl Control {
         key: &[u8],
         answer: &mut [u8],
     ) -> Result<(), Error> {
-        if self.is_gone {
-            return Err(Error::Late);
-        }
-        let request_at = self.at + ring_len(SIZE).next_multiple_of(64);
-        let key_at = request_at + CONTROL_LEN;
-        let answer_at = key_at + KEY_MAX;
-        self.memory.write(request_at, request)?;
-        self.memory.write(key_at, key)?;
-        self.memory.write(answer_at, &vec![0xff; answer.len()])?;
-        let chain = [(request_at, CONTROL_LEN, false), (key_at, key.len(), false), (answer_at, answer.len(), true)];
-        self.ring.describe(0, &chain)?;
-        self.ring.offer(0)?;
+        self.memory.write(REQUEST_AT, request)?;
+        self.memory.write(KEY_AT, key)?;
+        // No answer, wherever it is looked at.
+        answer.fill(0xff);
+        self.memory.write(ANSWER_AT, answer)?;
+        let chain =
+            [(REQUEST_AT, CONTROL_LEN, false), (KEY_AT, key.len(), false), (ANSWER_AT, answer.len(), true)];
+        self.ring.offer_chain(0, &chain)?;
         if self.ring.publish()? {
             transport.ring(self.doorbell, self.queue)?;
         }
-        let done = self.wait();
-        self.memory.write(key_at, &[0; KEY_MAX])?;
+        let done = self.ring.wait(LIMIT);
+        self.memory.write(KEY_AT, &[0; KEY_MAX])?;
         done?;
-        Ok(self.memory.read(answer_at, answer)?)
-    }
-
-    fn wait(&mut self) -> Result<(), Error> {
-        let began = Instant::now();
-        for look in 0u32.. {
-            if self.ring.take()?.is_some() {
-                return Ok(());
-            }
-            if began.elapsed() > LIMIT {
-                return Err(Error::Late);
-            }
-            match look < LOOKS {
-                true => std::hint::spin_loop(),
-                false => std::thread::sleep(Duration::from_micros(50)),
-            }
-        }
-        Err(Error::Late)
+        Ok(self.memory.read(ANSWER_AT, answer)?)
     }
 
     /// Opens a session in one direction; none when the device does not take it.
     pub(crate) fn open(
         &mut self,
         transport: &Transport,
-        (service, algorithm): (u32, u32),
-        direction: u32,
+        wire: Wire,
+        encrypts: bool,
         key: &[u8],
     ) -> Result<Option<u64>, Error> {
-        let request = spec::create_session(service, algorithm, key.len() as u32, direction);
+        let direction = if encrypts { spec::ENCRYPTS } else { spec::DECRYPTS };
+        let request = spec::create_session(wire.service, wire.algorithm, key.len() as u32, direction);
         let mut bytes = [0; SESSION_ANSWER_LEN];
         self.exchange(transport, &request, key, &mut bytes)?;
         let number = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
-        Ok((spec::word(&bytes, 8) == answer::OK.into()).then_some(number))
+        Ok((spec::word(&bytes, 8) == u32::from(answer::OK)).then_some(number))
     }
 
     /// Closes a session; what the device says of it changes nothing.

@@ -1,45 +1,21 @@
-//! The thread that drives a device: it fills the rings with requests, sleeps
-//! until one has an answer, and hands batches back. It alone touches the data
-//! queues, so that they need no lock.
+//! The data queues: batches become requests, and answers batches again. Callers
+//! make requests when they flush, and the driver's thread takes answers; both
+//! hold the lock around this.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use strongroom_engine::{
-    Algorithm, Batch, Completed, Completer, Operation, Outcome, SectorCipher,
-};
+use strongroom_engine::{Batch, Completed, Completer, Operation, Outcome};
 
-use crate::engine::{Closed, DeviceSession, Shared};
+use crate::arena::{Arena, Part};
+use crate::request::{self, Piece};
 use crate::ring::Ring;
-use crate::spec::{REQUEST_LEN, Request, TAG_LEN, answer, opcode, service};
+use crate::session::{DeviceSession, Which};
+use crate::spec::{TAG_LEN, answer};
+use crate::transport::Transport;
+use crate::wire::Kind;
 use crate::{Error, Memory};
-
-/// Descriptors of one request.
-pub(crate) const CHAIN: u16 = 5;
-/// Bytes of a slot before its data: request, IV, associated data, answer.
-const HEAD_LEN: usize = 256;
-const IV_AT: usize = REQUEST_LEN;
-const AD_AT: usize = IV_AT + 16;
-const ANSWER_AT: usize = HEAD_LEN - 1;
-const _: () = assert!(AD_AT + strongroom_engine::limits::ASSOCIATED_DATA_MAX <= ANSWER_AT);
-/// How long it sleeps when nothing comes.
-const SLEEP: Duration = Duration::from_millis(20);
-
-/// Bytes of memory for a request of so much data.
-pub(crate) fn slot_len(data_max: usize) -> usize {
-    (HEAD_LEN + data_max + TAG_LEN).next_multiple_of(64)
-}
-
-/// What is asked of the thread.
-pub(crate) enum Message {
-    Job(Box<Job>),
-    Closed(Closed),
-}
 
 /// A batch on its way.
 pub(crate) struct Job {
@@ -59,253 +35,318 @@ struct Progress {
     is_lost: bool,
 }
 
+impl Progress {
+    fn is_made(&self) -> bool {
+        self.is_lost || self.segment == self.job.batch.segments.len()
+    }
+}
+
 /// A request that the device has.
-#[derive(Clone)]
 struct Flight {
     job: usize,
     segment: usize,
     start: usize,
     len: usize,
+    part: Part,
+    session: u64,
     since: Instant,
 }
 
 /// One data queue.
 pub(crate) struct Queue {
-    pub(crate) number: u16,
-    pub(crate) ring: Ring,
-    pub(crate) doorbell: u64,
-    /// Where its slots begin.
-    pub(crate) slots_at: usize,
+    number: u16,
+    ring: Ring,
+    doorbell: u64,
     free: Vec<u16>,
     flights: Vec<Option<Flight>>,
 }
 
 impl Queue {
-    pub(crate) fn new(number: u16, ring: Ring, doorbell: u64, slots_at: usize, slots: u16) -> Queue {
-        let flights = vec![None; usize::from(slots)];
-        Queue { number, ring, doorbell, slots_at, free: (0..slots).rev().collect(), flights }
+    /// With a place for as many requests as the ring has chains.
+    pub(crate) fn new(number: u16, ring: Ring, doorbell: u64) -> Queue {
+        let slots = ring.chains();
+        let flights = (0..slots).map(|_| None).collect();
+        Queue { number, ring, doorbell, free: (0..slots).rev().collect(), flights }
     }
 
     fn in_flight(&self) -> u16 {
         (self.flights.len() - self.free.len()) as u16
     }
+
+    /// One request and its answer, before anything else uses the queue.
+    pub(crate) fn exchange(
+        &mut self,
+        transport: &Transport,
+        memory: &Memory,
+        at: usize,
+        piece: &Piece<'_>,
+        limit: Duration,
+    ) -> Result<u8, Error> {
+        self.ring.offer_chain(0, &request::lay(memory, at, piece)?)?;
+        if self.ring.publish()? {
+            transport.ring(self.doorbell, self.number)?;
+        }
+        self.ring.wait(limit)?;
+        request::status(memory, at)
+    }
+}
+
+/// A session that has to be opened before the next request can be made.
+pub(crate) struct Wanted {
+    pub(crate) session: Arc<DeviceSession>,
+    pub(crate) which: Which,
+    job: usize,
+}
+
+/// What became of the making of a request.
+enum Made {
+    Yes,
+    /// No slot or no memory is free.
+    NoRoom,
+    Wants(Which),
 }
 
 /// See the module.
-pub(crate) struct Service {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) memory: Arc<Memory>,
-    pub(crate) queues: Vec<Queue>,
-    pub(crate) interrupt: OwnedFd,
-    pub(crate) messages: Receiver<Message>,
+pub(crate) struct Lanes {
+    memory: Arc<Memory>,
+    arena: Arena,
+    queues: Vec<Queue>,
     jobs: Vec<Option<Progress>>,
-    /// Those with requests to be made.
+    /// Those with requests to be made, the first of them first.
     waiting: VecDeque<usize>,
     next_queue: usize,
+    /// Counts resets.
+    epoch: u64,
+    state: State,
+    /// Batches to be handed back without the lock.
+    finished: Vec<(Completer, Completed)>,
+    /// Since when the device has had something, the last time that it has.
+    busy_since: Option<Instant>,
+    /// Requests made so far.
+    pub(crate) requests: u64,
 }
 
-impl Service {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        memory: Arc<Memory>,
-        queues: Vec<Queue>,
-        interrupt: OwnedFd,
-        messages: Receiver<Message>,
-    ) -> Service {
-        let (jobs, waiting) = (Vec::new(), VecDeque::new());
-        Service { shared, memory, queues, interrupt, messages, jobs, waiting, next_queue: 0 }
-    }
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Up,
+    /// Being reset; what comes waits.
+    Down,
+    /// What comes is lost.
+    Gone,
+}
 
-    /// Works until the engine is dropped, and what it had accepted is answered.
-    pub(crate) fn run(mut self) {
-        loop {
-            let is_closing = self.shared.is_closing.load(Relaxed);
-            self.receive();
-            if self.turn().is_err() {
-                self.lose();
-            }
-            if is_closing && self.jobs.iter().all(Option::is_none) {
-                return;
-            }
-            if self.shared.is_gone.load(Relaxed) {
-                std::thread::sleep(Duration::from_millis(1));
-            } else if self.sleep().is_err() {
-                self.lose();
-            }
-        }
-    }
-
-    /// Takes what was asked.
-    fn receive(&mut self) {
-        while let Ok(message) = self.messages.try_recv() {
-            match message {
-                Message::Job(job) => self.accept(*job),
-                Message::Closed(closed) => self.shared.close(&closed),
-            }
+impl Lanes {
+    /// With data in `memory` from `at` on.
+    pub(crate) fn new(memory: Arc<Memory>, at: usize, queues: Vec<Queue>) -> Lanes {
+        let arena = Arena::new(at, memory.len() - at);
+        let (jobs, waiting, finished) = (Vec::new(), VecDeque::new(), Vec::new());
+        Lanes {
+            memory,
+            arena,
+            queues,
+            jobs,
+            waiting,
+            next_queue: 0,
+            epoch: 0,
+            state: State::Up,
+            finished,
+            busy_since: None,
+            requests: 0,
         }
     }
 
-    fn accept(&mut self, job: Job) {
-        let is_lost = self.shared.is_gone.load(Relaxed);
-        let progress = Progress { job, segment: 0, sector: 0, outstanding: 0, is_forged: false, is_lost };
-        let at = self.jobs.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.jobs.push(None);
-            self.jobs.len() - 1
-        });
-        self.jobs[at] = Some(progress);
-        match is_lost {
-            true => self.finish(at),
-            false => self.waiting.push_back(at),
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Requests that the device has.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.queues.iter().map(|queue| u32::from(queue.in_flight())).sum()
+    }
+
+    /// When the device last got something after it had nothing.
+    pub(crate) fn busy_since(&self) -> Option<Instant> {
+        self.busy_since
+    }
+
+    /// Whether there is nothing to be done or waited for.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.jobs.iter().all(Option::is_none)
+    }
+
+    /// What is to be handed back now.
+    pub(crate) fn finished(&mut self) -> Vec<(Completer, Completed)> {
+        std::mem::take(&mut self.finished)
+    }
+
+    /// Takes batches.
+    pub(crate) fn accept(&mut self, jobs: Vec<Job>) {
+        for job in jobs {
+            let is_lost = self.state == State::Gone;
+            let progress = Progress { job, segment: 0, sector: 0, outstanding: 0, is_forged: false, is_lost };
+            let at = self.jobs.iter().position(Option::is_none).unwrap_or_else(|| {
+                self.jobs.push(None);
+                self.jobs.len() - 1
+            });
+            self.jobs[at] = Some(progress);
+            match is_lost {
+                true => self.finish(at),
+                false => self.waiting.push_back(at),
+            }
         }
     }
 
-    /// Everything that can be done now.
-    fn turn(&mut self) -> Result<(), Error> {
-        if self.shared.is_gone.load(Relaxed) {
-            return Ok(());
+    /// Makes requests while there is room, and shows them to the device.
+    pub(crate) fn fill(&mut self, transport: &Transport) -> Result<Option<Wanted>, Error> {
+        if self.state != State::Up {
+            return Ok(None);
         }
-        for queue in 0..self.queues.len() {
-            while let Some(head) = self.queues[queue].ring.take()? {
-                self.answered(queue, head)?;
-            }
-        }
-        self.fill()?;
-        for queue in &mut self.queues {
-            if queue.ring.publish()? {
-                self.shared.transport.ring(queue.doorbell, queue.number)?;
-            }
-        }
-        let limit = self.shared.options.late;
-        let is_late = |flight: &Flight| flight.since.elapsed() > limit;
-        match self.queues.iter().flat_map(|queue| &queue.flights).flatten().any(is_late) {
-            true => Err(Error::Late),
-            false => Ok(()),
-        }
-    }
-
-    /// Makes requests while there are slots for them.
-    fn fill(&mut self) -> Result<(), Error> {
+        let mut wanted = None;
         while let Some(&at) = self.waiting.front() {
-            let progress = self.jobs[at].as_mut().expect("it waits");
-            if progress.segment == progress.job.batch.segments.len() {
+            let progress = self.jobs[at].as_ref().expect("it waits");
+            if progress.is_made() {
                 self.waiting.pop_front();
                 if progress.outstanding == 0 {
                     self.finish(at);
                 }
                 continue;
             }
-            let count = self.queues.len();
-            let has_room = |queue: &usize| !self.queues[*queue].free.is_empty();
-            let mut turned = (0..count).map(|step| (self.next_queue + step) % count);
-            let Some(queue) = turned.find(has_room) else { return Ok(()) };
-            self.next_queue = queue + 1;
-            self.request(at, queue)?;
+            match self.make(at)? {
+                Made::Yes => {}
+                Made::NoRoom => break,
+                Made::Wants(which) => {
+                    wanted = Some(Wanted {
+                        session: Arc::clone(&progress_of(&self.jobs, at).job.session),
+                        which,
+                        job: at,
+                    });
+                    break;
+                }
+            }
         }
-        Ok(())
+        for queue in &mut self.queues {
+            if queue.ring.publish()? {
+                transport.ring(queue.doorbell, queue.number)?;
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// The device does not take the session that was wanted.
+    pub(crate) fn refused(&mut self, wanted: &Wanted) {
+        if let Some(progress) = self.jobs[wanted.job].as_mut()
+            && Arc::ptr_eq(&progress.job.session, &wanted.session)
+        {
+            progress.is_lost = true;
+        }
     }
 
     /// Makes the next request of a job, or passes over an empty segment of
     /// sectors, which is none.
-    fn request(&mut self, at: usize, queue: usize) -> Result<(), Error> {
+    fn make(&mut self, at: usize) -> Result<Made, Error> {
         let progress = self.jobs[at].as_mut().expect("it waits");
-        let batch = &mut progress.job.batch;
-        let segment = &batch.segments[progress.segment];
-        let (start, len) = match progress.job.session.sector {
-            Some(_) => {
-                let len = segment.sector_len() as usize;
-                (segment.start() + progress.sector * len, len)
-            }
-            None => (segment.start(), segment.len()),
-        };
-        if progress.job.session.sector.is_some() && segment.is_empty() {
-            batch.segments[progress.segment].set_done(None);
-            progress.segment += 1;
-            return Ok(());
-        }
+        let (session, batch) = (&progress.job.session, &mut progress.job.batch);
+        let segment = &mut batch.segments[progress.segment];
         let encrypts = matches!(batch.operation, Operation::Seal | Operation::EncryptSectors);
-        let session = self.shared.number(&progress.job.session, encrypts)?;
-        let slot = self.queues[queue].free.pop().expect("it has room");
-        let place = self.queues[queue].slots_at + usize::from(slot) * self.shared.slot_len;
-        let data_at = place + HEAD_LEN;
-        self.memory.write(data_at, &batch.buffer[start..start + len])?;
-        let mut request = Request {
-            opcode: service::CIPHER << 8 | if encrypts { opcode::ENCRYPT } else { opcode::DECRYPT },
-            session,
-            iv_len: 16,
-            ad_len: 0,
-            source_len: len as u32,
-            target_len: len as u32,
-        };
-        match progress.job.session.sector {
-            Some(SectorCipher { iv, .. }) => {
-                let number = segment.sector_numbers().at(progress.sector);
-                self.memory.write(place + IV_AT, &iv.number_block(number))?;
+        let mut iv = [0; 16];
+        let (mut prefix, mut iv_len) = ([0; 12], 12);
+        let (mut start, mut len) = (segment.start(), segment.len());
+        match session.kind {
+            Kind::Sectors(_) if segment.is_empty() => {
+                segment.set_done(None);
+                progress.segment += 1;
+                return Ok(Made::Yes);
             }
-            None => {
-                let ad = segment.associated_data();
-                (request.opcode, request.iv_len, request.ad_len) =
-                    (request.opcode | service::AEAD << 8, 12, ad.len() as u32);
-                self.memory.write(place + IV_AT, &segment.nonce()[12..])?;
-                self.memory.write(place + AD_AT, ad)?;
-                match encrypts {
-                    true => request.target_len += TAG_LEN as u32,
-                    false => {
-                        self.memory.write(data_at + len, segment.tag())?;
-                        request.source_len += TAG_LEN as u32;
-                    }
-                }
+            Kind::Sectors(sector) => {
+                len = segment.sector_len() as usize;
+                start += progress.sector * len;
+                iv = sector.iv.number_block(segment.sector_numbers().at(progress.sector));
+                iv_len = 16;
+            }
+            Kind::Gcm => iv[..12].copy_from_slice(&segment.nonce()[12..]),
+            Kind::XAesGcm => {
+                prefix.copy_from_slice(&segment.nonce()[..12]);
+                iv[..12].copy_from_slice(&segment.nonce()[12..]);
             }
         }
-        self.memory.write(place, &request.encode())?;
-        self.memory.write(place + ANSWER_AT, &[0xff])?;
-        let chain = [
-            (place, REQUEST_LEN + request.iv_len as usize, false),
-            (data_at, request.source_len as usize, false),
-            (place + AD_AT, request.ad_len as usize, false),
-            (data_at, request.target_len as usize, true),
-            (place + ANSWER_AT, 1, true),
-        ];
+        let count = self.queues.len();
+        let mut turned = (0..count).map(|step| (self.next_queue + step) % count);
+        let Some(queue) = turned.find(|queue| !self.queues[*queue].free.is_empty()) else {
+            return Ok(Made::NoRoom);
+        };
+        let which = Which { encrypts, prefix };
+        let Some(part) = self.arena.take(request::len(len)) else { return Ok(Made::NoRoom) };
+        let Some(number) = session.begin(&which, self.epoch) else {
+            self.arena.give_back(part);
+            return Ok(Made::Wants(which));
+        };
+        let piece = Piece {
+            service: session.wire.service,
+            encrypts,
+            session: number,
+            iv: &iv[..iv_len],
+            ad: segment.associated_data(),
+            data: &batch.buffer[start..start + len],
+            tag: segment.tag(),
+        };
+        let chain = request::lay(&self.memory, part.at, &piece)?;
+        let now = Instant::now();
+        if self.queues.iter().all(|queue| queue.in_flight() == 0) {
+            self.busy_since = Some(now);
+        }
+        self.next_queue = queue + 1;
         let queue = &mut self.queues[queue];
-        queue.ring.describe(slot * CHAIN, &chain)?;
-        queue.ring.offer(slot * CHAIN)?;
-        let flight = Flight { job: at, segment: progress.segment, start, len, since: Instant::now() };
+        let slot = queue.free.pop().expect("it has room");
+        queue.ring.offer_chain(slot, &chain)?;
+        let flight =
+            Flight { job: at, segment: progress.segment, start, len, part, session: number, since: now };
         queue.flights[usize::from(slot)] = Some(flight);
         progress.outstanding += 1;
         progress.sector += 1;
-        if progress.job.session.sector.is_none() || progress.sector * len == segment.len() {
+        if !matches!(session.kind, Kind::Sectors(_)) || progress.sector * len == segment.len() {
             (progress.segment, progress.sector) = (progress.segment + 1, 0);
         }
-        self.shared.counters.requests.fetch_add(1, Relaxed);
-        Ok(())
+        self.requests += 1;
+        Ok(Made::Yes)
+    }
+
+    /// Takes the answers that are there; how many.
+    pub(crate) fn take(&mut self) -> Result<u32, Error> {
+        let mut taken = 0;
+        if self.state == State::Up {
+            for queue in 0..self.queues.len() {
+                while let Some(slot) = self.queues[queue].ring.take()? {
+                    self.answered(queue, slot)?;
+                    taken += 1;
+                }
+            }
+        }
+        Ok(taken)
     }
 
     /// Takes the answer to a request.
-    fn answered(&mut self, queue: usize, head: u32) -> Result<(), Error> {
-        let nobody = Error::Device("it answers what nobody asked");
-        let slot = (head / u32::from(CHAIN)) as usize;
-        if !head.is_multiple_of(CHAIN.into()) {
-            return Err(nobody);
-        }
-        let flight = self.queues[queue].flights.get_mut(slot).and_then(Option::take).ok_or(nobody)?;
-        self.queues[queue].free.push(slot as u16);
-        let place = self.queues[queue].slots_at + slot * self.shared.slot_len;
-        let mut status = [0];
-        self.memory.read(place + ANSWER_AT, &mut status)?;
+    fn answered(&mut self, queue: usize, slot: u16) -> Result<(), Error> {
+        let queue = &mut self.queues[queue];
+        let flight = queue.flights.get_mut(usize::from(slot)).and_then(Option::take);
+        let flight = flight.ok_or(Error::Device("it answers what nobody asked"))?;
+        queue.free.push(slot);
+        self.arena.give_back(flight.part);
         let progress = self.jobs[flight.job].as_mut().expect("its request was out");
+        progress.job.session.end(flight.session, self.epoch);
         progress.outstanding -= 1;
         let batch = &mut progress.job.batch;
         let data = &mut batch.buffer[flight.start..flight.start + flight.len];
         let segment = &mut batch.segments[flight.segment];
-        match status[0] {
+        let memory = &self.memory;
+        match request::status(memory, flight.part.at)? {
             answer::OK => {
-                self.memory.read(place + HEAD_LEN, data)?;
-                let mut tag = [0; TAG_LEN];
+                memory.read(flight.part.at + request::HEAD_LEN, data)?;
+                let mut tag = None;
                 if batch.operation == Operation::Seal {
-                    self.memory.read(place + HEAD_LEN + flight.len, &mut tag)?;
-                    segment.set_done(Some(tag));
-                } else {
-                    segment.set_done(None);
+                    let made = tag.insert([0; TAG_LEN]);
+                    memory.read(flight.part.at + request::HEAD_LEN + flight.len, made)?;
                 }
+                segment.set_done(tag);
             }
             answer::BAD_MESSAGE if batch.operation == Operation::Open => {
                 data.fill(0);
@@ -314,14 +355,14 @@ impl Service {
             }
             _ => progress.is_lost = true,
         }
-        if progress.outstanding == 0 && progress.segment == batch.segments.len() {
+        if progress.outstanding == 0 && progress.is_made() {
             self.waiting.retain(|waiting| *waiting != flight.job);
             self.finish(flight.job);
         }
         Ok(())
     }
 
-    /// Hands a batch back.
+    /// A batch is to be handed back.
     fn finish(&mut self, at: usize) {
         let Some(Progress { job, is_forged, is_lost, .. }) = self.jobs[at].take() else { return };
         let outcome = match (is_lost, is_forged) {
@@ -329,12 +370,19 @@ impl Service {
             (false, true) => Outcome::AuthenticationFailed,
             (false, false) => Outcome::Done,
         };
-        self.shared.accepted.fetch_sub(1, Relaxed);
-        job.completer.complete(Completed { batch: job.batch, outcome });
+        self.finished.push((job.completer, Completed { batch: job.batch, outcome }));
     }
 
-    /// Gives up what the device has, and begins anew with it, or without it.
-    fn lose(&mut self) {
+    /// Whether a request has had no answer for longer than `limit`.
+    pub(crate) fn is_late(&self, limit: Duration) -> bool {
+        let now = Instant::now();
+        let mut flights = self.queues.iter().flat_map(|queue| &queue.flights).flatten();
+        flights.any(|flight| now.duration_since(flight.since) > limit)
+    }
+
+    /// Gives up what the device has; what comes waits.
+    pub(crate) fn lose(&mut self) {
+        self.state = State::Down;
         self.waiting.clear();
         for at in 0..self.jobs.len() {
             if let Some(progress) = &mut self.jobs[at] {
@@ -342,59 +390,41 @@ impl Service {
                 self.finish(at);
             }
         }
-        match self.shared.restart(&self.memory) {
-            Ok(queues) => self.queues = queues,
-            Err(_) => self.shared.is_gone.store(true, Relaxed),
-        }
+        self.queues.clear();
     }
 
-    /// Waits for an interrupt or a message, or looks again at once while the
-    /// device is polled and has something.
-    fn sleep(&mut self) -> Result<(), Error> {
-        let in_flight: u16 = self.queues.iter().map(Queue::in_flight).sum();
-        if self.shared.options.poll && in_flight > 0 {
-            std::thread::yield_now();
-            return Ok(());
-        }
+    /// The device is as new.
+    pub(crate) fn restart(&mut self, at: usize, queues: Vec<Queue>) {
+        self.arena = Arena::new(at, self.memory.len() - at);
+        self.epoch += 1;
+        self.queues = queues;
+        self.state = State::Up;
+    }
+
+    /// The device is gone for good: so is what waits.
+    pub(crate) fn gone(&mut self) {
+        self.lose();
+        self.state = State::Gone;
+    }
+
+    /// Asks for an interrupt when `count` more answers are there, or all that
+    /// are out if these are fewer. True when some are there already.
+    pub(crate) fn ask(&mut self, count: u32) -> Result<bool, Error> {
+        let queues = (self.queues.len() as u32).max(1);
+        let mut is_there = false;
         for queue in &mut self.queues {
-            let after = self.shared.options.coalesce.min(queue.in_flight());
-            if queue.ring.ask(after)? {
-                return Ok(());
-            }
+            let most = u32::from(queue.in_flight());
+            is_there |= queue.ring.ask(count.div_ceil(queues).min(most) as u16)?;
         }
-        // Few may be left that no interrupt was asked for.
-        let limit = Timespec::try_from(SLEEP).expect("a short time");
-        let events = [&self.interrupt, &self.shared.wake];
-        let mut polled = events.map(|event| PollFd::new(event, PollFlags::IN));
-        if poll(&mut polled, Some(&limit)).is_err() {
-            return Ok(());
-        }
-        let signalled = polled.map(|polled| polled.revents().contains(PollFlags::IN));
-        for (event, is_signalled) in events.into_iter().zip(signalled) {
-            if is_signalled {
-                let _ = rustix::io::read(event, &mut [0; 8]);
-            }
-        }
-        self.shared.counters.interrupts.fetch_add(signalled[0].into(), Relaxed);
-        Ok(())
+        Ok(is_there)
+    }
+
+    /// Asks for no interrupt.
+    pub(crate) fn ask_nothing(&mut self) -> Result<(), Error> {
+        self.queues.iter_mut().try_for_each(|queue| queue.ring.ask_nothing())
     }
 }
 
-/// What an algorithm is on the wire, if the contract has it and virtio too.
-pub(crate) fn on_the_wire(algorithm: Algorithm) -> Option<(u32, u32)> {
-    use strongroom_engine::{Aead, BlockCipher, SectorIv, SectorMode};
-
-    use crate::spec::algorithm as number;
-    match algorithm {
-        Algorithm::Aead(Aead::Aes256Gcm) => Some((service::AEAD, number::AES_GCM)),
-        Algorithm::Aead(_) => None,
-        // Whose IV would have to be encrypted before it is sent.
-        Algorithm::Sector(SectorCipher { iv: SectorIv::EssivSha256, .. }) => None,
-        Algorithm::Sector(SectorCipher { cipher: BlockCipher::Aes, mode, .. }) => Some(match mode {
-            SectorMode::Xts => (service::CIPHER, number::AES_XTS),
-            SectorMode::Cbc => (service::CIPHER, number::AES_CBC),
-            SectorMode::Ctr => (service::CIPHER, number::AES_CTR),
-        }),
-        Algorithm::Sector(_) => None,
-    }
+fn progress_of(jobs: &[Option<Progress>], at: usize) -> &Progress {
+    jobs[at].as_ref().expect("it waits")
 }

@@ -2,30 +2,40 @@
 //! engine.
 //!
 //! [`Bus`] is the way to a device: [`VfioUser`] reaches one in another process.
-//! `transport` sets a function up, `control` opens sessions, and a thread for
-//! each data queue (`service`) fills its ring, sleeps on its interrupt, and
-//! hands batches back. What this crate does not do: compute, check results, or
-//! redo what was lost; the scheduler does.
+//! `transport` and `function` set a device up, `control` opens sessions, and
+//! `lanes` makes requests of batches and batches of answers. Callers make
+//! requests and ring; one thread (`driver`) sleeps on the interrupt, takes
+//! answers and hands batches back. What this crate does not do: compute, check
+//! results, or redo what was lost; the scheduler does.
 //!
 //! Invariants: a device sees memory of its own alone, into which requests are
 //! copied and out of which results are, so that one that lies or is late writes
 //! nowhere else; what it writes is checked before it is used; it is offered
-//! only what it advertises; a batch is handed back exactly once, also when the
-//! device is reset or gone; no caller waits for a device within `submit`.
+//! only what it advertises and has computed right; a batch is handed back
+//! exactly once, also when the device is reset or gone; no caller waits for a
+//! device within `submit`, `flush` or `session`.
 #![forbid(unsafe_code)]
 
+mod arena;
 mod bus;
 mod control;
+mod driver;
 mod engine;
+mod function;
+mod lanes;
 mod memory;
+mod request;
 mod ring;
-mod service;
+mod session;
 pub mod spec;
 mod transport;
+mod vfio_user;
+mod wire;
 
-pub use bus::{Bus, VfioUser};
+pub use bus::Bus;
 pub use engine::{Counters, Options, VirtioEngine};
 pub use memory::{Memory, OutOfBounds};
+pub use vfio_user::VfioUser;
 
 use std::fmt;
 use std::io;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::spec::{self, Part, common, config, feature, status};
+use crate::wire::Wire;
 use crate::{Bus, Error};
 
 /// How long a reset may take.
@@ -26,13 +27,21 @@ pub(crate) struct Transport {
 }
 
 /// What the device says of itself.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) data_queues: u32,
     pub(crate) ciphers: u32,
     pub(crate) aeads: u32,
     pub(crate) key_len_max: usize,
     pub(crate) request_len_max: u64,
+}
+
+impl Offer {
+    /// Whether it is advertised.
+    pub(crate) fn has(&self, wire: Wire) -> bool {
+        let algorithms = if wire.service == spec::service::AEAD { self.aeads } else { self.ciphers };
+        algorithms >> wire.algorithm & 1 == 1
+    }
 }
 
 /// Where a queue's rings are, as the device sees them.
@@ -60,7 +69,9 @@ impl Transport {
                 break;
             }
             let part = usize::from(space[at + 3]);
-            if space[at] == spec::CAPABILITY_VENDOR && (1..found.len()).contains(&part) && found[part].is_none()
+            if space[at] == spec::CAPABILITY_VENDOR
+                && (1..found.len()).contains(&part)
+                && found[part].is_none()
             {
                 let offset = spec::word(&space, at + 8).into();
                 found[part] = Some(Place { bar: space[at + 4], offset });
@@ -134,9 +145,9 @@ impl Transport {
         self.bus.read(self.device.bar, self.device.offset, &mut bytes)?;
         let word = |at: u64| spec::word(&bytes, at as usize);
         let services = word(config::SERVICES);
-        let of_service = |service: u32, algorithms: u32| if services >> service & 1 == 1 { algorithms } else { 0 };
-        let length: [u8; 8] =
-            bytes[config::REQUEST_LEN_MAX as usize..][..8].try_into().expect("eight bytes");
+        let of_service =
+            |service: u32, algorithms: u32| if services >> service & 1 == 1 { algorithms } else { 0 };
+        let length: [u8; 8] = bytes[config::REQUEST_LEN_MAX as usize..][..8].try_into().expect("eight bytes");
         let offer = Offer {
             data_queues: word(config::DATA_QUEUES_MAX),
             ciphers: of_service(spec::service::CIPHER, word(config::CIPHERS)),
@@ -194,8 +205,8 @@ impl Transport {
         Ok(self.notify.offset + u64::from(offset) * u64::from(self.notify_multiplier))
     }
 
-    /// Tells the device that a queue has more.
+    /// Tells the device that a queue has more, without waiting for it.
     pub(crate) fn ring(&self, doorbell: u64, queue: u16) -> Result<(), Error> {
-        Ok(self.bus.write(self.notify.bar, doorbell, &queue.to_le_bytes())?)
+        Ok(self.bus.post(self.notify.bar, doorbell, &queue.to_le_bytes())?)
     }
 }
