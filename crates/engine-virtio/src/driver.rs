@@ -73,15 +73,16 @@ impl Driver {
             if shared.has_failed.swap(false, Relaxed) {
                 return Err(Error::Device("a caller found it at fault"));
             }
-            let completed = lanes.take()?;
+            let (completed, bytes) = lanes.take()?;
             lanes.accept(shared.held());
             let wanted = lanes.fill(&shared.function.transport)?;
-            if completed > 0 {
+            if completed > 0 || lanes.in_flight() > 0 {
                 let ns = |at: Instant| at.saturating_duration_since(self.began).as_nanos() as u64;
                 self.controller.looked(&Look {
                     now_ns: ns(Instant::now()),
                     busy_since_ns: lanes.busy_since().map_or(0, ns),
                     completed,
+                    bytes,
                     in_flight: lanes.in_flight(),
                 });
             }

@@ -310,22 +310,22 @@ impl Lanes {
         Ok(Made::Yes)
     }
 
-    /// Takes the answers that are there; how many.
-    pub(crate) fn take(&mut self) -> Result<u32, Error> {
-        let mut taken = 0;
+    /// Takes the answers that are there; how many, and of how many bytes.
+    pub(crate) fn take(&mut self) -> Result<(u32, u64), Error> {
+        let mut taken = (0, 0);
         if self.state == State::Up {
             for queue in 0..self.queues.len() {
                 while let Some(slot) = self.queues[queue].ring.take()? {
-                    self.answered(queue, slot)?;
-                    taken += 1;
+                    taken.1 += self.answered(queue, slot)? as u64;
+                    taken.0 += 1;
                 }
             }
         }
         Ok(taken)
     }
 
-    /// Takes the answer to a request.
-    fn answered(&mut self, queue: usize, slot: u16) -> Result<(), Error> {
+    /// Takes the answer to a request of so many bytes.
+    fn answered(&mut self, queue: usize, slot: u16) -> Result<usize, Error> {
         let queue = &mut self.queues[queue];
         let flight = queue.flights.get_mut(usize::from(slot)).and_then(Option::take);
         let flight = flight.ok_or(Error::Device("it answers what nobody asked"))?;
@@ -359,7 +359,7 @@ impl Lanes {
             self.waiting.retain(|waiting| *waiting != flight.job);
             self.finish(flight.job);
         }
-        Ok(())
+        Ok(flight.len)
     }
 
     /// A batch is to be handed back.

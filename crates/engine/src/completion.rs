@@ -9,8 +9,11 @@
 //! Li, Sun and Guo, "Interrupt frequency optimization method for cryptographic
 //! devices based on single-root I/O virtualization" (2018).
 
-/// Completions of one interrupt: the rungs of the ladder.
-const COUNTS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// Completions of one interrupt: the rungs of the ladder. 0 is to look all the
+/// time, the finest.
+const COUNTS: [u64; 8] = [0, 1, 2, 4, 8, 16, 32, 64];
+/// The rung to begin with: an interrupt for each.
+const FIRST: usize = 1;
 /// A coarser grain may cost so much of the best speed.
 const TOLERANCE: f64 = 0.02;
 /// Weight of a new epoch in what is known of its rung.
@@ -24,8 +27,9 @@ const TRIAL_LAST: u32 = 32;
 /// A speed that differs from what is known by more than this share, twice in a
 /// row, is another load's.
 const OTHER_LOAD: f64 = 0.25;
-/// Time until a look where nothing is known yet, in nanoseconds.
-const WAIT_FIRST_NS: u64 = 1_000_000;
+/// Time until a look where an interrupt comes with the next completion, in
+/// nanoseconds: as good as none.
+const NO_WAIT_NS: u64 = 1_000_000_000;
 /// Period in which the paper's rule compares speeds, in nanoseconds.
 pub const PAPER_PERIOD_NS: u64 = 1_000_000_000;
 
@@ -45,7 +49,7 @@ pub struct Plan {
 
 impl Plan {
     /// An interrupt for each completion.
-    pub const EACH: Plan = Plan { count: 1, wait_ns: WAIT_FIRST_NS, gap_ns: 0, polls: false };
+    pub const EACH: Plan = Plan { count: 1, wait_ns: NO_WAIT_NS, gap_ns: 0, polls: false };
 }
 
 /// What decides.
@@ -65,14 +69,14 @@ pub enum Rule {
 pub struct Limits {
     /// Nanoseconds that a completion may wait for others, at most.
     pub ceiling_ns: u64,
-    /// CPU time of an interrupt and of waking who waits for it, in nanoseconds.
-    pub wake_ns: u64,
+    /// Nanoseconds that a CPU may look for a completion, at most in the mean.
+    pub spin_ns: u64,
 }
 
 impl Default for Limits {
-    /// 200 us, and 5 us.
+    /// 200 us, and 50 us.
     fn default() -> Limits {
-        Limits { ceiling_ns: 200_000, wake_ns: 5_000 }
+        Limits { ceiling_ns: 200_000, spin_ns: 50_000 }
     }
 }
 
@@ -85,6 +89,8 @@ pub struct Look {
     pub busy_since_ns: u64,
     /// Completions that were there.
     pub completed: u32,
+    /// Their bytes, whose speed counts.
+    pub bytes: u64,
     /// Operations that the device still has.
     pub in_flight: u32,
 }
@@ -96,9 +102,10 @@ pub struct Controller {
     limits: Limits,
     ladder: Ladder,
     epoch: Epoch,
-    /// Completions in a nanosecond while the device had work; 0 before the first
-    /// epoch.
+    /// Completions in a nanosecond while the device had work, in the last epoch.
     speed: f64,
+    /// The last look: whatever comes next is not to wait for others.
+    found_nothing: bool,
     paper: Paper,
 }
 
@@ -108,6 +115,7 @@ struct Epoch {
     last_ns: Option<u64>,
     busy_ns: u64,
     operations: u64,
+    bytes: u64,
     looks: u64,
     in_flight_max: u32,
 }
@@ -116,7 +124,7 @@ struct Epoch {
 #[derive(Clone, Copy, Debug, Default)]
 struct Paper {
     began_ns: Option<u64>,
-    operations: u64,
+    bytes: u64,
     interrupts: u64,
     before: Option<(u64, u64)>,
     gap_ns: u64,
@@ -126,8 +134,15 @@ impl Controller {
     /// That nothing is known to yet.
     #[must_use]
     pub fn new(rule: Rule, limits: Limits) -> Controller {
-        let ladder = Ladder::new(&COUNTS);
-        Controller { rule, limits, ladder, epoch: Epoch::default(), speed: 0.0, paper: Paper::default() }
+        Controller {
+            rule,
+            limits,
+            ladder: Ladder::new(&COUNTS, FIRST),
+            epoch: Epoch::default(),
+            speed: 0.0,
+            found_nothing: false,
+            paper: Paper::default(),
+        }
     }
 
     /// How to wait from now on.
@@ -142,16 +157,12 @@ impl Controller {
 
     fn adaptive(&self) -> Plan {
         let count = self.ladder.grain();
-        if self.speed == 0.0 {
-            return Plan::EACH;
+        if count <= 1 || self.found_nothing {
+            return Plan { polls: count == 0, ..Plan::EACH };
         }
         let expected_ns = count as f64 / self.speed;
-        Plan {
-            count: count as u32,
-            wait_ns: expected_ns as u64 + self.limits.ceiling_ns,
-            gap_ns: 0,
-            polls: expected_ns < self.limits.wake_ns as f64,
-        }
+        let wait_ns = expected_ns as u64 + self.limits.ceiling_ns;
+        Plan { count: count as u32, wait_ns, gap_ns: 0, polls: false }
     }
 
     /// Tells of a look.
@@ -164,12 +175,14 @@ impl Controller {
     }
 
     fn learn(&mut self, look: &Look) {
+        self.found_nothing = look.completed == 0;
         let epoch = &mut self.epoch;
         if let Some(last_ns) = epoch.last_ns {
             epoch.busy_ns += look.now_ns.saturating_sub(last_ns.max(look.busy_since_ns));
         }
         epoch.last_ns = Some(look.now_ns);
         epoch.operations += u64::from(look.completed);
+        epoch.bytes += look.bytes;
         epoch.looks += u64::from(look.completed > 0);
         epoch.in_flight_max = epoch.in_flight_max.max(look.in_flight + look.completed);
         if epoch.operations < EPOCH_OPERATIONS || epoch.looks < EPOCH_LOOKS || epoch.busy_ns == 0 {
@@ -179,7 +192,8 @@ impl Controller {
         // The first of them waits for the others.
         let within_ceiling = 1 + (self.speed * self.limits.ceiling_ns as f64) as u64;
         let most = within_ceiling.min(epoch.in_flight_max.into());
-        self.ladder.measured(self.speed, most);
+        let least = u64::from(self.speed * (self.limits.spin_ns as f64) < 1.0);
+        self.ladder.measured(epoch.bytes.max(1) as f64 / epoch.busy_ns as f64, least, most);
         self.epoch = Epoch { last_ns: epoch.last_ns, ..Epoch::default() };
     }
 }
@@ -187,20 +201,20 @@ impl Controller {
 impl Paper {
     /// Once, and only downwards, as published.
     fn looked(&mut self, look: &Look) {
-        self.operations += u64::from(look.completed);
+        self.bytes += look.bytes;
         self.interrupts += u64::from(look.completed > 0);
         let began_ns = *self.began_ns.get_or_insert(look.now_ns);
         if look.now_ns - began_ns < PAPER_PERIOD_NS {
             return;
         }
-        if let Some((operations, interrupts)) = self.before
-            && self.operations < operations
+        if let Some((bytes, interrupts)) = self.before
+            && self.bytes < bytes
             && self.gap_ns == 0
         {
             self.gap_ns = PAPER_PERIOD_NS / interrupts.max(1);
         }
-        self.before = Some((self.operations, self.interrupts));
-        (self.began_ns, self.operations, self.interrupts) = (Some(look.now_ns), 0, 0);
+        self.before = Some((self.bytes, self.interrupts));
+        (self.began_ns, self.bytes, self.interrupts) = (Some(look.now_ns), 0, 0);
     }
 }
 
@@ -217,27 +231,27 @@ pub struct Ladder {
     /// Epochs until the next trial, and between trials.
     until_trial: u32,
     interval: u32,
-    /// Which neighbour comes next.
-    is_up_next: bool,
+    /// Counts trials.
+    trials: usize,
     strange: u32,
 }
 
 impl Ladder {
-    /// On the finest of `grains`, which grow.
+    /// On the one of `grains`, which grow, in this place.
     ///
     /// # Panics
-    /// Without any.
+    /// When there is none.
     #[must_use]
-    pub fn new(grains: &'static [u64]) -> Ladder {
-        assert!(!grains.is_empty(), "a ladder has rungs");
+    pub fn new(grains: &'static [u64], first: usize) -> Ladder {
+        assert!(first < grains.len(), "a ladder has rungs");
         Ladder {
             grains,
             speeds: vec![None; grains.len()],
-            at: 0,
+            at: first,
             trial: None,
             until_trial: TRIAL_FIRST,
             interval: TRIAL_FIRST,
-            is_up_next: true,
+            trials: 0,
             strange: 0,
         }
     }
@@ -249,22 +263,26 @@ impl Ladder {
     }
 
     /// An epoch with [`Ladder::grain`] has ended, with this speed, of any unit.
-    /// Grains above `most` are not taken in the next.
-    pub fn measured(&mut self, speed: f64, most: u64) {
+    /// Grains below `least` and above `most` are not taken in the next.
+    ///
+    /// # Panics
+    /// When no grain is at least `least`.
+    pub fn measured(&mut self, speed: f64, least: u64, most: u64) {
         let rung = self.trial.take().unwrap_or(self.at);
         self.note(rung, speed);
-        let top = self.grains.iter().rposition(|grain| *grain <= most).unwrap_or(0);
-        let best = self.speeds[..=top].iter().flatten().fold(0.0, |best: f64, speed| best.max(*speed));
-        let is_good =
-            |rung: &usize| self.speeds[*rung].is_some_and(|speed| speed >= best * (1.0 - TOLERANCE));
-        let chosen = (0..=top).rev().find(is_good).unwrap_or(top);
+        let low = self.grains.iter().position(|grain| *grain >= least).expect("a grain is allowed");
+        let top = self.grains.iter().rposition(|grain| *grain <= most).unwrap_or(low).max(low);
+        let known = |rung: usize| self.speeds[rung];
+        let best = (low..=top).filter_map(known).fold(0.0, f64::max);
+        let is_good = |rung: &usize| known(*rung).is_some_and(|speed| speed >= best * (1.0 - TOLERANCE));
+        let chosen = (low..=top).rev().find(is_good).unwrap_or(self.at.clamp(low, top));
         if chosen != self.at {
             (self.at, self.interval) = (chosen, TRIAL_FIRST);
             self.until_trial = self.until_trial.min(TRIAL_FIRST);
         }
         self.until_trial = self.until_trial.saturating_sub(1);
         if self.until_trial == 0 {
-            self.try_neighbour(top);
+            self.try_neighbour(low, top);
         }
     }
 
@@ -282,12 +300,14 @@ impl Ladder {
         });
     }
 
-    fn try_neighbour(&mut self, top: usize) {
+    fn try_neighbour(&mut self, low: usize, top: usize) {
         let up = Some(self.at + 1).filter(|rung| *rung <= top);
-        let down = self.at.checked_sub(1);
-        let (first, second) = if self.is_up_next { (up, down) } else { (down, up) };
-        self.trial = first.or(second);
-        self.is_up_next = !self.is_up_next;
+        let down = self.at.checked_sub(1).filter(|rung| *rung >= low);
+        // Looking all the time may be best where its neighbours are not.
+        let finest = Some(low).filter(|rung| *rung != self.at);
+        let turn = [up, down, up, finest];
+        self.trial = (0..turn.len()).find_map(|step| turn[(self.trials + step) % turn.len()]);
+        self.trials += 1;
         self.until_trial = self.interval;
         self.interval = (self.interval * 2).min(TRIAL_LAST);
     }
@@ -302,7 +322,7 @@ mod tests {
         (0..epochs)
             .map(|_| {
                 let grain = ladder.grain();
-                ladder.measured(speed(grain), most);
+                ladder.measured(speed(grain), 1, most);
                 grain
             })
             .collect()
@@ -310,7 +330,7 @@ mod tests {
 
     #[test]
     fn the_coarsest_grain_that_costs_no_speed_is_taken_and_left_again() {
-        let mut ladder = Ladder::new(&COUNTS);
+        let mut ladder = Ladder::new(&COUNTS, FIRST);
         // Flat until 16, then it falls.
         settle(&mut ladder, 64, 100, |grain| if grain <= 16 { 100.0 } else { 80.0 });
         assert_eq!(ladder.grains[ladder.at], 16);
@@ -324,7 +344,7 @@ mod tests {
 
     #[test]
     fn trials_become_rare() {
-        let mut ladder = Ladder::new(&COUNTS);
+        let mut ladder = Ladder::new(&COUNTS, FIRST);
         let speed = |grain| if grain == 4 { 100.0 } else { 70.0 };
         settle(&mut ladder, 64, 200, speed);
         let later = settle(&mut ladder, 64, 640, speed);
@@ -334,7 +354,7 @@ mod tests {
 
     #[test]
     fn noise_of_a_few_percent_does_not_move_it_far() {
-        let mut ladder = Ladder::new(&COUNTS);
+        let mut ladder = Ladder::new(&COUNTS, FIRST);
         let mut state = 1u32;
         let mut noise = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -345,7 +365,7 @@ mod tests {
             let grain = ladder.grain();
             let speed = if grain <= 8 { 100.0 } else { 800.0 / grain as f64 };
             speeds += speed;
-            ladder.measured(speed * (1.0 + noise()), 64);
+            ladder.measured(speed * (1.0 + noise()), 1, 64);
         }
         assert!(speeds / 2000.0 > 97.0, "{}", speeds / 2000.0);
     }
@@ -353,16 +373,19 @@ mod tests {
     /// A device that completes one operation each `service_ns` while it has any.
     fn look(controller: &mut Controller, now_ns: &mut u64, completed: u32, in_flight: u32, took_ns: u64) {
         *now_ns += took_ns;
-        controller.looked(&Look { now_ns: *now_ns, busy_since_ns: 0, completed, in_flight });
+        let bytes = 4096 * u64::from(completed);
+        controller.looked(&Look { now_ns: *now_ns, busy_since_ns: 0, completed, bytes, in_flight });
     }
 
     #[test]
-    fn it_polls_where_waiting_is_cheaper_than_waking() {
+    fn it_polls_where_that_is_faster_and_no_cpu_waits_long() {
         let mut now_ns = 0;
-        for (service_ns, polls) in [(1_000, true), (50_000, false)] {
+        // Waking takes 5 us besides.
+        for (service_ns, polls) in [(10_000, true), (60_000, false)] {
             let mut controller = Controller::new(Rule::Adaptive, Limits::default());
-            for _ in 0..200 {
-                look(&mut controller, &mut now_ns, 1, 0, service_ns);
+            for _ in 0..2000 {
+                let wake_ns = if controller.plan().polls { 0 } else { 5_000 };
+                look(&mut controller, &mut now_ns, 1, 0, service_ns + wake_ns);
             }
             assert_eq!(controller.plan().polls, polls, "{service_ns}");
             assert_eq!(controller.plan().count, 1, "no more than there are");
@@ -370,8 +393,24 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_after_an_empty_look_is_told_at_once() {
+        let mut controller = Controller::new(Rule::Adaptive, Limits::default());
+        let mut now_ns = 0;
+        for _ in 0..2000 {
+            let count = controller.plan().count.min(32);
+            look(&mut controller, &mut now_ns, count, 32 - count, u64::from(count) * 20_000);
+        }
+        let plan = controller.plan();
+        assert!(plan.count > 1 && plan.wait_ns < NO_WAIT_NS, "{plan:?}");
+        look(&mut controller, &mut now_ns, 0, 1, plan.wait_ns);
+        assert_eq!(controller.plan(), Plan::EACH);
+        look(&mut controller, &mut now_ns, 1, 31, 20_000);
+        assert_eq!(controller.plan().count, plan.count);
+    }
+
+    #[test]
     fn nothing_waits_longer_than_the_ceiling_for_others() {
-        let limits = Limits { ceiling_ns: 100_000, wake_ns: 5_000 };
+        let limits = Limits { ceiling_ns: 100_000, ..Limits::default() };
         let mut controller = Controller::new(Rule::Adaptive, limits);
         let mut now_ns = 0;
         let mut most = 0;
