@@ -10,8 +10,8 @@ use strongroom_engine_sim::{Faults as DeviceFaults, Model, SimEngine};
 use strongroom_sched::{Options, Scheduler, Settings};
 
 use crate::failure::{Exit, Failure, Result};
-use crate::gpu;
 use crate::profile::{Found, Profile, file};
+use crate::{device, gpu};
 
 /// What `--engine` takes without being asked for anything else.
 pub(crate) const DEFAULT: &str = "auto";
@@ -103,7 +103,7 @@ pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
     let seeded = |faults, seed| -> Arc<dyn Engine> {
         Arc::new(SimEngine::new(cpu(), Model::moderate(), faults, seed))
     };
-    let device = |faults| seeded(faults, SEED);
+    let simulated = |faults| seeded(faults, SEED);
     let none = DeviceFaults::default();
     let portable = || -> Arc<dyn Engine> {
         Arc::new(CpuEngine::of_tier(Tier::Portable).expect("the portable tier needs nothing"))
@@ -125,6 +125,9 @@ pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
     if gpu::is_name(name) {
         return Ok([side_by_side(), gpu::engines(name)?].concat());
     }
+    if device::is_name(name) {
+        return Ok([side_by_side(), device::engines(name)?].concat());
+    }
     Ok(match name {
         DEFAULT => side_by_side(),
         "cpu" => vec![cpu()],
@@ -133,19 +136,19 @@ pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
         "unruly" => vec![Arc::new(UnrulyEngine::new(cpu(), SEED, Faults::lossy()))],
         // For tests alone: the CPU with a simulated device beside it, sound
         // or with a fault.
-        "sim" => vec![cpu(), device(none)],
+        "sim" => vec![cpu(), simulated(none)],
         // For `bench placement`: a CPU without instructions for the cipher
         // beside a device that is worth it for large batches, or never.
-        "sim-moderate" => vec![portable(), device(none)],
+        "sim-moderate" => vec![portable(), simulated(none)],
         "sim-slow" => vec![portable(), Arc::new(SimEngine::new(cpu(), slow(), none, SEED))],
-        "sim-wrong" => vec![cpu(), device(DeviceFaults { wrong_ppm: 20_000, ..none })],
+        "sim-wrong" => vec![cpu(), simulated(DeviceFaults { wrong_ppm: 20_000, ..none })],
         "sim-rarely-wrong" => {
             vec![cpu(), seeded(DeviceFaults { wrong_ppm: 100, ..none }, SEED_RARELY_WRONG)]
         }
         "sim-stalls" => {
-            vec![cpu(), device(DeviceFaults { stall_ppm: 50_000, stall: Duration::from_secs(5), ..none })]
+            vec![cpu(), simulated(DeviceFaults { stall_ppm: 50_000, stall: Duration::from_secs(5), ..none })]
         }
-        "sim-gone" => vec![cpu(), device(DeviceFaults { gone_after: Some(100), ..none })],
+        "sim-gone" => vec![cpu(), simulated(DeviceFaults { gone_after: Some(100), ..none })],
         other => {
             return Err(Failure::usage(format!("there is no engine `{other}`"))
                 .hint(format!("There are {}.", crate::args::values::engines().join(", "))));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use strongroom_format::luks::{CipherSpec, Hash};
 
-use super::values::{CIPHER, ENGINE, HASH, LogTarget, duration, size};
+use super::values::{CIPHER, ENGINE, HASH, LogTarget, SETTING, duration, size};
 use crate::secrets::Source;
 
 /// What is done with disks.
@@ -269,6 +269,9 @@ pub(crate) struct DiskOpenArgs {
     /// name that `strongroom engines` lists [default: auto]
     #[arg(long, value_name = "NAME", value_parser = ENGINE, hide_possible_values = true)]
     pub(crate) engine: Option<String>,
+    /// Change what decides where it is computed, as `strongroom set` does for a mount
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', value_parser = SETTING, hide_possible_values = true)]
+    pub(crate) set: Vec<String>,
     /// Write messages to FILE, or to the system log with `syslog`
     #[arg(long, value_name = "FILE|syslog")]
     pub(crate) log: Option<LogTarget>,

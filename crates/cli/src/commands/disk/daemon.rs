@@ -163,7 +163,7 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Arc<Log>, ready: &(dyn 
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::new(Exit::Other, format!("signals cannot be caught: {error}")))?;
     confinement::drop_capabilities(plan.confined);
-    let engine = image::engine(plan.engine.as_deref())?;
+    let engine = image::engine(plan.engine.as_deref(), &plan.placing)?;
     let (volume, image) = open_volume(plan, secret, &engine)?;
     let volume = Arc::new(volume);
     protect(log);
