@@ -4,6 +4,7 @@ mod awake;
 mod common;
 mod cpu;
 mod crypto_peers;
+mod device;
 mod disk;
 mod durability;
 mod file;
@@ -50,6 +51,8 @@ enum Benchmark {
     CryptoPeers(crypto_peers::CryptoPeersArgs),
     /// Put the results under bench/results into docs/benchmarks.md; measures nothing
     Page(page::PageArgs),
+    /// The virtio driver on a device over vfio-user: interrupts, CPU time, and where the scheduler places
+    Device(device::DeviceArgs),
     /// `openssl speed` with the OpenSSL provider and without it, in turn
     Provider(provider::ProviderArgs),
 }
@@ -65,6 +68,7 @@ pub(crate) fn run(arguments: &BenchArgs) -> Result {
         Benchmark::Placement(arguments) => placement::run(arguments),
         Benchmark::CryptoPeers(arguments) => crypto_peers::run(arguments),
         Benchmark::Page(arguments) => page::run(arguments),
+        Benchmark::Device(arguments) => device::run(arguments),
         Benchmark::Provider(arguments) => provider::run(arguments),
     }
 }
