@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use strongroom_engine_virtio::spec::{self, CONTROL_LEN, answer, opcode};
 use strongroom_engine_virtio::{Memory, OutOfBounds};
@@ -46,6 +47,7 @@ pub(crate) struct Work {
     pub(crate) chain: Chain,
     pub(crate) epoch: u64,
     pub(crate) number: u64,
+    pub(crate) arrived: Instant,
 }
 
 fn outside(_: OutOfBounds) -> io::Error {
@@ -145,6 +147,7 @@ impl State {
                     chain,
                     epoch: self.epoch,
                     number: self.requests,
+                    arrived: Instant::now(),
                 });
                 self.requests += 1;
             }

@@ -12,13 +12,13 @@ use crate::function::{Function, Work};
 pub(crate) fn work(function: &Arc<Function>) {
     // Else the system adds 50 us to each sleep.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-    // A unit that slept too long is busy less long with the next request.
+    // A unit that slept too long is busy less long with what has waited meanwhile.
     let mut free_at = Instant::now();
     while let Some(work) = next(function) {
         let fate = function.model.faults.fate(work.number);
         let (mut output, status) = compute(function, &work);
         let service = function.model.service(work.chain.readable.len());
-        free_at = free_at.max(Instant::now()) + service;
+        free_at = free_at.max(work.arrived) + service;
         std::thread::sleep(free_at.saturating_duration_since(Instant::now()));
         match fate {
             Fate::Right => {}
