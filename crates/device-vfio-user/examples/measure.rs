@@ -22,8 +22,7 @@ use strongroom_sched::{Options as Scheduling, Scheduler, Settings};
 
 const XTS: Algorithm = Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64);
 const GCM: Algorithm = Algorithm::Aead(Aead::XAes256Gcm);
-/// Requests a second that were slept for, and what else a load gave.
-const HEADER: &str = "| answers for an interrupt | requests/s | interrupts/s | CPU of a request, us | mean latency, us |\n|---|---|---|---|---|";
+const HEADER: &str = "| answers for an interrupt | requests/s | interrupts/s | wake-ups/s | CPU of a request, us | mean latency, us |\n|---|---|---|---|---|---|";
 
 #[derive(Parser)]
 struct Arguments {
@@ -51,19 +50,25 @@ impl Drop for Device {
 }
 
 impl Device {
-    fn start(program: &Path, arguments: &[&str]) -> Device {
+    /// With so many functions.
+    fn start(program: &Path, functions: usize, arguments: &[&str]) -> Device {
         let directory = tempfile::tempdir().expect("a directory");
-        let socket = directory.path().join("socket");
-        let process = Command::new(program).arg("--socket").arg(&socket).args(arguments).spawn();
+        let mut command = Command::new(program);
+        let sockets: Vec<PathBuf> = (0..functions).map(|at| directory.path().join(at.to_string())).collect();
+        for socket in &sockets {
+            command.arg("--socket").arg(socket);
+        }
+        let process = command.args(arguments).spawn();
         let device = Device { process: process.expect("the device starts"), directory };
-        while !socket.exists() {
+        while !sockets.iter().all(|socket| socket.exists()) {
             std::thread::sleep(Duration::from_millis(5));
         }
         device
     }
 
-    fn open(&self, rule: Rule) -> VirtioEngine {
-        let bus = VfioUser::connect(&self.directory.path().join("socket")).expect("the device is there");
+    fn open(&self, function: usize, rule: Rule) -> VirtioEngine {
+        let socket = self.directory.path().join(function.to_string());
+        let bus = VfioUser::connect(&socket).expect("the device is there");
         VirtioEngine::open("virtio", Arc::new(bus), Options { rule, ..Options::default() }).expect("sound")
     }
 }
@@ -141,28 +146,59 @@ fn coalescing(arguments: &Arguments) {
     rules.push(("polled".into(), Rule::Fixed(Plan { polls: true, ..Plan::EACH })));
     rules.push(("the paper's rule".into(), Rule::Paper));
     rules.push(("**adaptive**".into(), Rule::Adaptive));
-    for (service_us, in_flight) in [("40", 32), ("40", 4), ("100", 32), ("0", 32)] {
+    let key: [u8; 64] = std::array::from_fn(|at| at as u8);
+    for (service_us, in_flight) in [("40", 32), ("40", 4), ("100", 32), ("5", 32), ("40", 1)] {
         println!("\n4 KiB in XTS, {service_us} us of service, 4 units, {in_flight} in flight:\n\n{HEADER}");
-        let device = Device::start(&arguments.device, &["--service-us", service_us]);
-        for (name, rule) in &rules {
-            let engine = device.open(*rule);
-            let session =
-                engine.session(XTS, &std::array::from_fn::<u8, 64, _>(|at| at as u8)).expect("it has it");
-            // It learns.
-            load(&engine, &session, &nonces, 4096, in_flight, arguments.seconds / 2.0);
-            let before = engine.counters().interrupts.load(Relaxed);
-            let began = Instant::now();
-            let measured = load(&engine, &session, &nonces, 4096, in_flight, arguments.seconds);
-            let interrupts = engine.counters().interrupts.load(Relaxed) - before;
+        let device = Device::start(&arguments.device, rules.len(), &["--service-us", service_us]);
+        let open = |(at, (_, rule)): (usize, &(String, Rule))| {
+            let engine = device.open(at, *rule);
+            let session = engine.session(XTS, &key).expect("it has it");
+            (engine, session)
+        };
+        let engines: Vec<_> = rules.iter().enumerate().map(open).collect();
+        let mut columns = vec![[const { Vec::new() }; 5]; rules.len()];
+        for round in 0..=arguments.pairs {
+            for step in 0..engines.len() {
+                let at = (step + round) % engines.len();
+                let (engine, session) = &engines[at];
+                let counted = || {
+                    let counters = engine.counters();
+                    [&counters.interrupts, &counters.wakes].map(|counter| counter.load(Relaxed) as f64)
+                };
+                let (before, began) = (counted(), Instant::now());
+                let measured = load(engine, session, &nonces, 4096, in_flight, arguments.seconds / 4.0);
+                let (after, seconds) = (counted(), began.elapsed().as_secs_f64());
+                let [interrupts, wakes] = [0, 1].map(|at| (after[at] - before[at]) / seconds);
+                // It learns in the first one.
+                if round > 0 {
+                    let now = [measured.per_second, interrupts, wakes, measured.cpu_us, measured.latency_us];
+                    columns[at].iter_mut().zip(now).for_each(|(values, now)| values.push(now));
+                }
+            }
+        }
+        for ((name, _), columns) in rules.iter().zip(columns) {
+            let [per_second, interrupts, wakes, cpu_us, latency_us] = columns.map(median);
             println!(
-                "| {name} | {:.0} | {:.0} | {:.1} | {:.0} |",
-                measured.per_second,
-                interrupts as f64 / began.elapsed().as_secs_f64(),
-                measured.cpu_us,
-                measured.latency_us
+                "| {name} | {per_second:.0} | {interrupts:.0} | {wakes:.0} | {cpu_us:.1} | {latency_us:.0} |"
             );
         }
     }
+}
+
+/// So many threads that have a batch under way each, as a mount's; requests a second.
+fn threads(
+    engine: &dyn Engine,
+    session: &Session,
+    nonces: &NonceSource,
+    bytes: usize,
+    count: usize,
+    seconds: f64,
+) -> f64 {
+    let one = || load(engine, session, nonces, bytes, 1, seconds).per_second;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(one)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    })
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -183,10 +219,11 @@ fn placement(arguments: &Arguments) {
             for (kib, in_flight) in [(4, 1), (4, 8), (16, 1), (16, 8), (64, 1), (64, 8)] {
                 let device = Device::start(
                     &arguments.device,
+                    1,
                     &["--service-us", "20", "--bytes-per-second", "1000000000"],
                 );
                 let cpu = Arc::new(CpuEngine::of_tier(tier).expect("it is here")) as Arc<dyn Engine>;
-                let virtio = Arc::new(device.open(Rule::Adaptive)) as Arc<dyn Engine>;
+                let virtio = Arc::new(device.open(0, Rule::Adaptive)) as Arc<dyn Engine>;
                 let settings = Settings { check_exponent: 10, ..Settings::default() };
                 let options = Scheduling { settings, ..Scheduling::default() };
                 let scheduler = Scheduler::new(vec![cpu, virtio], Arc::new(ReferenceEngine), options);
@@ -202,9 +239,9 @@ fn placement(arguments: &Arguments) {
                     for side in order {
                         scheduler.set([fixed(0), fixed(1), settings][side]);
                         let bytes = kib * 1024;
-                        let measured =
-                            load(&scheduler, &session, &nonces, bytes, in_flight, arguments.seconds / 4.0);
-                        now[side] = measured.per_second * bytes as f64 / 1e6;
+                        let seconds = arguments.seconds / 4.0;
+                        let rate = threads(&scheduler, &session, &nonces, bytes, in_flight, seconds);
+                        now[side] = rate * bytes as f64 / 1e6;
                     }
                     // It learns in the first one.
                     if round > 0 {

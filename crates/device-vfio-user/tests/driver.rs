@@ -160,21 +160,18 @@ fn several_functions_work_side_by_side() {
     });
 }
 
-/// As many answers in one interrupt as was asked for, while there is as much under way.
+/// As many answers in one interrupt as was asked for, while there is as much under way; on a busy machine
+/// more of them wait for one look.
 #[test]
 fn interrupts_are_coalesced() {
     let device = Device::start(1, &["--service-us", "200"]);
-    let mut counts = Vec::new();
-    for coalesce in [1, 8] {
-        let engine = device.open(0, coalescing(coalesce));
-        let session = engine.session(CTR, &[7; 32]).expect("it has it");
-        let (batch, expected) = batch(500);
-        let before = engine.counters().interrupts.load(Relaxed);
-        assert!(run(&engine, &session, batch).batch.buffer[..] == expected);
-        counts.push(engine.counters().interrupts.load(Relaxed) - before);
-    }
-    // At most 1 in 8, and on a busy machine several answers wait for one look.
-    assert!(counts[1] * 2 < counts[0].max(3), "{counts:?}");
+    let engine = device.open(0, coalescing(8));
+    let session = engine.session(CTR, &[7; 32]).expect("it has it");
+    let (batch, expected) = batch(500);
+    let before = engine.counters().interrupts.load(Relaxed);
+    assert!(run(&engine, &session, batch).batch.buffer[..] == expected);
+    let interrupts = engine.counters().interrupts.load(Relaxed) - before;
+    assert!((1..=500 / 8 + 10).contains(&interrupts), "{interrupts}");
 }
 
 #[test]
@@ -243,6 +240,7 @@ fn a_device_that_stands_still_holds_up_no_caller() {
     assert!(run(&engine, &session, sectors.duplicate()).batch.buffer[..] == expected);
     let process = rustix::process::Pid::from_child(&device.process);
     rustix::process::kill_process(process, rustix::process::Signal::STOP).expect("it stands still");
+    stands_still(&device.process);
     let began = Instant::now();
     let ticket = engine.submit(&session, sectors.duplicate()).expect("it has room");
     engine.flush();
@@ -252,6 +250,18 @@ fn a_device_that_stands_still_holds_up_no_caller() {
     assert_eq!(run(&engine, &session, sectors).outcome, Outcome::DeviceLost);
     drop(engine);
     rustix::process::kill_process(process, rustix::process::Signal::CONT).expect("it goes on");
+}
+
+/// Waits until every thread of a stopped process is.
+fn stands_still(process: &Child) {
+    let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+        let stat = std::fs::read_to_string(task.expect("listed").path().join("stat")).expect("it is there");
+        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+    };
+    let tasks = format!("/proc/{}/task", process.id());
+    while !std::fs::read_dir(&tasks).expect("it is there").all(is_stopped) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]

@@ -213,6 +213,7 @@ impl Driver {
         if !left.is_zero() {
             self.shared.lanes().ask_nothing()?;
             std::thread::sleep(left);
+            self.shared.counters.wakes.fetch_add(1, Relaxed);
         }
         Ok(())
     }

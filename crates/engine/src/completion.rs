@@ -11,21 +11,21 @@
 
 /// Completions of one interrupt: the rungs of the ladder. 0 is to look all the
 /// time, the finest.
-const COUNTS: [u64; 8] = [0, 1, 2, 4, 8, 16, 32, 64];
+const COUNTS: [u64; 13] = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 /// The rung to begin with: an interrupt for each.
 const FIRST: usize = 1;
 /// A coarser grain may cost so much of the best speed.
 const TOLERANCE: f64 = 0.02;
-/// Weight of a new epoch in what is known of its rung.
-const WEIGHT: f64 = 0.25;
+/// Epochs that what is known of a rung is the mean of, at most: older ones fade.
+const EPOCHS: f64 = 16.0;
 /// Completions of an epoch, at least, and interrupts.
 const EPOCH_OPERATIONS: u64 = 64;
 const EPOCH_LOOKS: u64 = 8;
 /// Epochs from one trial of a neighbour to the next, first and at most.
 const TRIAL_FIRST: u32 = 2;
 const TRIAL_LAST: u32 = 32;
-/// A speed that differs from what is known by more than this share, twice in a
-/// row, is another load's.
+/// An epoch that differs from what is known by more than this share, and by more
+/// than three times what epochs differ by, twice in a row, is another load's.
 const OTHER_LOAD: f64 = 0.25;
 /// Time until a look where an interrupt comes with the next completion, in
 /// nanoseconds: as good as none.
@@ -218,13 +218,15 @@ impl Paper {
     }
 }
 
-/// Grains from fine to coarse, and the speed that each was seen to give. The
-/// coarsest is taken whose speed is the best but for [`TOLERANCE`]; its
-/// neighbours are tried now and then.
+/// Grains from fine to coarse, and what each was seen to cost. The coarsest is
+/// taken that costs no more than the best that could be seen, but for
+/// [`TOLERANCE`]; its neighbours are tried now and then.
 #[derive(Clone, Debug)]
 pub struct Ladder {
     grains: &'static [u64],
-    speeds: Vec<Option<f64>>,
+    rungs: Vec<Rung>,
+    /// The share by which an epoch differs from the mean of its rung.
+    noise: f64,
     at: usize,
     /// The rung that is tried for an epoch.
     trial: Option<usize>,
@@ -233,7 +235,16 @@ pub struct Ladder {
     interval: u32,
     /// Counts trials.
     trials: usize,
+    /// Epochs in a row that were another load's.
     strange: u32,
+}
+
+/// What is known of a grain.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rung {
+    /// Time for each unit of work: what is slow counts for as long as it took.
+    cost: f64,
+    epochs: f64,
 }
 
 impl Ladder {
@@ -246,7 +257,8 @@ impl Ladder {
         assert!(first < grains.len(), "a ladder has rungs");
         Ladder {
             grains,
-            speeds: vec![None; grains.len()],
+            rungs: vec![Rung::default(); grains.len()],
+            noise: 0.0,
             at: first,
             trial: None,
             until_trial: TRIAL_FIRST,
@@ -272,10 +284,15 @@ impl Ladder {
         self.note(rung, speed);
         let low = self.grains.iter().position(|grain| *grain >= least).expect("a grain is allowed");
         let top = self.grains.iter().rposition(|grain| *grain <= most).unwrap_or(low).max(low);
-        let known = |rung: usize| self.speeds[rung];
-        let best = (low..=top).filter_map(known).fold(0.0, f64::max);
-        let is_good = |rung: &usize| known(*rung).is_some_and(|speed| speed >= best * (1.0 - TOLERANCE));
-        let chosen = (low..=top).rev().find(is_good).unwrap_or(self.at.clamp(low, top));
+        let known = |rung: &usize| self.rungs[*rung].epochs > 0.0;
+        let cost = |rung: &usize| self.rungs[*rung].cost;
+        let best = (low..=top).filter(known).min_by(|one, other| cost(one).total_cmp(&cost(other)));
+        let is_good = |rung: &usize| {
+            let best = best.expect("one is known, this one");
+            let unsure = self.noise * (1.0 / self.rungs[*rung].epochs + 1.0 / self.rungs[best].epochs).sqrt();
+            cost(rung) <= cost(&best) * (1.0 + TOLERANCE + unsure)
+        };
+        let chosen = (low..=top).rev().filter(known).find(is_good).unwrap_or(self.at.clamp(low, top));
         if chosen != self.at {
             (self.at, self.interval) = (chosen, TRIAL_FIRST);
             self.until_trial = self.until_trial.min(TRIAL_FIRST);
@@ -286,18 +303,20 @@ impl Ladder {
         }
     }
 
-    fn note(&mut self, rung: usize, speed: f64) {
-        let known = self.speeds[rung];
-        let is_strange = known.is_some_and(|known| (speed / known - 1.0).abs() > OTHER_LOAD);
-        self.strange = if is_strange { self.strange + 1 } else { 0 };
+    fn note(&mut self, at: usize, speed: f64) {
+        let cost = 1.0 / speed;
+        let known = self.rungs[at];
+        let off = if known.epochs > 0.0 { (cost / known.cost - 1.0).abs() } else { 0.0 };
+        self.strange = if off > f64::max(OTHER_LOAD, 3.0 * self.noise) { self.strange + 1 } else { 0 };
         if self.strange == 2 {
-            self.speeds.fill(None);
+            self.rungs.fill(Rung::default());
             (self.strange, self.interval, self.until_trial) = (0, TRIAL_FIRST, 1);
+        } else if known.epochs > 0.0 {
+            self.noise += (off - self.noise) / EPOCHS;
         }
-        self.speeds[rung] = Some(match self.speeds[rung] {
-            Some(known) => known + (speed - known) * WEIGHT,
-            None => speed,
-        });
+        let rung = &mut self.rungs[at];
+        rung.epochs = (rung.epochs + 1.0).min(EPOCHS);
+        rung.cost += (cost - rung.cost) / rung.epochs;
     }
 
     fn try_neighbour(&mut self, low: usize, top: usize) {
@@ -352,22 +371,42 @@ mod tests {
         assert!((10..=20).contains(&trials), "{trials} of 640");
     }
 
+    /// From 0 to below 1.
+    fn noise(seed: u32) -> impl FnMut() -> f64 {
+        let mut state = seed;
+        move || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f64::from(state >> 16) / 65_536.0
+        }
+    }
+
     #[test]
     fn noise_of_a_few_percent_does_not_move_it_far() {
         let mut ladder = Ladder::new(&COUNTS, FIRST);
-        let mut state = 1u32;
-        let mut noise = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            f64::from(state >> 16) / 65_536.0 * 0.1 - 0.05
-        };
+        let mut random = noise(1);
         let mut speeds = 0.0;
         for _ in 0..2000 {
             let grain = ladder.grain();
             let speed = if grain <= 8 { 100.0 } else { 800.0 / grain as f64 };
             speeds += speed;
-            ladder.measured(speed * (1.0 + noise()), 1, 64);
+            ladder.measured(speed * (0.95 + random() / 10.0), 1, 64);
         }
-        assert!(speeds / 2000.0 > 97.0, "{}", speeds / 2000.0);
+        assert!(speeds / 2000.0 > 94.0, "{}", speeds / 2000.0);
+    }
+
+    #[test]
+    fn other_work_that_halves_the_speed_now_and_then_does_not_mislead_it() {
+        let mut ladder = Ladder::new(&COUNTS, FIRST);
+        let mut random = noise(1);
+        let mut speeds = 0.0;
+        for _ in 0..4000 {
+            let grain = ladder.grain();
+            let speed = if grain <= 8 { 100.0 + grain as f64 } else { 800.0 / grain as f64 };
+            speeds += speed;
+            let taken = if random() < 0.3 { 0.3 + random() / 2.0 } else { 1.0 };
+            ladder.measured(speed * taken, 1, 64);
+        }
+        assert!(speeds / 4000.0 > 108.0 * 0.9, "{}", speeds / 4000.0);
     }
 
     /// A device that completes one operation each `service_ns` while it has any.
@@ -420,7 +459,7 @@ mod tests {
             // 20 us each: the speed is the same whatever the count.
             look(&mut controller, &mut now_ns, count, 32 - count, u64::from(count) * 20_000);
         }
-        assert_eq!(most, 4, "a fifth would have the first wait for more than four times 20 us");
+        assert_eq!(most, 6, "a seventh would have the first wait for more than five times 20 us");
     }
 
     #[test]
