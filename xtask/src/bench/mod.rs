@@ -10,6 +10,7 @@ mod durability;
 mod file;
 mod floor;
 mod folder;
+mod masks;
 mod memory;
 mod page;
 mod placement;
@@ -49,6 +50,8 @@ enum Benchmark {
     Placement(placement::PlacementArgs),
     /// The engines against AWS-LC, ipsec-mb, libgcrypt and OpenSSL, on one core
     CryptoPeers(crypto_peers::CryptoPeersArgs),
+    /// Keystream made ahead by a device against none, in turn
+    Masks(masks::MasksArgs),
     /// Put the results under bench/results into docs/benchmarks.md; measures nothing
     Page(page::PageArgs),
     /// The virtio driver on a device over vfio-user: interrupts, CPU time, and where the scheduler places
@@ -67,6 +70,7 @@ pub(crate) fn run(arguments: &BenchArgs) -> Result {
         Benchmark::File(arguments) => file::run(arguments),
         Benchmark::Placement(arguments) => placement::run(arguments),
         Benchmark::CryptoPeers(arguments) => crypto_peers::run(arguments),
+        Benchmark::Masks(arguments) => masks::run(arguments),
         Benchmark::Page(arguments) => page::run(arguments),
         Benchmark::Device(arguments) => device::run(arguments),
         Benchmark::Provider(arguments) => provider::run(arguments),

@@ -129,6 +129,9 @@ fn settings() -> Vec<&'static str> {
         "idle-cpu=",
         "use=",
         "check=",
+        "masks=auto",
+        "masks=on",
+        "masks=off",
     ]
 }
 
