@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use strongroom_engine::completion::{Limits, Rule};
 use strongroom_engine::{
-    Algorithm, Batch, Buffer, Capability, Completed, Completer, Cross, Engine, Operation, Refusal, Refused,
-    Session, SessionError, Ticket,
+    Algorithm, Batch, Buffer, Capability, Completed, Completer, Cross, Engine, Masking, Operation, Refusal,
+    Refused, Session, SessionError, Ticket,
 };
 
 use crate::driver::Driver;
@@ -201,6 +201,7 @@ impl Engine for VirtioEngine {
             segments_max: SEGMENTS_MAX,
             queue_max: ACCEPTED_MAX,
             alignment: 1,
+            takes_masks: false,
             latency_ns: 50_000,
             bytes_per_second: 1_000_000_000,
         })
@@ -256,6 +257,11 @@ impl Engine for VirtioEngine {
     /// Ordinary memory: what the device can write is never a batch's.
     fn buffer(&self, _: &Session, len: usize) -> Buffer {
         Buffer::new(len)
+    }
+
+    /// Virtio asks for no keystream.
+    fn masking(&self) -> Option<&dyn Masking> {
+        None
     }
 
     /// It writes after `submit` has returned.
