@@ -243,7 +243,7 @@ impl Plan {
             allow_other: false,
             confined: true,
             engine: None,
-            set: Vec::new(),
+            placing: Vec::new(),
             log: None,
             source: Source::Prompt,
             range: KeyFileRange::default(),
