@@ -1,16 +1,19 @@
-//! The layer rule: which crate may depend on which, and where unsafe code may stand.
+//! The layer rule: which crate may depend on which, that modules make no circles, and where unsafe code
+//! may stand.
 //!
 //! `cargo xtask layers` runs it, and so does the test below. The tables are the rule; a new edge is a
 //! decision and is made here.
 
+mod circles;
+mod lexer;
 mod unsafety;
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::failure::{Failure, Result, ensure};
-use crate::workspace;
+use strongroom_harness::failure::{Failure, Result, ensure};
+use strongroom_harness::workspace;
 
 /// What one crate may use of this workspace, names without the `strongroom-` prefix.
 struct Layer {
@@ -86,7 +89,12 @@ const LAYERS: &[Layer] = &[
         &["device-vfio-user"],
     ),
     layer("forgetful", &["engine", "store", "fuse"], &[]),
-    layer("xtask", &[], &[]),
+    // What tests the program as its users see it links in nothing of it.
+    layer("harness", &[], &[]),
+    layer("ledger", &["harness"], &[]),
+    layer("suites", &["harness", "ledger"], &[]),
+    layer("compare", &["harness", "suites"], &[]),
+    layer("xtask", &["harness", "ledger", "suites", "compare"], &[]),
 ];
 
 /// Outside libraries that only some crates may use: cryptography stays where it is reviewed.
@@ -114,6 +122,7 @@ pub(crate) fn run() -> Result {
     let metadata = workspace::metadata()?;
     let mut faults = dependency_faults(&metadata)?;
     faults.extend(unsafety::faults(&workspace::root())?);
+    faults.extend(circles::faults(&workspace::root())?);
     for fault in &faults {
         println!("{fault}");
     }

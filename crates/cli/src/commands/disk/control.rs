@@ -5,29 +5,23 @@
 //! daemon's process and lies in a directory that belongs to the user alone.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::daemon::Ender;
 use super::open::Plan;
 use crate::args::disk::DiskCloseArgs;
-use crate::control::{Told, own_directory, remove_dead, sockets};
+use crate::control::{ANSWER_TIMEOUT, Told, exchange, own_directory, sockets};
 use crate::daemon::ending::{Ending, Witness};
+use crate::daemon::server::{Server, send};
 use crate::failure::{Exit, Failure, Result};
 use crate::report::{self, Output};
 
 /// The beginning of the names of sockets.
 const PREFIX: &str = "disk-";
-/// Longest request or answer.
-const LEN_MAX: u64 = 64 << 10;
-/// Longest wait for an answer that takes no work, and for a request.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
@@ -97,64 +91,25 @@ impl OpenDisk {
     }
 }
 
-/// The socket of this process.
-fn own_socket() -> Result<PathBuf> {
-    Ok(own_directory()?.join(format!("{PREFIX}{}.socket", std::process::id())))
-}
-
-/// Removes the socket of this process, which ends.
-pub(super) fn remove() {
-    if let Ok(path) = own_socket() {
-        let _ = std::fs::remove_file(path);
-    }
-}
-
-/// Answers in threads of their own until the process ends.
+/// Answers in threads of their own until the process ends, or what is given is
+/// dropped.
 ///
 /// # Errors
 /// When there is no place for a socket, or no thread.
-pub(super) fn listen(open: &Arc<OpenDisk>) -> Result<()> {
-    remove_dead(&own_directory()?);
-    let path = own_socket()?;
-    let failed = |error: std::io::Error| Failure::system(&path, &error);
-    let _ = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path).map_err(failed)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+pub(super) fn listen(open: &Arc<OpenDisk>) -> Result<Server> {
+    let server = Server::bind(&format!("{PREFIX}{}.socket", std::process::id()))?;
     let open = Arc::clone(open);
-    let serve = move || {
-        for stream in listener.incoming().flatten() {
-            let open = Arc::clone(&open);
-            // Without a thread the peer sees the connection end.
-            let _ = std::thread::Builder::new().name("control".into()).spawn(move || {
-                let witness = open.ending.witness();
-                let _ = converse(&open, &stream, &witness);
-            });
-        }
-    };
-    let thread = std::thread::Builder::new().name("control".into()).spawn(serve);
-    thread.map(drop).map_err(failed)
-}
-
-fn converse(open: &OpenDisk, mut stream: &UnixStream, witness: &Witness<'_>) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    let mut line = String::new();
-    BufReader::new(stream.take(LEN_MAX)).read_line(&mut line)?;
-    let Ok(request) = serde_json::from_str(&line) else { return Ok(()) };
-    let mut answer = serde_json::to_vec(&open.answer(request, witness))?;
-    answer.push(b'\n');
-    stream.write_all(&answer)
+    server.start(move |request, stream| {
+        let witness = open.ending.witness();
+        send(stream, &open.answer(request, &witness));
+    })?;
+    Ok(server)
 }
 
 fn ask(socket: &Path, request: Request) -> Option<Answer> {
-    let mut stream = UnixStream::connect(socket).ok()?;
-    let timeout = matches!(request, Request::Tell).then_some(TIMEOUT);
-    stream.set_read_timeout(timeout).ok()?;
-    let mut line = serde_json::to_vec(&request).ok()?;
-    line.push(b'\n');
-    stream.write_all(&line).ok()?;
-    let mut answer = String::new();
-    BufReader::new(stream.take(LEN_MAX)).read_line(&mut answer).ok()?;
-    serde_json::from_str(&answer).ok()
+    let stream = UnixStream::connect(socket).ok()?;
+    let timeout = matches!(request, Request::Tell).then_some(ANSWER_TIMEOUT);
+    exchange(&stream, &request, timeout).ok()
 }
 
 /// The open disks of this user, with their control sockets.
