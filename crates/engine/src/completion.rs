@@ -220,7 +220,7 @@ impl Paper {
 
 /// Grains from fine to coarse, and what each was seen to cost. The coarsest is
 /// taken that costs no more than the best that could be seen, but for
-/// [`TOLERANCE`]; its neighbours are tried now and then.
+/// `TOLERANCE`; its neighbours are tried now and then.
 #[derive(Clone, Debug)]
 pub struct Ladder {
     grains: &'static [u64],

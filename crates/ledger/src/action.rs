@@ -3,7 +3,7 @@
 //! `B NUMBER ACTION` is written before an action, `E NUMBER` when it has succeeded, and `X NUMBER`
 //! when it failed because the mount was gone. A line without its end does not count.
 //!
-//! An `fsync` beside ([`super::beside`]) is no action, since others are done while it is under way:
+//! An `fsync` beside (`beside`) is no action, since others are done while it is under way:
 //! `S NUMBER PATH` is written before it, `T NUMBER` when it has succeeded.
 
 use std::path::Path;

@@ -10,7 +10,7 @@
 //! What counts as acknowledged:
 //!
 //! * `fsync`, `fdatasync`: the file's content and length, and that the file exists; of an `fsync` that a
-//!   second thread does beside ([`beside`]), what they were when it began;
+//!   second thread does beside (`beside`), what they were when it began;
 //! * a write with `O_SYNC` or `O_DSYNC`: the same for what it wrote, which is all that Linux promises;
 //! * `fsync` of a directory: every name of the lane, since names reach the store in their order;
 //! * a rename over another file, and an exchange with anything: whoever sees the new name sees what the file

@@ -1,5 +1,5 @@
 //! Encrypted disks in a virtual machine, whose kernel has what this one may lack: dm-crypt, which is the oracle for
-//! every cipher and mode, and ublk. And a vault in a machine that is saved and loaded twice ([`snapshot`]).
+//! every cipher and mode, and ublk. And a vault in a machine that is saved and loaded twice (`snapshot`).
 //!
 //! A Debian kernel under QEMU's software emulation, so that neither KVM nor modules of the own kernel are needed.
 //! Images made here are opened by dm-crypt there, and those that dm-crypt has made there are read here afterwards.
