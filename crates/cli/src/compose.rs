@@ -8,8 +8,8 @@ use strongroom_engine_cpu::{CpuEngine, ReferenceEngine, Tier};
 use strongroom_sched::{Options, Scheduler, Settings};
 
 use crate::failure::{Exit, Failure, Result};
-use crate::gpu;
 use crate::profile::{Found, Profile, file};
+use crate::{device, gpu};
 
 /// What `--engine` takes without being asked for anything else.
 pub(crate) const DEFAULT: &str = "auto";
@@ -105,6 +105,9 @@ pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
     };
     if gpu::is_name(name) {
         return Ok([side_by_side(), gpu::engines(name)?].concat());
+    }
+    if device::is_name(name) {
+        return Ok([side_by_side(), device::engines(name)?].concat());
     }
     match name {
         DEFAULT => Ok(side_by_side()),

@@ -13,6 +13,7 @@ mod configuration;
 mod confinement;
 mod control;
 mod daemon;
+mod device;
 mod failure;
 mod fit;
 mod freshness;

@@ -5,6 +5,7 @@ mod awake;
 mod common;
 mod cpu;
 mod crypto_peers;
+mod device;
 mod disk;
 mod durability;
 mod file;
@@ -55,6 +56,8 @@ enum Benchmark {
     Masks(masks::MasksArgs),
     /// Put the results under bench/results into docs/benchmarks.md; measures nothing
     Page(page::PageArgs),
+    /// The virtio driver on a device over vfio-user: interrupts, CPU time, and where the scheduler places
+    Device(device::DeviceArgs),
     /// `openssl speed` with the OpenSSL provider and without it, in turn
     Provider(provider::ProviderArgs),
 }
@@ -75,6 +78,7 @@ pub fn run(arguments: &BenchArgs) -> Result {
         Benchmark::CryptoPeers(arguments) => crypto_peers::run(arguments),
         Benchmark::Masks(arguments) => masks::run(arguments),
         Benchmark::Page(arguments) => page::run(arguments),
+        Benchmark::Device(arguments) => device::run(arguments),
         Benchmark::Provider(arguments) => provider::run(arguments),
     }
 }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use strongroom_format::luks::{CipherSpec, Hash};
 
 use super::secret::{password, source};
-use super::values::{CIPHER, ENGINE, HASH, LogTarget, duration, size};
+use super::values::{CIPHER, ENGINE, HASH, LogTarget, SETTING, duration, size};
 use crate::secrets::Source;
 
 /// What is done with disks.
@@ -247,6 +247,9 @@ pub(crate) struct DiskOpenArgs {
     /// name that `strongroom engines` lists [default: auto]
     #[arg(long, value_name = "NAME", value_parser = ENGINE, hide_possible_values = true)]
     pub(crate) engine: Option<String>,
+    /// Change what decides where it is computed, as `strongroom set` does for a mount
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', value_parser = SETTING, hide_possible_values = true)]
+    pub(crate) set: Vec<String>,
     /// Write messages to FILE, or to the system log with `syslog`
     #[arg(long, value_name = "FILE|syslog")]
     pub(crate) log: Option<LogTarget>,

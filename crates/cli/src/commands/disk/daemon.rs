@@ -160,7 +160,7 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, ready: &Ready) -> Result<()> 
     // Before anything can be seen, so that a signal never leaves it behind.
     let signals = unmounting::signals()?;
     confinement::drop_capabilities(plan.confined);
-    let engine = image::engine(plan.engine.as_deref())?;
+    let engine = image::engine(plan.engine.as_deref(), &plan.placing)?;
     let (volume, image) = open_volume(plan, secret, &engine)?;
     let volume = Arc::new(volume);
     protect();
