@@ -2,7 +2,7 @@
 //! of a device is, and batches that bring masks go to the CPU.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use strongroom_engine::{
@@ -13,47 +13,17 @@ use strongroom_engine::{
 
 use super::device::Trusted;
 use super::session::SchedulerSession;
+use super::worth::Costs;
 use super::{Core, Scheduler, thread_cpu_ns};
 use crate::policy::Reason;
 use crate::settings::Masks;
 use crate::statistics::Count;
 
-/// What masks have to leave of the CPU's work to be worth ordering: a reader
-/// that jumps wastes some of them.
-const WORTH: f64 = 0.67;
 /// How often each side is measured; the least counts.
 const ROUNDS: usize = 5;
 /// Blocks of 4 KiB that are measured at once.
 const BLOCKS: usize = 128;
 const BLOCK_LEN: usize = 4096;
-
-/// What masks were found to be worth for a session, measured once.
-#[derive(Default)]
-pub(super) struct Worth(Mutex<Option<Option<Costs>>>);
-
-/// CPU time for a byte, in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-struct Costs {
-    direct: f64,
-    masked: f64,
-    ordering: f64,
-}
-
-impl Costs {
-    fn pay(&self) -> bool {
-        self.masked + self.ordering <= WORTH * self.direct
-    }
-
-    fn describe(&self) -> String {
-        let gib = |ns: f64| ns * (1u64 << 30) as f64 / 1e9;
-        format!(
-            "the CPU needs {:.2} s for a GiB without masks, {:.2} s with them and {:.2} s to have them made",
-            gib(self.direct),
-            gib(self.masked),
-            gib(self.ordering)
-        )
-    }
-}
 
 impl Core {
     /// Hands a batch that brings masks to an engine that uses them; any other

@@ -9,6 +9,7 @@ mod device;
 mod masks;
 mod session;
 mod split;
+mod worth;
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use strongroom_engine::{Algorithm, Capability, Operation, Session, SessionError};
 
-use super::masks::Worth;
+use super::worth::Worth;
 use super::{Core, Served};
 use crate::placing::Placer;
 use crate::policy::Reason;
