@@ -65,7 +65,7 @@ impl Contents {
     }
 
     /// Bytes of the newest version.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.current.len() as u64
     }
 

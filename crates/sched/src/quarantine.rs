@@ -40,6 +40,11 @@ impl Quarantine {
         until != 0 && (until == u64::MAX || (self.began.elapsed().as_nanos() as u64) < until)
     }
 
+    /// Whether it is on for good.
+    pub(crate) fn is_final(&self) -> bool {
+        self.until_ns.load(Relaxed) == u64::MAX
+    }
+
     /// Whether it has failed lately, so that every result is checked.
     pub(crate) fn is_suspect(&self) -> bool {
         self.strikes.load(Relaxed) > 0
@@ -67,8 +72,7 @@ impl Quarantine {
 
     /// A result was checked and right.
     pub(crate) fn right(&self) {
-        let is_final = self.until_ns.load(Relaxed) == u64::MAX;
-        if self.is_suspect() && !is_final && self.good.fetch_add(1, Relaxed) + 1 >= GOOD_AGAIN {
+        if self.is_suspect() && !self.is_final() && self.good.fetch_add(1, Relaxed) + 1 >= GOOD_AGAIN {
             self.good.store(0, Relaxed);
             self.strikes.store(0, Relaxed);
         }

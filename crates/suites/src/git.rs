@@ -84,7 +84,7 @@ fn make_history(repository: &Path) -> Result {
         for _ in 0..4 {
             let directory = repository.join(format!("part-{}", random.below(8)));
             fs::create_dir_all(&directory)?;
-            let lines: String = (0..random.below(400)).map(|_| format!("{:x}\n", random.next())).collect();
+            let lines: String = (0..random.below(400)).map(|_| format!("{:x}\n", random.word())).collect();
             fs::write(directory.join(format!("file-{}.txt", random.below(40))), lines)?;
         }
         git(repository, &["add", "--all"])?;

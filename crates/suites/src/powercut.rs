@@ -112,7 +112,7 @@ impl Cuts {
         std::fs::File::open(&below)?.sync_all()?;
         let logs = base.join("logs");
         std::fs::create_dir(&logs)?;
-        let mut cut = |random: &mut Random| store.cut(random.next());
+        let mut cut = |random: &mut Random| store.cut(random.word());
         let plan = Plan { seed, mix: Mix::All, work_max: WORK_MAX, options: self.options };
         let tally = Rounds::begin(vault, logs, plan, &mut cut)?.play(self.rounds, tally);
         store.end()?;

@@ -365,7 +365,7 @@ mod tests {
         let path = |name: &str| name.split("::").filter(|word| !word.is_empty()).map(str::to_owned).collect();
         let sources = sources.iter().map(|(name, code)| (path(name), (*code).to_owned())).collect();
         let circles = Modules::new(sources).circles();
-        circles.into_iter().flat_map(|(_, modules)| modules).collect()
+        circles.into_values().flatten().collect()
     }
 
     #[test]

@@ -221,7 +221,7 @@ fn read_whole(path: &Path, buffer: &mut [u8]) -> std::io::Result<u64> {
 /// A gamma variate of shape 1.5 and scale 1: an exponential one and half the square of a normal one.
 fn gamma(random: &mut Random) -> f64 {
     // In (0, 1], so that its logarithm is finite.
-    let mut uniform = || ((random.next() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+    let mut uniform = || ((random.word() >> 11) + 1) as f64 / (1u64 << 53) as f64;
     let (first, second, third) = (uniform(), uniform(), uniform());
     let normal = (-2.0 * first.ln()).sqrt() * (std::f64::consts::TAU * second).cos();
     normal * normal / 2.0 - third.ln()
