@@ -12,8 +12,8 @@ use strongroom_engine::completion::{Controller, Look, Plan};
 
 use crate::Error;
 use crate::control::Control;
-use crate::engine::Shared;
 use crate::lanes::Wanted;
+use crate::shared::{Shared, lock};
 use crate::spec::status;
 
 /// How long it sleeps when the device has nothing: until then nobody sees that
@@ -149,7 +149,7 @@ impl Driver {
 
     /// Closes what is not used any more.
     fn close(&mut self) -> Result<(), Error> {
-        let closed = std::mem::take(&mut *crate::engine::lock(&self.shared.closed));
+        let closed = std::mem::take(&mut *lock(&self.shared.closed));
         if !closed.is_empty() {
             let epoch = self.shared.lanes().epoch();
             for session in closed.into_iter().filter(|session| session.epoch == epoch) {

@@ -1,132 +1,22 @@
 //! [`VirtioEngine`]: a function as an engine.
 
-use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use rustix::event::{EventfdFlags, eventfd};
-use strongroom_engine::completion::{Limits, Rule};
 use strongroom_engine::{
-    Algorithm, Batch, Buffer, Capability, Completed, Completer, Cross, Engine, Masking, Operation, Refusal,
-    Refused, Session, SessionError, Ticket,
+    Algorithm, Batch, Buffer, Capability, Cross, Engine, Masking, Operation, Refusal, Refused, Session,
+    SessionError, Ticket,
 };
 
 use crate::driver::Driver;
 use crate::function::Function;
 use crate::lanes::{Job, Lanes};
-use crate::session::{Closed, DeviceSession};
+use crate::session::DeviceSession;
+use crate::shared::{ACCEPTED_MAX, Counters, Options, Shared};
 use crate::wire::{self, Wire};
 use crate::{Bus, Error};
 
-/// Batches that are accepted before the engine is busy.
-const ACCEPTED_MAX: usize = 256;
 const SEGMENTS_MAX: usize = 1 << 16;
-
-/// How a device is driven.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Data queues that are used, at most.
-    pub queues: u16,
-    /// What decides when answers are looked for.
-    pub rule: Rule,
-    /// What that is told beforehand.
-    pub limits: Limits,
-    /// A request without an answer for so long has the device reset.
-    pub late: Duration,
-}
-
-impl Default for Options {
-    /// One queue, the adaptive rule, 1.5 seconds: less than the scheduler waits
-    /// for a batch.
-    fn default() -> Options {
-        let late = Duration::from_millis(1500);
-        Options { queues: 1, rule: Rule::Adaptive, limits: Limits::default(), late }
-    }
-}
-
-/// What has been counted since the engine was made.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Interrupts that were slept for and came.
-    pub interrupts: AtomicU64,
-    /// Sleeps that have ended, by an interrupt, a caller, or in time.
-    pub wakes: AtomicU64,
-    /// Resets after which the device went on.
-    pub resets: AtomicU64,
-}
-
-/// What the engine's callers and its thread share.
-pub(crate) struct Shared {
-    pub(crate) function: Function,
-    pub(crate) options: Options,
-    pub(crate) counters: Counters,
-    pub(crate) is_gone: AtomicBool,
-    /// The engine is dropped: what was accepted is answered, and no more.
-    pub(crate) is_closing: AtomicBool,
-    /// A caller has found the device at fault.
-    pub(crate) has_failed: AtomicBool,
-    pub(crate) closed: Arc<Closed>,
-    pub(crate) wake: OwnedFd,
-    lanes: Mutex<Lanes>,
-    /// Submitted, and not flushed.
-    held: Mutex<Vec<Job>>,
-    accepted: AtomicUsize,
-    /// Keys with which it computes right, by their lengths.
-    passed: Vec<(Wire, usize)>,
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shared {
-    pub(crate) fn lanes(&self) -> MutexGuard<'_, Lanes> {
-        lock(&self.lanes)
-    }
-
-    /// What is to be begun.
-    pub(crate) fn held(&self) -> Vec<Job> {
-        std::mem::take(&mut *lock(&self.held))
-    }
-
-    /// Hands batches back, without any lock.
-    pub(crate) fn hand_back(&self, finished: Vec<(Completer, Completed)>) {
-        self.accepted.fetch_sub(finished.len(), Relaxed);
-        for (completer, completed) in finished {
-            completer.complete(completed);
-        }
-    }
-
-    /// Makes requests of what was submitted.
-    fn begin(&self) {
-        let mut lanes = self.lanes();
-        lanes.accept(self.held());
-        let is_for_thread = match lanes.fill(&self.function.transport) {
-            Ok(wanted) => wanted.is_some(),
-            Err(_) => {
-                self.has_failed.store(true, Relaxed);
-                true
-            }
-        };
-        let finished = lanes.finished();
-        drop(lanes);
-        self.hand_back(finished);
-        if is_for_thread {
-            self.wake();
-        }
-    }
-
-    fn wake(&self) {
-        // Full, it is signalled.
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-    }
-
-    fn has(&self, wire: Wire) -> bool {
-        self.passed.iter().any(|(passed, _)| *passed == wire)
-    }
-}
 
 /// A crypto function as an engine. Once it is dropped, its thread answers what
 /// was accepted, resets the device, and ends.
@@ -144,23 +34,8 @@ impl VirtioEngine {
         let (function, interrupt) = Function::find(bus, options.queues)?;
         let mut queues = function.set_up()?;
         let passed = function.test(&mut queues)?;
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| Error::Bus(error.into()))?;
         let lanes = Lanes::new(Arc::clone(&function.data_memory), queues.data_at, queues.data);
-        let shared = Arc::new(Shared {
-            function,
-            options,
-            counters: Counters::default(),
-            is_gone: AtomicBool::new(false),
-            is_closing: AtomicBool::new(false),
-            has_failed: AtomicBool::new(false),
-            closed: Arc::default(),
-            wake,
-            lanes: Mutex::new(lanes),
-            held: Mutex::default(),
-            accepted: AtomicUsize::new(0),
-            passed,
-        });
+        let shared = Arc::new(Shared::new(function, options, lanes, passed)?);
         let driver = Driver::new(Arc::clone(&shared), queues.control, interrupt);
         std::thread::Builder::new().name("virtio".into()).spawn(move || driver.run())?;
         Ok(VirtioEngine { name: name.to_owned(), shared })
@@ -217,7 +92,7 @@ impl Engine for VirtioEngine {
         }
         let (first, second) = key.split_at(key.len() / 2);
         // XTS with equal keys is not secure.
-        if !self.shared.passed.contains(&(wire, key.len())) || wire == Wire::XTS && first == second {
+        if !self.shared.has_key(wire, key.len()) || wire == Wire::XTS && first == second {
             return Err(SessionError::Unsupported);
         }
         if self.shared.is_gone.load(Relaxed) {
@@ -241,12 +116,14 @@ impl Engine for VirtioEngine {
         if is_too_long || !algorithm_has(session.algorithm(), batch.operation) {
             return refuse(batch, Refusal::Unsupported);
         }
-        if self.shared.accepted.fetch_add(1, Relaxed) >= ACCEPTED_MAX {
-            self.shared.accepted.fetch_sub(1, Relaxed);
-            return refuse(batch, Refusal::Busy);
-        }
+        // A batch that is refused has to be handed back.
         let (ticket, completer) = Ticket::pending();
-        lock(&self.shared.held).push(Job { session: Arc::clone(&of_engine.session), batch, completer });
+        let session = Arc::clone(&of_engine.session);
+        let mut batch = Some(batch);
+        let job = || Job { session, batch: batch.take().expect("it is taken once"), completer };
+        if !self.shared.submit(job) {
+            return refuse(batch.expect("it was not taken"), Refusal::Busy);
+        }
         Ok(ticket)
     }
 

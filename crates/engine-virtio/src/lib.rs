@@ -27,14 +27,16 @@ mod memory;
 mod request;
 mod ring;
 mod session;
+mod shared;
 pub mod spec;
 mod transport;
 mod vfio_user;
 mod wire;
 
 pub use bus::Bus;
-pub use engine::{Counters, Options, VirtioEngine};
+pub use engine::VirtioEngine;
 pub use memory::{Memory, OutOfBounds};
+pub use shared::{Counters, Options};
 pub use vfio_user::VfioUser;
 
 use std::fmt;
