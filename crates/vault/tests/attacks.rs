@@ -316,7 +316,7 @@ fn an_older_page_with_its_blocks_is_an_error_at_every_read() {
         // The header page alone.
         file.replace(&after);
         file.put(0, &before[..BLOCK]);
-        assert_ne!(mounted.look("f").unwrap().verification.damage, [], "an older header page");
+        assert_ne!(resting.mount().look("f").unwrap().verification.damage, [], "an older header page");
     }
 }
 
@@ -332,4 +332,26 @@ fn a_file_rolled_back_as_a_whole_is_its_older_self() {
     let seen = resting.mount().look("f").unwrap();
     assert!(seen.whole.unwrap() == content(1, 9000));
     assert_eq!(seen.verification.damage, []);
+}
+
+/// What the kernel has cached of a file is of the state that was read last: while
+/// it may have something, no other state is shown beside it.
+#[test]
+fn a_file_put_back_under_a_mount_is_an_error_until_it_is_forgotten() {
+    let mut resting = Resting::with(Suite::Xaes256Gcm, &[("f", content(1, TWO_GROUPS))]);
+    let before = resting.file("f").bytes();
+    resting.put("f", &content(2, 5000));
+    let (file, mounted) = (resting.file("f"), resting.mount());
+    let after = file.bytes();
+    // Known to the kernel from here on.
+    let names = mounted.vault.namespace();
+    let entry = names.lookup(ROOT, b"f").unwrap();
+    assert!(mounted.look("f").unwrap().whole.unwrap() == content(2, 5000));
+    file.replace(&before);
+    assert!(matches!(mounted.look("f").err(), Some(Error::Damaged(Damage::Page(_)))));
+    file.replace(&after);
+    assert!(mounted.look("f").unwrap().whole.unwrap() == content(2, 5000));
+    file.replace(&before);
+    names.forget(entry.number, 1);
+    assert!(mounted.look("f").unwrap().whole.unwrap() == content(1, TWO_GROUPS));
 }

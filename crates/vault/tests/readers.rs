@@ -377,3 +377,44 @@ fn what_is_removed_is_stale_and_not_damaged() {
     let gone = reader.namespace().lookup(ROOT, b"file").map(drop).expect_err("removed");
     assert!(gone.is_not_found());
 }
+
+/// A version that goes back while the file is open is nobody's commit.
+#[test]
+fn a_file_that_goes_back_while_it_is_read_is_an_error() {
+    const LEN: usize = 300 * 4096;
+    let store = memory(Suite::ALL[0], BlockSize::MIN);
+    let change = |byte: u8| {
+        let writer = support::open_with(Arc::clone(&store), support::engine(), &options()).unwrap();
+        let names = writer.namespace();
+        let content = match names.lookup(ROOT, b"file") {
+            Ok(entry) => names.open(entry.number, WRITING).unwrap(),
+            Err(_) => names.create(ROOT, b"file", &support::CREATION, WRITING).unwrap().1,
+        };
+        write(&content, 0, &vec![byte; LEN]).unwrap();
+        writer.close().unwrap();
+    };
+    let stored = || {
+        let root = store.root();
+        let entries = root.entries().unwrap().into_iter();
+        let mut files =
+            entries.filter_map(|entry| root.lookup(&entry.name).ok()?.open(Access::ReadWrite).ok());
+        files.find(|file| file.len().unwrap() as usize > LEN).expect("the stored file")
+    };
+    change(1);
+    let mut before = vec![0; stored().len().unwrap() as usize];
+    stored().read_at(&mut before, 0).unwrap();
+    change(2);
+    let reader = beside(&store, Writers::MayCome).unwrap();
+    let entry = reader.namespace().lookup(ROOT, b"file").unwrap();
+    let open = reader.namespace().open(entry.number, Opening::default()).unwrap();
+    assert!(support::read(&open, 0, 4096).unwrap() == [2; 4096]);
+    stored().write_at(&before, 0).unwrap();
+    let read = support::read(&open, 200 * 4096, 4096);
+    assert!(matches!(read, Err(Error::Damaged(Damage::Page(_)))), "{:?}", read.map(|bytes| bytes[0]));
+    drop(open);
+    reader.namespace().release(entry.number);
+    reader.namespace().forget(entry.number, 1);
+    let entry = reader.namespace().lookup(ROOT, b"file").unwrap();
+    let open = reader.namespace().open(entry.number, Opening::default()).unwrap();
+    assert!(support::read(&open, 200 * 4096, 4096).unwrap() == [1; 4096]);
+}

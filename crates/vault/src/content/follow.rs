@@ -121,6 +121,12 @@ impl Content {
             return Err(Error::Damaged(Damage::Page("a file's header page has become another's")));
         }
         let mut state = anew.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let sequence = |state: &super::State| state.version().map(|version| version.sequence);
+        if sequence(&state) < sequence(&self.read_state()) {
+            return Err(Error::Damaged(Damage::Page(
+                "a file has gone back to an older state while it was open",
+            )));
+        }
         // Others may read it before it is known to be of one state.
         state.following = Some(Following { version: version.clone(), loaded: 1, confirmed: 0 });
         *self.write_state() = state;

@@ -17,7 +17,7 @@ use super::stale_homes::StaleHomes;
 use super::{Content, Extent, Home, Opened, commit_all};
 use crate::context::{Barriers, Context};
 use crate::error::{Damage, Error, Result};
-use crate::freshness::Freshness;
+use crate::freshness::{Freshness, Version};
 use crate::rules::Rule;
 
 /// Live contents and what is pending among them; part of the context.
@@ -38,6 +38,10 @@ pub(crate) struct Table {
     /// Of released files that were renamed, and are not known to be durable
     /// under their new names: how many barriers of the store had begun then.
     moved: Mutex<HashMap<InodeId, u64>>,
+    /// Of files that are not live, the header page that they had when they were
+    /// last: whoever has read them, the kernel's page cache for one, has it of
+    /// that state, and of no other.
+    seen: Mutex<HashMap<InodeId, Version>>,
     stale_homes: Mutex<StaleHomes>,
 }
 
@@ -184,10 +188,31 @@ impl Table {
             lock(&self.moved).insert(content.inode, since);
         }
         content.context.release(std::mem::take(&mut state.promised));
+        match state.version().filter(|_| !state.unlinked) {
+            Some(version) => lock(&self.seen).insert(content.inode, version),
+            None => lock(&self.seen).remove(&content.inode),
+        };
         lock(&self.pending).remove(&content.inode);
         self.retired.fetch_add(1, Ordering::AcqRel);
         self.openings.note_retired(content.inode);
         live.remove(&content.inode);
+    }
+
+    /// Nobody has anything of a stored file any more.
+    pub(crate) fn forget(&self, inode: InodeId) {
+        lock(&self.seen).remove(&inode);
+    }
+
+    /// Whether what was opened is what was last seen of the stored file. Nobody
+    /// but this mount may write to it: another state was put there.
+    fn check_seen(&self, content: &Content) -> Result<()> {
+        let seen = lock(&self.seen).get(&content.inode).copied();
+        match seen {
+            Some(seen) if content.read_state().version() != Some(seen) => {
+                Err(Error::Damaged(Damage::Page("a file is another state than this mount has last seen")))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn find(&self, inode: InodeId) -> Option<Arc<Content>> {
@@ -254,6 +279,7 @@ impl Contents {
         let mut id = [0; FileId::LEN];
         getrandom::fill(&mut id).map_err(|_| Error::Entropy)?;
         self.context.table.synced_alone(node.id());
+        self.context.table.forget(node.id());
         let content = Content::newborn(&self.context, Opened { node, file }, FileId(id), home);
         content.note_created();
         Ok(self.context.table.insert(Arc::new(content)))
@@ -280,12 +306,20 @@ impl Contents {
             let access = if self.context.writable { Access::ReadWrite } else { Access::Read };
             let opened = Opened { node: Arc::clone(node), file: node.open(access)? };
             let content = Content::open(&self.context, opened, home)?;
+            if opening.retirements() == retirements {
+                table.check_seen(&content)?;
+            }
             if let Some(content) = table.insert_opened(content, &opening, retirements) {
                 break content;
             }
         };
         content.check_live(home).inspect_err(|_| content.released())?;
         Ok(content)
+    }
+
+    /// Nobody has anything of a stored file any more, the kernel included.
+    pub(crate) fn forget(&self, inode: InodeId) {
+        self.context.table.forget(inode);
     }
 
     /// Whether others may write to the vault meanwhile.

@@ -307,9 +307,9 @@ impl Table {
     }
 
     /// Takes back `count` lookups; an inode without any is no longer known.
-    pub(super) fn forget(&self, number: u64, count: u64) {
+    pub(super) fn forget(&self, number: u64, count: u64) -> Option<InodeId> {
         if number == ROOT {
-            return;
+            return None;
         }
         let uncount = |inode: &Arc<Inode>| {
             let left = |lookups: u64| Some(lookups.saturating_sub(count));
@@ -317,7 +317,7 @@ impl Table {
             before.is_ok_and(|before| before <= count)
         };
         if !read(&self.maps).by_number.get(&number).is_some_and(uncount) {
-            return;
+            return None;
         }
         // Counting up takes the lock too, so that none comes in between here.
         let mut maps = write(&self.maps);
@@ -329,7 +329,9 @@ impl Table {
             drop(maps);
             // Closing a descriptor is not for others to wait for.
             drop(dropped);
+            return is_it.then_some(id);
         }
+        None
     }
 
     /// Up to `count` inodes whose numbers are above `after`, in their order.

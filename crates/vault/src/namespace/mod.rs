@@ -259,7 +259,9 @@ impl Namespace {
 
     /// Takes back `count` lookups of `number`.
     pub fn forget(&self, number: u64, count: u64) {
-        self.table.forget(number, count);
+        if let Some(inode) = self.table.forget(number, count) {
+            self.contents.forget(inode);
+        }
     }
 
     /// How many inodes are known.

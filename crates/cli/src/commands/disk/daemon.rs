@@ -191,8 +191,8 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, ready: &Ready) -> Result<()> 
         false => volume.flush().map_err(|error| image::explain(error, &plan.image)),
     };
     tracing::info!("closed {}", plan.image.display());
-    drop(volume);
-    drop(server);
+    // Whoever is told that it is closed may open the image.
+    drop((volume, image, server));
     open.ending.conclude(flushed)
 }
 
