@@ -13,6 +13,7 @@ pub(crate) mod header;
 pub(crate) mod info;
 pub(crate) mod init;
 pub(crate) mod key;
+pub(crate) mod report;
 pub(crate) mod salvage;
 pub(crate) mod simulate;
 mod slots;

@@ -22,6 +22,7 @@ fn every_command_has_a_page_and_no_hidden_one_has() {
         "-simulate",
         "-engines",
         "-tune",
+        "-report",
         "-bench-crypto",
     ] {
         let page = String::from_utf8(place.read(&format!("man/strongroom{name}.1"))).expect("UTF-8");

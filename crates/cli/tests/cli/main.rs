@@ -15,6 +15,7 @@ mod init;
 mod keys;
 mod machine;
 mod repair;
+mod report;
 mod rollback;
 mod salvage;
 mod schemas;

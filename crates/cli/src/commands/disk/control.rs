@@ -13,12 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use strongroom_sched::{Scheduler, Statistics};
 
-use super::daemon::Ender;
+use super::daemon::{Ender, Served};
 use super::open::Plan;
 use crate::args::disk::DiskCloseArgs;
 use crate::control::{Told, own_directory, remove_dead, sockets};
 use crate::daemon::ending::{Ending, Witness};
+use crate::daemon::status::EngineStatus;
 use crate::failure::{Exit, Failure, Result};
 use crate::report::{self, Output};
 
@@ -41,37 +43,44 @@ enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 enum Answer {
-    Disk(DiskReport),
+    Disk(Box<DiskReport>),
     Done,
     Failed(Told),
 }
 
 /// An open disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct DiskReport {
+pub(in crate::commands) struct DiskReport {
     /// The image.
-    pub(super) image: PathBuf,
+    pub(in crate::commands) image: PathBuf,
     /// `nbd`, `raw` or `ublk`.
-    pub(super) kind: String,
+    pub(in crate::commands) kind: String,
     /// The socket, the directory, or the block device.
-    pub(super) export: String,
+    pub(in crate::commands) export: String,
     /// Whether its key is nowhere else.
-    pub(super) ephemeral: bool,
+    pub(in crate::commands) ephemeral: bool,
     /// The daemon.
-    pub(super) pid: u32,
+    pub(in crate::commands) pid: u32,
     /// Since when, in RFC 3339.
-    pub(super) since: String,
+    pub(in crate::commands) since: String,
+    /// The cipher of its sectors, as dm-crypt names it.
+    #[serde(default)]
+    pub(in crate::commands) cipher: String,
+    /// What computes, as `status` has it of a mount.
+    #[serde(default)]
+    pub(in crate::commands) engines: Vec<EngineStatus>,
 }
 
 /// What a daemon has open.
 pub(super) struct OpenDisk {
     report: DiskReport,
+    engines: Arc<Scheduler>,
     pub(super) ender: Ender,
     pub(super) ending: Ending,
 }
 
 impl OpenDisk {
-    pub(super) fn new(plan: &Plan, ender: Ender) -> Arc<OpenDisk> {
+    pub(super) fn new(plan: &Plan, served: &Served, ender: Ender) -> Arc<OpenDisk> {
         let report = DiskReport {
             image: plan.image.clone(),
             kind: plan.export.kind().to_owned(),
@@ -79,13 +88,23 @@ impl OpenDisk {
             ephemeral: plan.ephemeral,
             pid: std::process::id(),
             since: report::rfc3339(report::now()),
+            cipher: served.cipher.clone(),
+            engines: Vec::new(),
         };
-        Arc::new(OpenDisk { report, ender, ending: Ending::default() })
+        let engines = Arc::clone(&served.engines);
+        Arc::new(OpenDisk { report, engines, ender, ending: Ending::default() })
+    }
+
+    /// As it is now.
+    fn report(&self) -> DiskReport {
+        let Statistics { engines, fallback } = self.engines.statistics();
+        let engines = engines.into_iter().chain([fallback]).map(EngineStatus::from).collect();
+        DiskReport { engines, ..self.report.clone() }
     }
 
     fn answer(&self, request: Request, witness: &Witness<'_>) -> Answer {
         match request {
-            Request::Tell => Answer::Disk(self.report.clone()),
+            Request::Tell => Answer::Disk(Box::new(self.report())),
             Request::Close { force } => match if force { self.force() } else { self.ender.end(false) } {
                 Err(failure) => Answer::Failed((&failure).into()),
                 Ok(()) => match witness.wait() {
@@ -158,10 +177,10 @@ fn ask(socket: &Path, request: Request) -> Option<Answer> {
 }
 
 /// The open disks of this user, with their control sockets.
-fn open_disks() -> Vec<(PathBuf, DiskReport)> {
+pub(in crate::commands) fn open_disks() -> Vec<(PathBuf, DiskReport)> {
     let Ok(directory) = own_directory() else { return Vec::new() };
     let told = |socket: PathBuf| match ask(&socket, Request::Tell) {
-        Some(Answer::Disk(report)) => Some((socket, report)),
+        Some(Answer::Disk(report)) => Some((socket, *report)),
         _ => None,
     };
     sockets(&directory, PREFIX).into_iter().filter_map(told).collect()

@@ -21,12 +21,14 @@ use strongroom_fuse::{
     Mount, MountErrorKind, MountOptions, Session, SessionHandle, SessionOptions, TransportChoice, UnmountMode,
 };
 use strongroom_keys::{SecretBytes, random};
+use strongroom_sched::Scheduler;
 use strongroom_ublk::StartError;
 
 use super::control::{self, OpenDisk};
 use super::holders::holders;
 use super::image;
 use super::open::{Export, Plan};
+use crate::compose::compose;
 use crate::confinement::{self, Deeds, Reach};
 use crate::daemon::launch;
 use crate::daemon::log::{Log, Severity};
@@ -43,6 +45,14 @@ const FORCE_LIMIT: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(100);
 /// How long those who wait for the end may take to hear of it.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+
+/// What an export serves.
+pub(super) struct Served {
+    volume: Arc<Volume>,
+    pub(super) engines: Arc<Scheduler>,
+    /// The cipher of its sectors, as dm-crypt names it.
+    pub(super) cipher: String,
+}
 
 /// How an export is ended.
 #[derive(Clone)]
@@ -163,9 +173,11 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Arc<Log>, ready: &(dyn 
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::new(Exit::Other, format!("signals cannot be caught: {error}")))?;
     confinement::drop_capabilities(plan.confined);
-    let engine = image::engine(plan.engine.as_deref())?;
-    let (volume, image) = open_volume(plan, secret, &engine)?;
-    let volume = Arc::new(volume);
+    let engines = compose(plan.engine.as_deref())?;
+    let engine = Arc::clone(&engines) as Arc<dyn Engine>;
+    let (volume, image, cipher) = open_volume(plan, secret, &engine)?;
+    let served = Served { volume: Arc::new(volume), engines, cipher };
+    let volume = &served.volume;
     protect(log);
     if !plan.ephemeral {
         // Swap is ephemeral, as a rule. What cannot be mapped is read.
@@ -185,11 +197,11 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Arc<Log>, ready: &(dyn 
         ready();
     };
     let ran = match &plan.export {
-        Export::Nbd(socket) => serve_nbd(plan, socket, &volume, log, signals, || opened(socket, None)),
+        Export::Nbd(socket) => serve_nbd(plan, socket, &served, log, signals, || opened(socket, None)),
         Export::Raw(directory) => {
-            serve_raw(plan, directory, &volume, log, signals, |runs| opened(directory, runs))
+            serve_raw(plan, directory, &served, log, signals, |runs| opened(directory, runs))
         }
-        Export::Ublk(_) => serve_ublk(plan, &volume, log, signals, |at| opened(at, None)),
+        Export::Ublk(_) => serve_ublk(plan, &served, log, signals, |at| opened(at, None)),
     };
     let open = ran.inspect_err(|_| control::remove())?;
     let flushed = match volume.is_read_only() {
@@ -197,19 +209,19 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Arc<Log>, ready: &(dyn 
         false => volume.flush().map_err(|error| image::explain(error, &plan.image)),
     };
     log.write(Severity::Notice, &format!("closed {}", plan.image.display()));
-    drop(volume);
+    drop(served);
     control::remove();
     open.ending.set(flushed.clone());
     open.ending.drain(DRAIN_LIMIT);
     flushed
 }
 
-/// The volume, with the image locked, and the image.
+/// The volume, with the image locked, the image, and the cipher's name.
 fn open_volume(
     plan: &Plan,
     secret: Option<SecretBytes>,
     engine: &Arc<dyn Engine>,
-) -> Result<(Volume, Arc<FileBacking>)> {
+) -> Result<(Volume, Arc<FileBacking>, String)> {
     let explain = |error| image::explain(error, &plan.image);
     let device = image::open(&plan.image, !plan.read_only)?;
     let (segment, key) = match (plan.ephemeral, secret) {
@@ -229,7 +241,8 @@ fn open_volume(
     };
     let options = VolumeOptions { read_only: plan.read_only, discard: plan.discard };
     let backing = Arc::clone(&device) as Arc<dyn Backing>;
-    Ok((Volume::open(engine, backing, segment, &key, options).map_err(explain)?, device))
+    let cipher = segment.encryption.to_string();
+    Ok((Volume::open(engine, backing, segment, &key, options).map_err(explain)?, device, cipher))
 }
 
 /// The whole image under a key that is nowhere else.
@@ -265,12 +278,12 @@ fn protect(log: &Log) {
 fn serve_nbd(
     plan: &Plan,
     socket: &Path,
-    volume: &Arc<Volume>,
+    served: &Served,
     log: &Arc<Log>,
     signals: Signals,
     ready: impl FnOnce(),
 ) -> Result<Arc<OpenDisk>> {
-    let device = Arc::clone(volume) as Arc<dyn Device>;
+    let device = Arc::clone(&served.volume) as Arc<dyn Device>;
     let server = Server::bind(socket, device).map_err(|error| {
         let failure = Failure::system(socket, &error);
         match error.kind() {
@@ -279,7 +292,7 @@ fn serve_nbd(
             _ => failure,
         }
     })?;
-    let open = OpenDisk::new(plan, Ender::Nbd(server.handle()));
+    let open = OpenDisk::new(plan, served, Ender::Nbd(server.handle()));
     // Whatever it reads and writes is open by now, and it has no thread yet.
     let own = crate::control::own_directory()?;
     let beside = socket.parent().unwrap_or(Path::new("/"));
@@ -297,7 +310,7 @@ fn serve_nbd(
 fn serve_raw(
     plan: &Plan,
     directory: &Path,
-    volume: &Arc<Volume>,
+    served: &Served,
     log: &Arc<Log>,
     signals: Signals,
     ready: impl FnOnce(Option<&'static str>),
@@ -310,7 +323,7 @@ fn serve_raw(
         ..MountOptions::default()
     };
     let mount = Mount::new(directory, &options).map_err(crate::daemon::explain)?;
-    let file = Arc::new(RawFile::new(FILE_NAME, Bytes::new(Arc::clone(volume))));
+    let file = Arc::new(RawFile::new(FILE_NAME, Bytes::new(Arc::clone(&served.volume))));
     // What the kernel was given is in the daemon at once: a loop device keeps
     // its own cache above. Long direct requests of one program go to several
     // workers by the device, over rings to those of the CPU that asks.
@@ -320,7 +333,7 @@ fn serve_raw(
         ..SessionOptions::default()
     };
     let session = Session::new(mount, file, options);
-    let open = OpenDisk::new(plan, Ender::Raw(session.handle(), directory.to_owned()));
+    let open = OpenDisk::new(plan, served, Ender::Raw(session.handle(), directory.to_owned()));
     begin(&open, log, signals)?;
     ready(session.handle().unmounts_by());
     match session.run() {
@@ -331,15 +344,15 @@ fn serve_raw(
 
 fn serve_ublk(
     plan: &Plan,
-    volume: &Arc<Volume>,
+    served: &Served,
     log: &Arc<Log>,
     signals: Signals,
     ready: impl FnOnce(&Path),
 ) -> Result<Arc<OpenDisk>> {
-    let device = Arc::clone(volume) as Arc<dyn Device>;
+    let device = Arc::clone(&served.volume) as Arc<dyn Device>;
     let server = strongroom_ublk::Server::start(device).map_err(|error| explain_ublk(&error))?;
     let plan = Plan { export: Export::Ublk(server.path()), ..plan.clone() };
-    let open = OpenDisk::new(&plan, Ender::Ublk(server.handle()));
+    let open = OpenDisk::new(&plan, served, Ender::Ublk(server.handle()));
     if let Err(failure) = begin(&open, log, signals) {
         let _ = server.handle().stop();
         server.run();
