@@ -40,6 +40,7 @@ mod subject;
 mod tally;
 mod test;
 mod vm;
+mod whatif;
 mod workspace;
 
 use std::process::ExitCode;
@@ -102,6 +103,9 @@ enum Task {
     LuksPressure(luks::pressure::PressureArgs),
     /// Make docs/papers.md from the models that replay published documents
     Papers,
+    /// Record loads, predict them under other suites, and run them under those
+    #[command(name = "whatif")]
+    WhatIf(whatif::WhatIfArgs),
     /// Run the scheduler's policies on modelled machines, all of them
     Simulate(simulate::SimulateArgs),
     /// Test the engine for GPUs without a GPU, and look at what compilers make of its kernels
@@ -145,6 +149,7 @@ fn main() -> ExitCode {
         Task::Vm(arguments) => concluded(vm::run(&arguments)),
         Task::LuksPressure(arguments) => luks::pressure::fill(&arguments),
         Task::Papers => papers::run(),
+        Task::WhatIf(arguments) => whatif::run(&arguments),
         Task::Simulate(arguments) => simulate::run(&arguments),
         Task::Gpu(arguments) => concluded(gpu::run(&arguments)),
         Task::Dudect(arguments) => concluded(dudect::run(&arguments)),

@@ -18,4 +18,4 @@ mod recorder;
 pub use chains::chains;
 pub use file::{EngineTotals, FileError, Header, StoreTotals, Trace};
 pub use record::{CPU_UNKNOWN, Kind, Offset, RECORD_LEN, Record};
-pub use recorder::{RECORDS_MAX, Recorder, Seen};
+pub use recorder::{RECORDS_MAX, Recorder, Seen, Started};

@@ -67,7 +67,7 @@ pub struct Record {
     pub start_ns: u64,
     /// From receiving it to having answered.
     pub latency_ns: u32,
-    /// Of it, in submissions to engines.
+    /// Of it, in submissions to engines; their CPU time where `cpu_ns` is known.
     pub cryptography_ns: u32,
     /// CPU time of its thread meanwhile, or [`CPU_UNKNOWN`].
     pub cpu_ns: u32,

@@ -43,6 +43,15 @@ pub struct Seen {
     pub caller: u32,
 }
 
+/// When a batch began.
+#[derive(Clone, Copy, Debug)]
+pub enum Started {
+    /// By the CPU time of the thread.
+    Cpu(Duration),
+    /// By the clock.
+    Wall(Instant),
+}
+
 /// What a thread is about.
 #[derive(Clone, Copy, Default)]
 struct Begun {
@@ -186,6 +195,25 @@ impl Recorder {
             cpu_ns: turn.is_multiple_of(SAMPLED).then(|| (self.thread_cpu)().as_nanos() as u64),
             ..Begun::default()
         });
+    }
+
+    /// A clock for a batch: CPU time where that of the thread's request is taken,
+    /// which tells a busy machine from a slow engine.
+    #[must_use]
+    pub fn started(&self) -> Started {
+        match BEGUN.get().cpu_ns {
+            Some(_) => Started::Cpu((self.thread_cpu)()),
+            None => Started::Wall(Instant::now()),
+        }
+    }
+
+    /// What has passed by that clock.
+    #[must_use]
+    pub fn since(&self, started: &Started) -> Duration {
+        match started {
+            Started::Cpu(before) => (self.thread_cpu)().saturating_sub(*before),
+            Started::Wall(before) => before.elapsed(),
+        }
     }
 
     /// A batch of so many bytes kept this thread for so long; `is_done` when it

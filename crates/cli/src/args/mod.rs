@@ -10,6 +10,7 @@ pub(crate) mod mount;
 pub(crate) mod report;
 pub(crate) mod secret;
 pub(crate) mod simulate;
+pub(crate) mod trace;
 pub(crate) mod values;
 pub(crate) mod vault;
 
@@ -23,6 +24,7 @@ pub(crate) use freshness::FreshnessCommand;
 pub(crate) use mount::{MountArgs, SetArgs, StatusArgs, SyncArgs, UmountArgs};
 pub(crate) use report::ReportArgs;
 pub(crate) use simulate::SimulateArgs;
+pub(crate) use trace::{TraceCommand, WhatIfArgs};
 pub(crate) use values::Percent;
 pub(crate) use vault::{CheckArgs, HeaderCommand, InfoArgs, InitArgs, KeyCommand, SalvageArgs};
 
@@ -99,6 +101,10 @@ pub(crate) enum Command {
     Tune(TuneArgs),
     /// Say which suite and engine to take on this machine and what is slow, as text or as a page
     Report(ReportArgs),
+    #[command(subcommand)]
+    Trace(TraceCommand),
+    #[command(name = "whatif")]
+    WhatIf(WhatIfArgs),
     /// Measure without keeping anything
     #[command(subcommand)]
     Bench(BenchCommand),

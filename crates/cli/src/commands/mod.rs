@@ -17,4 +17,6 @@ pub(crate) mod report;
 pub(crate) mod salvage;
 pub(crate) mod simulate;
 mod slots;
+pub(crate) mod trace;
 pub(crate) mod tune;
+pub(crate) mod whatif;

@@ -51,6 +51,7 @@ use crate::profile::Profile;
 use crate::report::{self, Output};
 use crate::secrets::Source;
 use crate::secrets::terminal::Input;
+use crate::trace::{Subject, Tracing};
 use crate::unlock::{LockedVault, Unlocked};
 
 /// How long those who wait for the end may take to hear of it.
@@ -173,6 +174,8 @@ pub(crate) struct Daemon {
     engines: Arc<Scheduler>,
     /// The scheduler as the vault has it, with a clock.
     metered: Arc<Metered>,
+    /// What is recorded of its load, when somebody wants that.
+    tracing: Arc<Tracing>,
     /// The vault's store, which knows how long the system took.
     local: Arc<LocalStore>,
     /// What was measured on this machine before.
@@ -194,6 +197,16 @@ impl Daemon {
     fn applies(&self, settings: Settings) {
         self.engines.set(settings);
         self.session.allow_looking(settings.objective != Objective::Cpu);
+    }
+
+    /// What a trace is of.
+    fn traced(&self) -> Subject {
+        let header = self.vault.header();
+        Subject {
+            of: "mount",
+            algorithm: header.suite.name().to_owned(),
+            block_size_bytes: header.block_size.bytes(),
+        }
     }
 }
 
@@ -274,7 +287,8 @@ fn serve(
     }
     let damage = Arc::new(DamageLog::new());
     let Unlocked { store, root, .. } = unlocked;
-    let metered = Arc::new(Metered::new(Arc::clone(&engines) as Arc<dyn Engine>));
+    let tracing = Tracing::new(Arc::clone(&engines));
+    let metered = Arc::new(Metered::new(tracing.engine()));
     let (engine, local) = (Arc::clone(&metered) as Arc<dyn Engine>, Arc::clone(&store));
     let observer = Arc::clone(&damage) as Arc<_>;
     let file = plan.freshness.as_deref();
@@ -294,7 +308,8 @@ fn serve(
         freshness::tell(&vault, file, output);
         plan.history.remember_freshness(vault.header().vault, file, output);
     }
-    let opened = Opened { vault: Arc::new(vault), engines, metered, local, profile, damage, file_limit };
+    let vault = Arc::new(vault);
+    let opened = Opened { vault, engines, metered, tracing, local, profile, damage, file_limit };
     let (daemon, outcome) = match mounted(plan, &opened, log, ready, signals) {
         Ok(ended) => ended,
         Err(failure) => {
@@ -321,6 +336,7 @@ struct Opened {
     vault: Arc<Vault>,
     engines: Arc<Scheduler>,
     metered: Arc<Metered>,
+    tracing: Arc<Tracing>,
     local: Arc<LocalStore>,
     profile: Option<Profile>,
     damage: Arc<DamageLog>,
@@ -339,7 +355,7 @@ fn mounted(
     ready: Box<dyn Fn() + Send + Sync>,
     signals: Signals,
 ) -> Result<(Arc<Daemon>, Result<()>)> {
-    let Opened { vault, engines, metered, local, profile, damage, file_limit } = opened;
+    let Opened { vault, engines, metered, tracing, local, profile, damage, file_limit } = opened;
     let mount = Mount::new(&plan.directory, &plan.mount).map_err(explain)?;
     let device = mounts::at(mount.path())?.device;
     let timeouts = if plan.is_read_only() { Timeouts::SHARED } else { Timeouts::SOLE };
@@ -355,13 +371,14 @@ fn mounted(
         ..SessionOptions::default()
     };
     let together = options.threads_together();
-    let session = Session::new(mount, Arc::clone(&adapter), options);
+    let session = Session::new(mount, Arc::clone(&adapter), options).tapped(Arc::clone(tracing) as Arc<_>);
     adapter.attach(&session.handle(), together);
     let daemon = Arc::new(Daemon {
         plan: plan.clone(),
         vault: Arc::clone(vault),
         engines: Arc::clone(engines),
         metered: Arc::clone(metered),
+        tracing: Arc::clone(tracing),
         local: Arc::clone(local),
         profile: profile.clone(),
         damage: Arc::clone(damage),

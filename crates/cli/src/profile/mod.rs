@@ -114,7 +114,7 @@ fn operation(name: &str) -> Option<Operation> {
 }
 
 /// What is measured in place of an algorithm: the rule for IVs hardly counts.
-fn measured_as(algorithm: Algorithm) -> Algorithm {
+pub(crate) fn measured_as(algorithm: Algorithm) -> Algorithm {
     match algorithm {
         Algorithm::Sector(sector) => Algorithm::Sector(SectorCipher { iv: SectorIv::Plain64, ..sector }),
         aead @ Algorithm::Aead(_) => aead,
@@ -150,6 +150,12 @@ impl Profile {
         })
     }
 
+    /// Whether an engine is none of the CPU: those have a break-even point, or
+    /// none that was found, for each algorithm.
+    pub(crate) fn is_device(&self, engine: &str) -> bool {
+        self.break_even.iter().any(|even| even.engine == engine)
+    }
+
     /// The fastest engine at a size, one batch at a time.
     pub(crate) fn fastest(&self, algorithm: &str, operation: &str, bytes: u64) -> Option<&Measurement> {
         let of = self.measurements.iter().filter(|found| {
@@ -164,7 +170,8 @@ impl Profile {
     }
 
     /// From which size on which engine is the fastest, one batch at a time: the
-    /// crossovers, the smallest size first.
+    /// crossovers, the smallest size first. One that is hardly faster than the
+    /// last is none.
     pub(crate) fn crossovers(&self, algorithm: &str, operation: &str) -> Vec<(u64, &Measurement)> {
         let of = self.alone(algorithm).filter(|found| found.operation == operation);
         let mut sizes: Vec<u64> = of.map(|found| found.bytes).collect();
@@ -173,7 +180,14 @@ impl Profile {
         let mut changes: Vec<(u64, &Measurement)> = Vec::new();
         for size in sizes {
             let Some(best) = self.fastest(algorithm, operation, size) else { continue };
-            if changes.last().is_none_or(|(_, last)| last.engine != best.engine) {
+            let is_another = |(_, last): &(u64, &Measurement)| {
+                let stays = self.alone(algorithm).find(|found| {
+                    (&found.engine, found.bytes) == (&last.engine, size) && found.operation == operation
+                });
+                last.engine != best.engine
+                    && stays.is_none_or(|stays| best.batch_ns < FASTER * stays.batch_ns)
+            };
+            if changes.last().is_none_or(is_another) {
                 changes.push((size, best));
             }
         }

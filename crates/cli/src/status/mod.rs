@@ -59,7 +59,7 @@ fn ask(mounted: &mounts::Mounted) -> Result<MountStatus> {
     let mut client = Client::connect(mounted).ok_or_else(|| unanswered(mounted))?;
     match client.ask(Request::Status).map_err(|failure| failure.at(&mounted.path))? {
         Answer::Status(status) => Ok(*status),
-        Answer::Done | Answer::Held | Answer::Failed(_) => Err(unanswered(mounted)),
+        _ => Err(unanswered(mounted)),
     }
 }
 

@@ -13,7 +13,9 @@ fn run(place: &Place, line: &str) -> Run {
 
 fn conclusion<'d>(document: &'d Value, about: &str) -> &'d Value {
     let all = document["conclusions"].as_array().expect("a list");
-    all.iter().find(|conclusion| conclusion["about"] == about).unwrap_or_else(|| panic!("{about}: {document:#}"))
+    all.iter()
+        .find(|conclusion| conclusion["about"] == about)
+        .unwrap_or_else(|| panic!("{about}: {document:#}"))
 }
 
 fn text<'d>(conclusion: &'d Value, field: &str) -> &'d str {

@@ -18,11 +18,12 @@ use strongroom_sched::{Scheduler, Statistics};
 use super::daemon::{Ender, Served};
 use super::open::Plan;
 use crate::args::disk::DiskCloseArgs;
-use crate::control::{Told, own_directory, remove_dead, sockets};
+use crate::control::{Told, followed, own_directory, remove_dead, sockets};
 use crate::daemon::ending::{Ending, Witness};
 use crate::daemon::status::EngineStatus;
 use crate::failure::{Exit, Failure, Result};
 use crate::report::{self, Output};
+use crate::trace::{Subject, Tracing};
 
 /// The beginning of the names of sockets.
 const PREFIX: &str = "disk-";
@@ -38,6 +39,10 @@ enum Request {
     Tell,
     /// Close it; answered when everything is durable.
     Close { force: bool },
+    /// Record the load.
+    TraceStart,
+    /// End that. The answer names a number of bytes, which follow it.
+    TraceStop,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,6 +50,7 @@ enum Request {
 enum Answer {
     Disk(Box<DiskReport>),
     Done,
+    Trace { bytes: u64 },
     Failed(Told),
 }
 
@@ -75,6 +81,8 @@ pub(in crate::commands) struct DiskReport {
 pub(super) struct OpenDisk {
     report: DiskReport,
     engines: Arc<Scheduler>,
+    tracing: Arc<Tracing>,
+    traced: Subject,
     pub(super) ender: Ender,
     pub(super) ending: Ending,
 }
@@ -92,7 +100,8 @@ impl OpenDisk {
             engines: Vec::new(),
         };
         let engines = Arc::clone(&served.engines);
-        Arc::new(OpenDisk { report, engines, ender, ending: Ending::default() })
+        let (tracing, traced) = (Arc::clone(&served.tracing), served.traced());
+        Arc::new(OpenDisk { report, engines, tracing, traced, ender, ending: Ending::default() })
     }
 
     /// As it is now.
@@ -112,6 +121,12 @@ impl OpenDisk {
                     Err(failure) => Answer::Failed((&failure).into()),
                 },
             },
+            Request::TraceStart => match self.tracing.start(None) {
+                Ok(()) => Answer::Done,
+                Err(failure) => Answer::Failed((&failure).into()),
+            },
+            // It is more than an answer.
+            Request::TraceStop => Answer::Done,
         }
     }
 }
@@ -159,21 +174,84 @@ fn converse(open: &OpenDisk, mut stream: &UnixStream, witness: &Witness<'_>) -> 
     let mut line = String::new();
     BufReader::new(stream.take(LEN_MAX)).read_line(&mut line)?;
     let Ok(request) = serde_json::from_str(&line) else { return Ok(()) };
+    if let Request::TraceStop = request {
+        let trace = open.tracing.stop(&open.traced, None);
+        let answer = match &trace {
+            Ok(bytes) => Answer::Trace { bytes: bytes.len() as u64 },
+            Err(failure) => Answer::Failed(failure.into()),
+        };
+        let mut line = serde_json::to_vec(&answer)?;
+        line.push(b'\n');
+        stream.write_all(&line)?;
+        return stream.write_all(&trace.unwrap_or_default());
+    }
     let mut answer = serde_json::to_vec(&open.answer(request, witness))?;
     answer.push(b'\n');
     stream.write_all(&answer)
 }
 
 fn ask(socket: &Path, request: Request) -> Option<Answer> {
+    asked(socket, request).map(|(answer, _)| answer)
+}
+
+/// The answer, and what follows it.
+fn asked(socket: &Path, request: Request) -> Option<(Answer, BufReader<UnixStream>)> {
     let mut stream = UnixStream::connect(socket).ok()?;
-    let timeout = matches!(request, Request::Tell).then_some(TIMEOUT);
+    let timeout = (!matches!(request, Request::Close { .. })).then_some(TIMEOUT);
     stream.set_read_timeout(timeout).ok()?;
     let mut line = serde_json::to_vec(&request).ok()?;
     line.push(b'\n');
     stream.write_all(&line).ok()?;
     let mut answer = String::new();
-    BufReader::new(stream.take(LEN_MAX)).read_line(&mut answer).ok()?;
-    serde_json::from_str(&answer).ok()
+    let mut reader = BufReader::new(stream);
+    (&mut reader).take(LEN_MAX).read_line(&mut answer).ok()?;
+    Some((serde_json::from_str(&answer).ok()?, reader))
+}
+
+/// Has the disk that is open at `target` record its load; false when none is.
+///
+/// # Errors
+/// In use when it records already.
+pub(in crate::commands) fn trace_start(target: &Path) -> Result<bool> {
+    let Some(socket) = meant(target)? else { return Ok(false) };
+    match ask(&socket, Request::TraceStart) {
+        Some(Answer::Failed(told)) => Err(Failure::from(told).at(target)),
+        Some(_) => Ok(true),
+        None => Err(unanswered().at(target)),
+    }
+}
+
+/// Ends that and gets what was recorded; none when no disk is open there.
+///
+/// # Errors
+/// Usage when nothing is recorded.
+pub(in crate::commands) fn trace_stop(target: &Path) -> Result<Option<Vec<u8>>> {
+    let Some(socket) = meant(target)? else { return Ok(None) };
+    match asked(&socket, Request::TraceStop) {
+        Some((Answer::Failed(told), _)) => Err(Failure::from(told).at(target)),
+        Some((Answer::Trace { bytes }, reader)) => {
+            followed(reader, bytes).map(Some).ok_or_else(|| unanswered().at(target))
+        }
+        _ => Err(unanswered().at(target)),
+    }
+}
+
+fn unanswered() -> Failure {
+    Failure::new(Exit::Other, "the daemon of this disk does not answer")
+}
+
+/// The socket of the disk that is open at `target`: its image, or what it is
+/// served as.
+fn meant(target: &Path) -> Result<Option<PathBuf>> {
+    let absolute = std::path::absolute(target).map_err(|error| Failure::system(target, &error))?;
+    // A mount of a vault may not answer: it is followed last.
+    let disks = open_disks();
+    let at = |place: &Path| {
+        let is = |report: &DiskReport| report.image == place || Path::new(&report.export) == place;
+        disks.iter().find(|(_, report)| is(report)).map(|(socket, _)| socket.clone())
+    };
+    let followed = || at(&target.canonicalize().ok()?);
+    Ok(at(&absolute).or_else(followed))
 }
 
 /// The open disks of this user, with their control sockets.
@@ -196,14 +274,7 @@ pub(super) fn find(image: &Path) -> Option<DiskReport> {
 /// # Errors
 /// Usage when nothing is open there, in use, and what closing reports.
 pub(super) fn close(args: &DiskCloseArgs) -> Result<Exit> {
-    let absolute =
-        std::path::absolute(&args.target).map_err(|error| Failure::system(&args.target, &error))?;
-    let followed = args.target.canonicalize().unwrap_or_else(|_| absolute.clone());
-    let is_meant = |report: &DiskReport| {
-        let places = [report.image.as_path(), Path::new(&report.export)];
-        places.iter().any(|place| *place == absolute || *place == followed)
-    };
-    let Some((socket, _)) = open_disks().into_iter().find(|(_, report)| is_meant(report)) else {
+    let Some(socket) = meant(&args.target)? else {
         return Err(Failure::usage("no disk is open here")
             .at(&args.target)
             .hint("`strongroom disk list` shows open disks."));

@@ -34,6 +34,7 @@ use crate::daemon::launch;
 use crate::daemon::log::{Log, Severity};
 use crate::failure::{Exit, Failure, Result};
 use crate::secrets::terminal::Input;
+use crate::trace::{Subject, Traced, Tracing};
 use crate::umount::in_use;
 
 /// The name of the one file of a raw export.
@@ -50,8 +51,24 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 pub(super) struct Served {
     volume: Arc<Volume>,
     pub(super) engines: Arc<Scheduler>,
+    pub(super) tracing: Arc<Tracing>,
     /// The cipher of its sectors, as dm-crypt names it.
     pub(super) cipher: String,
+}
+
+impl Served {
+    /// For exports that do not go through FUSE, whose requests are looked at
+    /// there.
+    fn device(&self) -> Arc<dyn Device> {
+        let device = Arc::clone(&self.volume) as Arc<dyn Device>;
+        Arc::new(Traced::new(device, Arc::clone(&self.tracing)))
+    }
+
+    /// What a trace is of.
+    pub(super) fn traced(&self) -> Subject {
+        let block_size_bytes = self.volume.sector_len().into();
+        Subject { of: "disk", algorithm: self.cipher.clone(), block_size_bytes }
+    }
 }
 
 /// How an export is ended.
@@ -174,9 +191,10 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Arc<Log>, ready: &(dyn 
         .map_err(|error| Failure::new(Exit::Other, format!("signals cannot be caught: {error}")))?;
     confinement::drop_capabilities(plan.confined);
     let engines = compose(plan.engine.as_deref())?;
-    let engine = Arc::clone(&engines) as Arc<dyn Engine>;
+    let tracing = Tracing::new(Arc::clone(&engines));
+    let engine = tracing.engine();
     let (volume, image, cipher) = open_volume(plan, secret, &engine)?;
-    let served = Served { volume: Arc::new(volume), engines, cipher };
+    let served = Served { volume: Arc::new(volume), engines, tracing, cipher };
     let volume = &served.volume;
     protect(log);
     if !plan.ephemeral {
@@ -283,7 +301,7 @@ fn serve_nbd(
     signals: Signals,
     ready: impl FnOnce(),
 ) -> Result<Arc<OpenDisk>> {
-    let device = Arc::clone(&served.volume) as Arc<dyn Device>;
+    let device = served.device();
     let server = Server::bind(socket, device).map_err(|error| {
         let failure = Failure::system(socket, &error);
         match error.kind() {
@@ -332,7 +350,7 @@ fn serve_raw(
         transport: TransportChoice::Device,
         ..SessionOptions::default()
     };
-    let session = Session::new(mount, file, options);
+    let session = Session::new(mount, file, options).tapped(Arc::clone(&served.tracing) as Arc<_>);
     let open = OpenDisk::new(plan, served, Ender::Raw(session.handle(), directory.to_owned()));
     begin(&open, log, signals)?;
     ready(session.handle().unmounts_by());
@@ -349,7 +367,7 @@ fn serve_ublk(
     signals: Signals,
     ready: impl FnOnce(&Path),
 ) -> Result<Arc<OpenDisk>> {
-    let device = Arc::clone(&served.volume) as Arc<dyn Device>;
+    let device = served.device();
     let server = strongroom_ublk::Server::start(device).map_err(|error| explain_ublk(&error))?;
     let plan = Plan { export: Export::Ublk(server.path()), ..plan.clone() };
     let open = OpenDisk::new(&plan, served, Ender::Ublk(server.handle()));

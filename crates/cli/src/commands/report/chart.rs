@@ -12,7 +12,7 @@ use crate::report::bytes;
 const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 210.0;
 const LEFT: f64 = 62.0;
-const RIGHT: f64 = 12.0;
+const RIGHT: f64 = 20.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 28.0;
 /// Line styles that the page defines.
@@ -50,7 +50,8 @@ impl Scale {
         };
         let sizes = fold(&|(bytes, _)| (*bytes as f64).log2());
         let rates = fold(&|(_, rate)| rate.max(1.0).log10());
-        (sizes.1 > sizes.0).then(|| Scale { sizes, rates: (rates.0.floor(), rates.1.ceil().max(rates.0.floor() + 1.0)) })
+        (sizes.1 > sizes.0)
+            .then(|| Scale { sizes, rates: (rates.0.floor(), rates.1.ceil().max(rates.0.floor() + 1.0)) })
     }
 
     fn x(&self, bytes: u64) -> f64 {
@@ -124,8 +125,10 @@ mod tests {
 
     #[test]
     fn a_picture_has_every_line_and_what_changes() {
-        let line = |label, rate| Line { label, points: vec![(512, rate), (4096, 2.0 * rate), (65536, 4.0 * rate)] };
-        let chart = Chart { title: "a < b", lines: vec![line("one", 1e9), line("two", 3e8)], marks: vec![4096] };
+        let line =
+            |label, rate| Line { label, points: vec![(512, rate), (4096, 2.0 * rate), (65536, 4.0 * rate)] };
+        let chart =
+            Chart { title: "a < b", lines: vec![line("one", 1e9), line("two", 3e8)], marks: vec![4096] };
         let drawn = draw(&chart).into_string();
         assert_eq!(drawn.matches("<polyline").count(), 2);
         assert_eq!(drawn.matches("<circle").count(), 6);
@@ -133,13 +136,17 @@ mod tests {
         // The faster line is the higher one, and both are within the picture.
         let scale = Scale::of(&chart).expect("three sizes");
         assert!(scale.y(4e9) < scale.y(1.2e9));
-        assert!((TOP..=HEIGHT - BOTTOM).contains(&scale.y(4e9)) && (TOP..=HEIGHT - BOTTOM).contains(&scale.y(3e8)));
+        assert!(
+            (TOP..=HEIGHT - BOTTOM).contains(&scale.y(4e9))
+                && (TOP..=HEIGHT - BOTTOM).contains(&scale.y(3e8))
+        );
         assert!((scale.x(512) - LEFT).abs() < 1e-9 && (scale.x(65536) - (WIDTH - RIGHT)).abs() < 1e-9);
     }
 
     #[test]
     fn one_size_is_no_line() {
-        let chart = Chart { title: "t", lines: vec![Line { label: "one", points: vec![(512, 1e9)] }], marks: vec![] };
+        let chart =
+            Chart { title: "t", lines: vec![Line { label: "one", points: vec![(512, 1e9)] }], marks: vec![] };
         assert_eq!(draw(&chart).into_string(), "");
     }
 }

@@ -37,6 +37,9 @@ pub(super) struct Document {
     pub(super) profile_measured: Option<String>,
     /// Why one that is there is not used.
     pub(super) profile_ignored: Option<String>,
+    /// The median of how far its figures vary: half the distance of the quartiles
+    /// over the figure.
+    pub(super) profile_spread: Option<f64>,
     /// Each algorithm, operation and engine that was measured alone.
     pub(super) rates: Vec<Series>,
     pub(super) crossovers: Vec<Crossover>,
@@ -178,6 +181,7 @@ impl Document {
             engines,
             suites: doctor::suites(&CpuEngine::new()),
             profile_measured: profile.map(|profile| profile.measured.clone()),
+            profile_spread: profile.and_then(spread),
             rates: profile.map(series).unwrap_or_default(),
             crossovers: profile.map(crossovers).unwrap_or_default(),
             break_even: profile.map(|profile| profile.break_even.clone()).unwrap_or_default(),
@@ -198,9 +202,7 @@ impl Document {
         algorithm: &'d str,
         operation: &'d str,
     ) -> impl Iterator<Item = &'d Series> {
-        self.rates
-            .iter()
-            .filter(move |series| series.algorithm == algorithm && series.operation == operation)
+        self.rates.iter().filter(move |series| series.algorithm == algorithm && series.operation == operation)
     }
 
     /// The fastest engine for an algorithm at a size.
@@ -214,6 +216,16 @@ impl Document {
         let rated = rates.filter_map(|series| Some((series.engine.as_str(), series.at(bytes)?)));
         rated.max_by(|(_, one), (_, other)| one.total_cmp(other))
     }
+}
+
+fn spread(profile: &Profile) -> Option<f64> {
+    let alone = profile.measurements.iter().filter(|found| !found.loaded && found.threads == 1);
+    let of = |found: &Measurement| {
+        (found.bytes_per_second_high - found.bytes_per_second_low) / 2.0 / found.bytes_per_second
+    };
+    let mut spreads: Vec<f64> = alone.map(of).collect();
+    spreads.sort_by(f64::total_cmp);
+    spreads.get(spreads.len() / 2).copied()
 }
 
 fn series(profile: &Profile) -> Vec<Series> {
@@ -315,9 +327,7 @@ impl From<&MountStatus> for MountReport {
                 .filter(|engine| engine.operations > 0)
                 .map(EngineUse::from)
                 .collect(),
-            errors: status.errors.background
-                + status.errors.damaged_requests
-                + status.errors.panics,
+            errors: status.errors.background + status.errors.damaged_requests + status.errors.panics,
         }
     }
 }

@@ -97,7 +97,9 @@ mod tests {
     fn a_store_is_measured_and_left_as_it_was() {
         let directory = tempfile::tempdir().expect("a directory");
         let found = measure(directory.path()).expect("it can be written to");
-        assert!(found.samples > 0 && found.write_ns > 0 && found.durable_write_ns >= found.durable_write_ns_low);
+        assert!(
+            found.samples > 0 && found.write_ns > 0 && found.durable_write_ns >= found.durable_write_ns_low
+        );
         assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0);
         assert!(measure(&directory.path().join("none")).is_err());
     }

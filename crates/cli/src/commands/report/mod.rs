@@ -22,6 +22,8 @@ use crate::commands::engines;
 use crate::failure::{Exit, Failure, Result};
 use crate::report::Output;
 
+pub(super) use self::durability::measure as measure_store;
+
 /// Runs `report`.
 ///
 /// # Errors

@@ -213,15 +213,21 @@ fn points(series: &super::document::Series) -> Vec<(u64, f64)> {
 
 /// The suites of vaults, each on its fastest engine of each size.
 fn suites_chart(document: &Document) -> Markup {
-    let sizes: Vec<u64> = document.rates.first().map(|series| {
-        series.points.iter().map(|point| point.bytes).collect()
-    }).unwrap_or_default();
+    let sizes: Vec<u64> = document
+        .rates
+        .first()
+        .map(|series| series.points.iter().map(|point| point.bytes).collect())
+        .unwrap_or_default();
     let taken = recommended(document);
     let named: Vec<(String, String)> = document
         .suites
         .iter()
         .filter_map(|suite| {
-            let label = if Some(suite.suite) == taken { format!("{} (take this)", suite.suite) } else { suite.suite.to_owned() };
+            let label = if Some(suite.suite) == taken {
+                format!("{} (take this)", suite.suite)
+            } else {
+                suite.suite.to_owned()
+            };
             Some((super::prediction::algorithm_of(suite.suite)?, label))
         })
         .collect();
@@ -231,7 +237,11 @@ fn suites_chart(document: &Document) -> Markup {
     };
     let found: Vec<_> = named.iter().map(line).filter(|(_, points)| !points.is_empty()).collect();
     let lines = found.iter().map(|(label, points)| Line { label, points: points.clone() }).collect();
-    chart::draw(&Chart { title: "Suites of vaults, sealing, each on its fastest engine", lines, marks: Vec::new() })
+    chart::draw(&Chart {
+        title: "Suites of vaults, sealing, each on its fastest engine",
+        lines,
+        marks: Vec::new(),
+    })
 }
 
 fn durability(document: &Document) -> Markup {

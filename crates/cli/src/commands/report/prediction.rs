@@ -16,6 +16,8 @@ use crate::profile::{Measurement, Profile};
 
 /// Virtual time of a run: several thousand batches of any cipher.
 const DURATION_NS: u64 = 50_000_000;
+/// No engine takes less for 4 KiB, whatever a profile says.
+const CPU_NS_MIN: f64 = 100.0;
 /// The sizes at which `tune` measures several threads.
 const SIZES_KIB: [u64; 2] = [4, 64];
 
@@ -43,28 +45,25 @@ pub(super) fn of_machine(profile: &Profile) -> Vec<Prediction> {
     let mut found = Vec::new();
     for algorithm in profile.algorithms() {
         for kib in SIZES_KIB {
-            let Some(best) = profile.fastest(algorithm, "seal", kib * 1024) else { continue };
+            let best = profile.fastest(algorithm, "seal", kib * 1024);
+            let Some(best) = best.filter(|best| !profile.is_device(&best.engine)) else { continue };
             for measured in profile.measurements.iter().filter(|measured| {
                 (&measured.engine, &measured.algorithm, &measured.operation, measured.bytes)
                     == (&best.engine, &best.algorithm, &best.operation, best.bytes)
                     && measured.in_flight == 1
                     && (measured.loaded || measured.threads > 1)
             }) {
-                found.extend(of_measurement(best, measured, cpus));
+                found.push(of_measurement(best, measured, cpus));
             }
         }
     }
     found
 }
 
-/// What is made of one thread's batches, beside what several did. Only engines
-/// that compute on their caller's thread.
-fn of_measurement(alone: &Measurement, measured: &Measurement, cpus: u64) -> Option<Prediction> {
-    if alone.cpu_ns < alone.batch_ns / 2.0 {
-        return None;
-    }
+/// What is made of one thread's batches, beside what several did.
+fn of_measurement(alone: &Measurement, measured: &Measurement, cpus: u64) -> Prediction {
     let (kib, threads) = (measured.bytes / 1024, measured.threads);
-    let cost = Cost::fixed(alone.batch_ns);
+    let cost = Cost::fixed(alone.cpu_ns.max(CPU_NS_MIN));
     let host = Host {
         name: "here".to_owned(),
         about: String::new(),
@@ -84,12 +83,12 @@ fn of_measurement(alone: &Measurement, measured: &Measurement, cpus: u64) -> Opt
     let report = run(&host, &Workload::writes(kib, threads as u32), &options);
     let load = if measured.loaded { ", beside a busy thread on each CPU" } else { "" };
     let threads = if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
-    Some(Prediction {
+    Prediction {
         what: format!("{}, {kib} KiB, {threads}{load}", measured.algorithm),
         unit: "bytes-per-second",
         predicted: report.bytes_per_second,
         measured: measured.bytes_per_second,
-    })
+    }
 }
 
 /// Mean time of a batch, of each engine of each mount.
@@ -107,8 +106,8 @@ pub(super) fn of_mounts(profile: &Profile, mounts: &[MountStatus]) -> Vec<Predic
                 same.map(|costs| costs.fixed_ns + costs.per_byte_ns * mean_bytes)
             };
             // Which of both directions a batch had is not counted.
-            let share = status.written_bytes as f64
-                / (status.written_bytes + status.read_bytes).max(1) as f64;
+            let share =
+                status.written_bytes as f64 / (status.written_bytes + status.read_bytes).max(1) as f64;
             Some(Prediction {
                 what: format!(
                     "{}: a batch on {}, {:.0} bytes in the mean",

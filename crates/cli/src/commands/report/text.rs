@@ -116,7 +116,8 @@ fn mounts(document: &Document) -> String {
         }
     }
     for disk in &document.disks {
-        let _ = writeln!(text, "  {}: {} at {}, {}", disk.image.display(), disk.kind, disk.export, disk.cipher);
+        let _ =
+            writeln!(text, "  {}: {} at {}, {}", disk.image.display(), disk.kind, disk.export, disk.cipher);
         for engine in disk.engines.iter().filter(|engine| engine.operations > 0) {
             let _ = writeln!(text, "    {}", engine_use(&engine.into()));
         }

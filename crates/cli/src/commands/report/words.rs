@@ -19,6 +19,9 @@ const WORTH_ANOTHER: f64 = 1.25;
 /// named as slow.
 const SLOW: f64 = 3.0;
 
+/// Figures of an idle machine vary less.
+const UNSTEADY: f64 = 0.1;
+
 /// One matter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Conclusion {
@@ -60,7 +63,8 @@ pub(super) fn conclusions(document: &Document) -> Vec<Conclusion> {
 pub(super) fn rate(bytes_per_second: f64) -> String {
     match bytes_per_second {
         rate if rate >= 1e9 => format!("{:.1} GB/s", rate / 1e9),
-        rate => format!("{:.0} MB/s", rate / 1e6),
+        rate if rate >= 1e6 => format!("{:.0} MB/s", rate / 1e6),
+        rate => format!("{:.0} kB/s", rate / 1e3),
     }
 }
 
@@ -75,6 +79,13 @@ pub(super) fn time(ns: f64) -> String {
 
 fn warnings(document: &Document) -> Vec<Conclusion> {
     let mut found = Vec::new();
+    if let Some(spread) = document.profile_spread.filter(|spread| *spread > UNSTEADY) {
+        found.push(Conclusion::new(
+            "warning",
+            "The machine did something else while it was measured: run `strongroom tune` again.",
+            format!("Half of the profile's figures vary by more than {:.0} %.", spread * 100.0),
+        ));
+    }
     for engine in &document.engines {
         match engine.count(SelfTest::Failed) {
             0 => {}
@@ -251,7 +262,8 @@ fn slow_mount(mount: &MountReport) -> Conclusion {
     ];
     parts.sort_by(|one, other| other.1.total_cmp(&one.1));
     let [(first, share), ..] = parts;
-    let says = format!("{}: {first}, with {} % of the time of its requests.", mount.mount_point, percent(share));
+    let says =
+        format!("{}: {first}, with {} % of the time of its requests.", mount.mount_point, percent(share));
     let others: Vec<String> =
         parts[1..].iter().map(|(name, share)| format!("{name} {} %", percent(*share))).collect();
     let mut because = format!("{}.", others.join(", "));
@@ -259,9 +271,11 @@ fn slow_mount(mount: &MountReport) -> Conclusion {
         because.push_str(&format!(" Waiting for barriers is {} %.", percent(barriers)));
     }
     because.push_str(&match first {
-        "cryptography" => " Another suite or engine would help: `strongroom report` without mounts says what each \
+        "cryptography" => {
+            " Another suite or engine would help: `strongroom report` without mounts says what each \
                            does, `strongroom bench crypto` measures."
-            .to_owned(),
+                .to_owned()
+        }
         _ => format!(
             " Nothing that computes faster, device or suite, could take away more than {} % of it.",
             percent(time.cryptography)
@@ -289,7 +303,11 @@ fn durability(document: &Document) -> Conclusion {
                 "Not measured.",
                 "`strongroom report --store DIR` measures a barrier where DIR lies.",
             ),
-            false => Conclusion::new("durability", told.join(" "), "The store itself was not measured: --store DIR."),
+            false => Conclusion::new(
+                "durability",
+                told.join(" "),
+                "The store itself was not measured: --store DIR.",
+            ),
         };
     };
     let barrier = found.barrier_ns() as f64;

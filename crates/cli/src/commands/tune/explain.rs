@@ -40,11 +40,9 @@ pub(super) fn table(profile: &Profile) -> String {
         operations.sort_unstable();
         operations.dedup();
         for operation in operations {
-            let cells = [BLOCK, TYPICAL].map(|size| {
-                match profile.fastest(algorithm, operation, size) {
-                    Some(best) => (best.engine.as_str(), gigabytes(best.bytes_per_second)),
-                    None => ("-", String::new()),
-                }
+            let cells = [BLOCK, TYPICAL].map(|size| match profile.fastest(algorithm, operation, size) {
+                Some(best) => (best.engine.as_str(), gigabytes(best.bytes_per_second)),
+                None => ("-", String::new()),
             });
             let [(small, small_rate), (large, large_rate)] = cells;
             // Writing to a string does not fail.
