@@ -1,8 +1,9 @@
 //! `strongroom whatif` against what happens: a load is recorded under one suite, predicted under others, and
 //! then run under those.
 //!
-//! Each load and each suite is a pair. In every round the base is recorded anew and each suite has its turn,
-//! so that what else the machine does meets all of them. Judged are medians: the error of the predicted speed,
+//! Each load and each suite is a pair. All suites of a load are mounted at once. In every round the base is
+//! recorded anew and each of the others has its turn, for a moment, so that what else the machine does meets
+//! all of them. Judged are medians: the error of the predicted speed,
 //! of the predicted CPU time of the daemon, and whether the faster of both suites is named; and what recording
 //! takes from the speed, in pairs of slices that follow each other on one mount.
 
@@ -48,10 +49,10 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     work: PathBuf,
     /// How often each suite has its turn
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 15)]
     rounds: usize,
     /// Milliseconds of each turn
-    #[arg(long, default_value_t = 2000)]
+    #[arg(long, default_value_t = 400)]
     milliseconds: u64,
     /// Seconds that `tune` measures for
     #[arg(long, default_value_t = 20)]
@@ -216,8 +217,14 @@ fn measure(
     let length = Duration::from_millis(arguments.milliseconds);
     let place = |suite: &str| format!("{}-{suite}", load.name.replace([' ', ','], "-"));
     let vault = |suite: &str| Vault::create(&subject(suite)?, &scratch.make(&place(suite))?);
-    let base = vault(BASE)?;
-    let others = OTHERS.map(&vault);
+    let mounted = |suite: &str| -> Result<Mount> {
+        let mount = vault(suite)?.mount(MountOptions::new(MOUNT_LIMIT))?;
+        load.prepare(mount.path())?;
+        load.run(&mount, length)?;
+        Ok(mount)
+    };
+    let base = mounted(BASE)?;
+    let others = OTHERS.iter().map(|suite| mounted(suite)).collect::<Result<Vec<_>>>()?;
     let mut pairs: Vec<Pair> = OTHERS
         .iter()
         .map(|suite| Pair {
@@ -230,22 +237,14 @@ fn measure(
         })
         .collect();
     for round in 0..arguments.rounds.max(1) {
-        let mount = base.mount(MountOptions::new(MOUNT_LIMIT))?;
-        load.prepare(mount.path())?;
-        load.run(&mount, length / 4)?;
         let file = scratch.path().join(format!("{}-{round}.trace", place("t")));
-        program.trace("start", &mount, None)?;
-        let was = load.run(&mount, length)?;
-        program.trace("stop", &mount, Some(&file))?;
-        mount.unmount()?;
+        program.trace("start", &base, None)?;
+        let was = load.run(&base, length)?;
+        program.trace("stop", &base, Some(&file))?;
+        let turns = others.iter().map(|mount| load.run(mount, length)).collect::<Result<Vec<_>>>()?;
         let told = predictions(program, &file)?;
-        for (pair, other) in pairs.iter_mut().zip(&others) {
-            let other = other.as_ref().map_err(|failure| Failure::new(failure.to_string()))?;
-            let mount = other.mount(MountOptions::new(MOUNT_LIMIT))?;
-            load.prepare(mount.path())?;
-            load.run(&mount, length / 4)?;
-            let is = load.run(&mount, length)?;
-            mount.unmount()?;
+        fs::remove_file(&file).context(file.display())?;
+        for (pair, is) in pairs.iter_mut().zip(turns) {
             let (speed, cpu) = told(pair.suite)?;
             pair.predicted.push(speed);
             pair.predicted_cpu.push(cpu);
@@ -253,6 +252,7 @@ fn measure(
             pair.measured_cpu.push(is.cpu / was.cpu);
         }
     }
+    others.into_iter().chain([base]).try_for_each(Mount::unmount)?;
     Ok(pairs)
 }
 

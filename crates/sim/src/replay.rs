@@ -29,7 +29,7 @@ pub struct Turn {
 pub struct Replayed {
     /// Until the last answer.
     pub duration_ns: u64,
-    /// CPU time of all CPUs, what is asked from and other work included.
+    /// CPU time of whoever asks and is asked, without other work.
     pub cpu_ns: u64,
     /// Requests answered.
     pub requests: u64,
@@ -105,6 +105,17 @@ mod tests {
         // Four times 6 us of CPU time in 20 us: the CPU is what there is too little of.
         let crowded = replay(&one, &chains, &options(Policy::Fixed, 0)).duration_ns;
         assert!((4 * 600_000..4 * 600_000 + 100_000).contains(&crowded), "{crowded}");
+    }
+
+    #[test]
+    fn other_work_makes_it_take_longer_and_is_not_its_cpu_time() {
+        let host =
+            Host { background: Background { threads: 3, ..Background::default() }, ..host(1, 90_000.0) };
+        let turn = Turn { batches: 1, batch_bytes: 4096, ..Turn::default() };
+        let found = replay(&host, &[vec![turn; 200]], &options(Policy::Fixed, 0));
+        // Four want the CPU.
+        assert!((60_000_000..80_000_000).contains(&found.duration_ns), "{found:?}");
+        assert!((18_000_000..18_100_000).contains(&found.cpu_ns), "{found:?}");
     }
 
     #[test]

@@ -132,7 +132,7 @@ pub(crate) fn run_script(host: &Host, script: &[Vec<Turn>], options: &Options) -
     let Tally { requests, latency_ns, .. } = world.tally;
     Replayed {
         duration_ns: world.now,
-        cpu_ns: world.cpus.busy_ns(),
+        cpu_ns: world.cpus.busy_ns() - world.background_ns,
         requests,
         latency_ns_mean: (latency_ns / u128::from(requests.max(1))) as u64,
         engines: world.engines,

@@ -88,7 +88,7 @@ pub(super) fn draw(chart: &Chart<'_>) -> Markup {
                 @for decade in decades {
                     @let y = scale.y(10f64.powi(decade));
                     line.grid x1=(LEFT) x2=(WIDTH - RIGHT) y1=(format!("{y:.1}")) y2=(format!("{y:.1}")) {}
-                    text.tick x=(LEFT - 6.0) y=(format!("{:.1}", y + 4.0)) text-anchor="end" { (rate(10f64.powi(decade))) }
+                    text.tick x=(LEFT - 6.0) y=(format!("{:.1}", y + 4.0)) text-anchor="end" { (rate(10f64.powi(decade)).replacen(".0 ", " ", 1)) }
                 }
                 @for size in &ticks {
                     @let x = format!("{:.1}", scale.x(*size));

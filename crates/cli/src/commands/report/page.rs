@@ -111,7 +111,7 @@ fn mount_part(mount: &MountReport) -> Markup {
             @if mount.fsyncs > 0 {
                 p { (mount.fsyncs) " calls of fsync, " (time(mount.fsync_ns_mean as f64)) " each in the mean." }
             }
-            p { "Placed by policy " (mount.policy) ", objective " (mount.objective) ". Transport " (mount.transport) ": " (mount.transport_reason) "." }
+            p { "Placed by policy " (mount.policy) ", objective " (mount.objective) ". Transport " (mount.transport) ": " (coded(&mount.transport_reason)) "." }
             @if !mount.engines.is_empty() {
                 ul { @for engine in &mount.engines { li { (engine_use(engine)) } } }
             }

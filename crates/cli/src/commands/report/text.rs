@@ -86,13 +86,12 @@ pub(super) fn engine_use(engine: &EngineUse) -> String {
     let reasons: Vec<String> =
         engine.placements.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
     let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
-    format!(
-        "{}: {} in {} batches{why}, {} each",
-        engine.name,
-        bytes(engine.bytes),
-        engine.operations,
-        time(engine.latency_ns_mean as f64)
-    )
+    // An engine that stands alone is not timed.
+    let each = match engine.latency_ns_mean {
+        0 => String::new(),
+        ns => format!(", {} each", time(ns as f64)),
+    };
+    format!("{}: {} in {} batches{why}{each}", engine.name, bytes(engine.bytes), engine.operations)
 }
 
 fn mounts(document: &Document) -> String {

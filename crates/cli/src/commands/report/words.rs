@@ -266,7 +266,7 @@ fn slow_mount(mount: &MountReport) -> Conclusion {
         format!("{}: {first}, with {} % of the time of its requests.", mount.mount_point, percent(share));
     let others: Vec<String> =
         parts[1..].iter().map(|(name, share)| format!("{name} {} %", percent(*share))).collect();
-    let mut because = format!("{}.", others.join(", "));
+    let mut because = format!("Then {}.", others.join(", "));
     if let Some(barriers) = mount.barriers.filter(|share| percent(*share) > 0.0) {
         because.push_str(&format!(" Waiting for barriers is {} %.", percent(barriers)));
     }

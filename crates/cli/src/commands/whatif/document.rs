@@ -39,6 +39,8 @@ struct TraceReport {
     written_bytes: u64,
     /// Requests at once, at most.
     concurrency: u64,
+    /// Busy threads that stand for other work of the machine meanwhile.
+    other_threads: u64,
     daemon_cpu_ns: u64,
     /// Shares of the time of all chains.
     cryptography: f64,
@@ -119,6 +121,13 @@ impl Document {
             percent(trace.thinking),
             percent(self.replay_error)
         );
+        if trace.other_threads > 0 {
+            let _ = writeln!(
+                text,
+                "the machine was busy with other work, as with {} threads: better record when it is not\n",
+                trace.other_threads
+            );
+        }
         let width = self.rows.iter().map(|row| row.add.chars().count()).max().unwrap_or(0);
         let _ = writeln!(text, "  {:width$}  {:>7}  {:>7}  computed by", "", "speed", "CPU");
         for row in &self.rows {
@@ -161,6 +170,7 @@ impl TraceReport {
             read_bytes: of_kind(Kind::Read),
             written_bytes: of_kind(Kind::Write),
             concurrency: model.concurrency() as u64,
+            other_threads: machine.others().into(),
             daemon_cpu_ns: header.daemon_cpu_ns,
             cryptography: parts.cryptography / all,
             cpu: parts.cpu / all,

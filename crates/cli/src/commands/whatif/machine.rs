@@ -26,6 +26,9 @@ const QUEUE_MAX: u32 = 64;
 /// A page of the ACA-SDS paper.
 const PAGE: u64 = 4096;
 const CPUS_MAX: u32 = 256;
+/// A machine that does nothing else has threads wait a little for each other.
+const STRETCHED: f64 = 1.25;
+const STRETCH_MAX: f64 = 64.0;
 
 /// See the module.
 pub(super) struct Machine<'p> {
@@ -34,6 +37,9 @@ pub(super) struct Machine<'p> {
     pub(super) cpus: u32,
     /// What the trace was sealed with, by the profile's name.
     pub(super) algorithm: String,
+    /// Time that threads of the daemon had a CPU or waited for one, over the time
+    /// that they had one.
+    pub(super) stretch: f64,
 }
 
 /// What is added, or put in the place of what is there.
@@ -184,7 +190,9 @@ impl<'p> Machine<'p> {
             Failure::usage(format!("the trace is of `{}`, which is not known", name.escape_debug()))
         })?;
         let cpus = u32::try_from(header.cpus).unwrap_or(CPUS_MAX).clamp(1, CPUS_MAX);
-        let machine = Machine { profile, settings, cpus, algorithm };
+        let waited = header.cpu_wait_ns.map_or(0.0, |waited| waited as f64);
+        let stretch = (1.0 + waited / header.daemon_cpu_ns.max(1) as f64).min(STRETCH_MAX);
+        let machine = Machine { profile, settings, cpus, algorithm, stretch };
         match machine.has(&machine.algorithm) && !machine.inline(&machine.algorithm).is_empty() {
             true => Ok(machine),
             false => Err(Failure::usage(format!("the profile does not know {}", machine.algorithm))
@@ -221,6 +229,15 @@ impl<'p> Machine<'p> {
         names.into_iter().filter_map(other).chain(things).collect()
     }
 
+    /// As many busy threads as would have the daemon's wait so long for a CPU: other
+    /// work of the machine while it was recorded.
+    pub(super) fn others(&self) -> u32 {
+        match self.stretch > STRETCHED {
+            true => (f64::from(self.cpus) * self.stretch - 1.0).round().max(0.0) as u32,
+            false => 0,
+        }
+    }
+
     /// The host as it is, or with a change.
     pub(super) fn host(&self, change: Option<&Change>) -> Host {
         let algorithm = if let Some(Change::Suite(_, other)) = change { other } else { &self.algorithm };
@@ -236,7 +253,7 @@ impl<'p> Machine<'p> {
                 Some(Change::Gpu) => vec![self.measured_gpu().unwrap_or_else(gpu)],
                 _ => Vec::new(),
             },
-            background: Background::default(),
+            background: Background { threads: self.others(), ..Background::default() },
             jitter: 0.0,
         }
     }
@@ -391,6 +408,10 @@ pub(super) mod tests {
         assert!((card.write.ns(65536) / card.write.ns(4096) - 16.0).abs() < 1e-6);
         let gpu = &machine.host(Some(&Change::Gpu)).devices[0];
         assert!(gpu.write.ns(0) > 10_000.0 && gpu.write.ns(1 << 20) < f64::from(1 << 20));
-        assert_eq!(machine.usual().len(), 6);
+        assert_eq!((machine.usual().len(), machine.others()), (6, 0));
+        let busy = Header { daemon_cpu_ns: 1000, cpu_wait_ns: Some(1500), ..header() };
+        let machine = Machine::new(&busy, &known, Settings::default()).expect("known");
+        // Five threads on two CPUs have each wait one and a half times as long as it runs.
+        assert_eq!((machine.others(), machine.host(None).background.threads), (4, 4));
     }
 }
