@@ -25,7 +25,8 @@ pub(crate) fn run(args: &SetArgs, _output: Output) -> Result<Exit> {
 }
 
 /// Names that [`apply`] knows.
-pub(crate) const NAMES: &[&str] = &["policy", "objective", "alpha", "beta", "idle-cpu", "use", "check"];
+pub(crate) const NAMES: &[&str] =
+    &["policy", "objective", "alpha", "beta", "idle-cpu", "use", "check", "masks"];
 
 /// Brings one `NAME=VALUE` into the settings.
 ///
@@ -74,6 +75,7 @@ pub(crate) fn apply(settings: &mut Settings, word: &str) -> Result<()> {
             }
             settings.check_exponent = interval.trailing_zeros() as u8;
         }
+        "masks" => settings.masks = value.parse().map_err(|_| wrong("auto, on or off"))?,
         _ => return Err(wrong("there is no such setting")),
     }
     Ok(())
@@ -81,16 +83,23 @@ pub(crate) fn apply(settings: &mut Settings, word: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use strongroom_sched::{Objective, Policy};
+    use strongroom_sched::{Masks, Objective, Policy};
 
     use super::*;
 
     #[test]
     fn words_are_understood() {
         let mut settings = Settings::default();
-        for word in
-            ["policy=aca", "objective=cpu", "alpha=16", "beta=64KiB", "idle-cpu=12.5%", "use=1", "check=1024"]
-        {
+        for word in [
+            "policy=aca",
+            "objective=cpu",
+            "alpha=16",
+            "beta=64KiB",
+            "idle-cpu=12.5%",
+            "use=1",
+            "check=1024",
+            "masks=on",
+        ] {
             apply(&mut settings, word).expect(word);
         }
         let expected = Settings {
@@ -101,6 +110,7 @@ mod tests {
             beta_bytes: 65536,
             idle_cpu_permille: 125,
             check_exponent: 10,
+            masks: Masks::On,
         };
         assert_eq!(settings, expected);
     }
@@ -115,6 +125,7 @@ mod tests {
             "use=99",
             "check=3",
             "check=0",
+            "masks=yes",
             "x=1",
             "policy",
         ];

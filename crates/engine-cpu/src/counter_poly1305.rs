@@ -23,6 +23,7 @@ use crate::key_cache::KeyCache;
 use crate::low::aws_lc::{self, HkdfKey};
 use crate::modes;
 use crate::process::{AHEAD, AeadCipher, Forged};
+use crate::stream::xor;
 
 /// Bytes encrypted before they are hashed, so that they are still in the
 /// nearest cache. A multiple of what every kernel takes at once.
@@ -184,6 +185,39 @@ impl CounterPoly1305 {
         (keystream, &cursor.keys[cursor.next - 1])
     }
 
+    /// Encrypts by `xor`, which is told of each stride where it begins in the
+    /// keystream, and hashes.
+    fn seal_by(
+        &self,
+        xor: impl Fn(usize, &mut [u8]),
+        key: &OneTimeKey,
+        nonce: &[u8; 24],
+        ad: &[u8],
+        data: &mut [u8],
+    ) -> Tag {
+        let mut authenticator = Authenticator::new(self.sums, key, ad, data.len());
+        for (first, part) in strides().zip(data.chunks_mut(STRIDE)) {
+            xor(first, part);
+            authenticator.add(part);
+        }
+        self.commit(nonce, ad, authenticator.tag(ad.len(), data.len()))
+    }
+
+    fn open_by(
+        &self,
+        xor: impl Fn(usize, &mut [u8]),
+        key: &OneTimeKey,
+        (nonce, ad, tag): (&[u8; 24], &[u8], &Tag),
+        data: &mut [u8],
+    ) -> Result<(), Forged> {
+        let mut authenticator = Authenticator::new(self.sums, key, ad, data.len());
+        for (first, part) in strides().zip(data.chunks_mut(STRIDE)) {
+            authenticator.add(part);
+            xor(first, part);
+        }
+        same(&self.commit(nonce, ad, authenticator.tag(ad.len(), data.len())), tag)
+    }
+
     /// Binds Poly1305's tag to the key (Chan and Rogaway 2022, CTX): the first
     /// half of SHA-256 over commitment key, nonce, associated data and tag.
     fn commit(&self, nonce: &[u8; 24], ad: &[u8], tag: Tag) -> Tag {
@@ -196,6 +230,11 @@ impl CounterPoly1305 {
         let hash = aws_lc::sha256(&hashed[..end]);
         hash[..16].try_into().expect("sixteen bytes")
     }
+}
+
+/// XORs a stride with its part of a mask, which begins with the data.
+fn xor_mask(mask: &[u8], first: usize, data: &mut [u8]) {
+    xor(data, &mask[(first - ONE_TIME_BLOCKS) * 16..]);
 }
 
 /// Where the strides of a message begin in its keystream, in blocks.
@@ -232,12 +271,7 @@ impl AeadCipher for CounterPoly1305 {
 
     fn seal(&self, cursor: &mut Cursor, nonce: &[u8; 24], ad: &[u8], data: &mut [u8]) -> Tag {
         let (keystream, key) = self.at(cursor, nonce);
-        let mut authenticator = Authenticator::new(self.sums, key, ad, data.len());
-        for (first, part) in strides().zip(data.chunks_mut(STRIDE)) {
-            keystream.xor(nonce, first, part);
-            authenticator.add(part);
-        }
-        self.commit(nonce, ad, authenticator.tag(ad.len(), data.len()))
+        self.seal_by(|first, part| keystream.xor(nonce, first, part), key, nonce, ad, data)
     }
 
     fn open(
@@ -249,12 +283,32 @@ impl AeadCipher for CounterPoly1305 {
         data: &mut [u8],
     ) -> Result<(), Forged> {
         let (keystream, key) = self.at(cursor, nonce);
-        let mut authenticator = Authenticator::new(self.sums, key, ad, data.len());
-        for (first, part) in strides().zip(data.chunks_mut(STRIDE)) {
-            authenticator.add(part);
-            keystream.xor(nonce, first, part);
-        }
-        same(&self.commit(nonce, ad, authenticator.tag(ad.len(), data.len())), tag)
+        self.open_by(|first, part| keystream.xor(nonce, first, part), key, (nonce, ad, tag), data)
+    }
+
+    fn seal_masked(
+        &self,
+        cursor: &mut Cursor,
+        nonce: &[u8; 24],
+        ad: &[u8],
+        data: &mut [u8],
+        mask: &[u8],
+    ) -> Tag {
+        let (_, key) = self.at(cursor, nonce);
+        self.seal_by(|first, part| xor_mask(mask, first, part), key, nonce, ad, data)
+    }
+
+    fn open_masked(
+        &self,
+        cursor: &mut Cursor,
+        nonce: &[u8; 24],
+        ad: &[u8],
+        tag: &Tag,
+        data: &mut [u8],
+        mask: &[u8],
+    ) -> Result<(), Forged> {
+        let (_, key) = self.at(cursor, nonce);
+        self.open_by(|first, part| xor_mask(mask, first, part), key, (nonce, ad, tag), data)
     }
 
     fn keystream(&self, cursor: &mut Cursor, nonce: &[u8; 24], data: &mut [u8]) {

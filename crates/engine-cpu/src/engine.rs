@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use strongroom_engine::{
-    Aead, Algorithm, Batch, BlockCipher, Buffer, Capability, Cross, Crossing, Engine, Operation, Refusal,
-    Refused, SectorCipher, SectorIv, SectorMode, Session, SessionError, Ticket,
+    Aead, Algorithm, Batch, BlockCipher, Buffer, Capability, Cross, Crossing, Engine, Masking, Operation,
+    Refusal, Refused, SectorCipher, SectorIv, SectorMode, Session, SessionError, Ticket,
 };
 use strongroom_memory::{in_wiped_stack, lock_stack};
 
@@ -203,6 +203,7 @@ impl Engine for CpuEngine {
             alignment: 1,
             latency_ns: 300,
             bytes_per_second: rates::expected(self.tier, algorithm),
+            takes_masks: takes_masks(algorithm, operation),
         })
     }
 
@@ -241,6 +242,10 @@ impl Engine for CpuEngine {
     fn crossing(&self) -> Option<&dyn Cross> {
         Some(self)
     }
+
+    fn masking(&self) -> Option<&dyn Masking> {
+        None
+    }
 }
 
 impl Cross for CpuEngine {
@@ -256,6 +261,13 @@ impl Cross for CpuEngine {
             _ => Err(Refusal::Unsupported),
         }
     }
+}
+
+/// Suites in encrypt-then-MAC order of a cipher without instructions. Elsewhere
+/// encrypting costs about what an XOR does.
+fn takes_masks(algorithm: Algorithm, operation: Operation) -> bool {
+    matches!(algorithm, Algorithm::Aead(Aead::Serpent256Poly1305 | Aead::Cascade))
+        && matches!(operation, Operation::Seal | Operation::Open)
 }
 
 /// What both engines of this crate check before they start.

@@ -37,6 +37,32 @@ pub(crate) trait AeadCipher: Send + Sync {
         data: &mut [u8],
     ) -> Result<(), Forged>;
 
+    /// As [`AeadCipher::seal`], with a mask that covers the data, where that
+    /// spares work.
+    fn seal_masked(
+        &self,
+        cursor: &mut Self::Cursor<'_>,
+        nonce: &[u8; 24],
+        ad: &[u8],
+        data: &mut [u8],
+        _mask: &[u8],
+    ) -> Tag {
+        self.seal(cursor, nonce, ad, data)
+    }
+
+    /// As [`AeadCipher::open`], likewise.
+    fn open_masked(
+        &self,
+        cursor: &mut Self::Cursor<'_>,
+        nonce: &[u8; 24],
+        ad: &[u8],
+        tag: &Tag,
+        data: &mut [u8],
+        _mask: &[u8],
+    ) -> Result<(), Forged> {
+        self.open(cursor, nonce, ad, tag, data)
+    }
+
     /// Replaces `data` by the bytes that sealing XORs onto its data. Not
     /// called for ciphers that have no such operation.
     fn keystream(&self, cursor: &mut Self::Cursor<'_>, nonce: &[u8; 24], data: &mut [u8]);
@@ -73,9 +99,15 @@ pub(crate) fn aead<C: AeadCipher>(cipher: &C, mut batch: Batch) -> Completed {
         }
         for segment in segments {
             let data = &mut batch.buffer[segment.range()];
+            let mask = segment.take_mask();
+            let mask = mask.as_ref().map(|mask| mask.bytes());
             match batch.operation {
                 Operation::Seal => {
-                    let tag = cipher.seal(&mut cursor, segment.nonce(), segment.associated_data(), data);
+                    let (nonce, ad) = (segment.nonce(), segment.associated_data());
+                    let tag = match mask {
+                        Some(mask) => cipher.seal_masked(&mut cursor, nonce, ad, data, mask),
+                        None => cipher.seal(&mut cursor, nonce, ad, data),
+                    };
                     segment.set_done(Some(tag));
                 }
                 Operation::Keystream => {
@@ -83,8 +115,12 @@ pub(crate) fn aead<C: AeadCipher>(cipher: &C, mut batch: Batch) -> Completed {
                     segment.set_done(None);
                 }
                 _ => {
-                    let ad = segment.associated_data();
-                    match cipher.open(&mut cursor, segment.nonce(), ad, segment.tag(), data) {
+                    let (nonce, ad, tag) = (segment.nonce(), segment.associated_data(), segment.tag());
+                    let opened = match mask {
+                        Some(mask) => cipher.open_masked(&mut cursor, nonce, ad, tag, data, mask),
+                        None => cipher.open(&mut cursor, nonce, ad, tag, data),
+                    };
+                    match opened {
                         Ok(()) => segment.set_done(None),
                         Err(Forged) => {
                             data.fill(0);

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use strongroom_engine::{
-    Algorithm, Batch, Buffer, Capability, Completed, Cross, Engine, Operation, Outcome, Refusal, Refused,
-    Segment, Session, SessionError, Ticket,
+    Algorithm, Batch, Buffer, Capability, Completed, Cross, Engine, Masking, Operation, Outcome, Refusal,
+    Refused, Segment, Session, SessionError, Ticket,
 };
-use strongroom_memory::{Locked, in_wiped_stack};
-use zeroize::{Zeroize, Zeroizing};
+use strongroom_memory::{Locked, in_wiped_stack, wipe};
+use zeroize::Zeroizing;
 
 use crate::Options;
 use crate::cipher::Cipher;
@@ -179,6 +179,7 @@ impl Engine for GpuEngine {
             alignment: 1,
             latency_ns: LATENCY_NS,
             bytes_per_second: if is_gpu { GPU_BYTES_PER_SECOND } else { CPU_BYTES_PER_SECOND },
+            takes_masks: false,
         })
     }
 
@@ -232,7 +233,7 @@ impl Engine for GpuEngine {
                 batch.buffer[segment.range()].copy_from_slice(&block[range]);
                 segment.set_done(None);
             }
-            block[data].zeroize();
+            wipe(&mut block[data]);
             give_back(block);
             completer.complete(Completed { batch, outcome: Outcome::Done });
         };
@@ -251,5 +252,9 @@ impl Engine for GpuEngine {
     /// A device writes when it likes.
     fn crossing(&self) -> Option<&dyn Cross> {
         None
+    }
+
+    fn masking(&self) -> Option<&dyn Masking> {
+        Some(self)
     }
 }

@@ -1,12 +1,13 @@
 //! Keystream by itself: of many contexts in one launch, lent in the pinned memory that the device wrote it to.
 //!
-//! A [`Mask`] is taken by value, used once and wiped, used or not. Who orders one has spent its nonce: [`GpuEngine::masks`] takes
-//! nonces by value.
+//! A [`Mask`] is taken by value, used once and wiped, used or not. Messages of the suites are ordered through the
+//! contract's [`Masking`], whose orders spend their nonces.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::Duration;
 
-use strongroom_engine::{FreshNonce, Session};
+use strongroom_engine::{Decision, Engine, MaskMemory, MaskTicket, Masking, Message, Refusal, Session};
+use strongroom_memory::wipe;
 
 use crate::cipher::Cipher;
 use crate::engine::GpuEngine;
@@ -27,15 +28,6 @@ pub struct Context {
     /// at 2^32 without a carry into the nonce.
     pub counter: u32,
     /// Bytes; may be odd, or 0.
-    pub len: usize,
-}
-
-/// A mask that is ordered: its nonce, spent by that, and its bytes.
-#[derive(Debug)]
-pub struct Wanted {
-    /// Of the message that the mask is for.
-    pub nonce: FreshNonce,
-    /// Bytes of that message.
     pub len: usize,
 }
 
@@ -160,7 +152,13 @@ impl GpuEngine {
         if keys.len() > CONTEXTS_MAX {
             return Err(OrderError::TooLarge);
         }
-        self.order(&[cipher], contexts.iter().map(|context| context.len), |builder, ranges| {
+        let (tells, masks) = channel();
+        let deliver = move |made: Result<Vec<Part>, Failure>| {
+            // Where nobody waits any more the masks are dropped, and wiped.
+            drop(tells.send(made.map(|parts| parts.into_iter().map(Mask).collect())));
+        };
+        let lens = contexts.iter().map(|context| context.len);
+        self.order(&[cipher], lens, deliver, |builder, ranges| {
             builder.pass(cipher, 8);
             for key in keys {
                 builder.key(key);
@@ -170,31 +168,18 @@ impl GpuEngine {
                 (Stream { key: key as u32, nonce, counter }, range.clone())
             });
             builder.counter(streams, false);
-        })
-    }
-
-    /// Orders the masks of messages of a suite: what sealing under their nonces XORs onto their data.
-    ///
-    /// # Errors
-    /// [`OrderError`]. The nonces are spent, since nobody should have to think about it.
-    pub fn masks(&self, session: &Session, wanted: Vec<Wanted>) -> Result<Order, OrderError> {
-        let (recipe, key) = self.suite_of(session).ok_or(OrderError::Unsupported)?;
-        self.order(recipe.ciphers(), wanted.iter().map(|wanted| wanted.len), |builder, ranges| {
-            let messages: Vec<_> = wanted
-                .iter()
-                .zip(ranges)
-                .map(|(wanted, range)| (wanted.nonce.bytes(), range.clone()))
-                .collect();
-            recipe.build(key, builder, &messages);
-        })
+        })?;
+        let patience = self.launcher().options().deadline * (self.launcher().queue_max() as u32 + 1);
+        Ok(Order { masks, patience })
     }
 
     fn order(
         &self,
         ciphers: &[Cipher],
         lens: impl ExactSizeIterator<Item = usize> + Clone,
+        deliver: impl FnOnce(Result<Vec<Part>, Failure>) + Send + 'static,
         build: impl FnOnce(&mut Builder<'_>, &[std::ops::Range<usize>]),
-    ) -> Result<Order, OrderError> {
+    ) -> Result<(), OrderError> {
         let bytes = lens.clone().try_fold(0usize, usize::checked_add);
         if lens.len() > CONTEXTS_MAX || bytes.is_none_or(|bytes| bytes > LAUNCH_BYTES_MAX) {
             return Err(OrderError::TooLarge);
@@ -207,12 +192,18 @@ impl GpuEngine {
         let ranges: Vec<_> = lens.map(|len| builder.run(len)).collect();
         build(&mut builder, &ranges);
         let plan = builder.finish();
-        Ok(self.queue_order(begun, plan, ranges))
+        self.queue_order(begun, plan, ranges, deliver);
+        Ok(())
     }
 
-    fn queue_order(&self, begun: Begun, plan: Plan, ranges: Vec<std::ops::Range<usize>>) -> Order {
+    fn queue_order(
+        &self,
+        begun: Begun,
+        plan: Plan,
+        ranges: Vec<std::ops::Range<usize>>,
+        deliver: impl FnOnce(Result<Vec<Part>, Failure>) + Send + 'static,
+    ) {
         let launcher = self.launcher();
-        let (tells, masks) = channel();
         let give_back = launcher.returner();
         let data = plan.data();
         let done = move |result: Result<Block, Failure>| {
@@ -220,17 +211,54 @@ impl GpuEngine {
                 // What lies between the contexts is keystream too.
                 let mut end = data.start;
                 for range in ranges.iter().chain([&(data.end..data.end)]) {
-                    zeroize::Zeroize::zeroize(&mut block[end..range.start]);
+                    wipe(&mut block[end..range.start]);
                     end = range.end;
                 }
-                let parts = sys::split(block, &ranges, Box::new(give_back));
-                parts.into_iter().map(Mask).collect::<Vec<_>>()
+                sys::split(block, &ranges, Box::new(give_back))
             };
-            // Where nobody waits any more the masks are dropped, and wiped.
-            drop(tells.send(result.map(split)));
+            deliver(result.map(split));
         };
         launcher.queue(begun, plan, Box::new(done));
-        let patience = launcher.options().deadline * (launcher.queue_max() as u32 + 1);
-        Order { masks, patience }
+    }
+}
+
+impl MaskMemory for Part {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Masking for GpuEngine {
+    fn order(&self, session: &Session, messages: &[Message]) -> Result<MaskTicket, Refusal> {
+        let (recipe, key) = self.suite_of(session).ok_or(Refusal::Unsupported)?;
+        let (ticket, completer) = MaskTicket::pending();
+        let deliver = move |made: Result<Vec<Part>, Failure>| {
+            // Dropped without an answer, the completer says that there are none.
+            let Ok(parts) = made else { return };
+            completer.complete(parts.into_iter().map(|part| Box::new(part) as Box<dyn MaskMemory>).collect());
+        };
+        let lens = messages.iter().map(|message| message.len);
+        let ordered = self.order(recipe.ciphers(), lens, deliver, |builder, ranges| {
+            let messages: Vec<_> =
+                messages.iter().zip(ranges).map(|(message, range)| (message.nonce, range.clone())).collect();
+            recipe.build(key, builder, &messages);
+        });
+        match ordered {
+            Ok(()) => Ok(ticket),
+            Err(OrderError::Busy) => Err(Refusal::Busy),
+            Err(OrderError::Misuse(what)) => Err(Refusal::Misuse(what)),
+            Err(OrderError::TooLarge | OrderError::Unsupported | OrderError::Failed(_)) => {
+                Err(Refusal::Unsupported)
+            }
+        }
+    }
+
+    fn decide(&self, session: &Session) -> Decision {
+        let is_on = self.suite_of(session).is_some();
+        Decision { is_on, reason: format!("{} makes them", Engine::name(self)) }
+    }
+
+    fn version(&self) -> u64 {
+        u64::from(self.is_lost())
     }
 }

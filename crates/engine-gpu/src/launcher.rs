@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use zeroize::Zeroize;
+use strongroom_memory::wipe;
 
 use crate::failure::Failure;
 use crate::limits::{FAILURES_MAX, LANES_MAX, LENT_MAX, WAITING_MAX};
@@ -84,7 +84,7 @@ impl Begun {
 impl Drop for Begun {
     fn drop(&mut self) {
         if let Some(mut block) = self.block.take() {
-            block.zeroize();
+            wipe(&mut block);
             let mut state = self.shared.lock();
             state.outstanding -= 1;
             state.free.push(block);
@@ -220,7 +220,7 @@ impl Shared {
         lane.launch(plan, block)?;
         let mut block = self.wait(&mut **lane, deadline)?;
         for range in [plan.pieces(), plan.keys(), plan.tweaks()] {
-            block[range].zeroize();
+            wipe(&mut block[range]);
         }
         Ok(block)
     }
@@ -278,7 +278,7 @@ fn work(shared: &Shared) {
 impl Shared {
     /// A block whose launch does not take place.
     fn note_unused(&self, mut block: Block) {
-        block.zeroize();
+        wipe(&mut block);
         self.lock().free.push(block);
     }
 }

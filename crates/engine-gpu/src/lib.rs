@@ -17,6 +17,7 @@
 mod cipher;
 mod engine;
 mod failure;
+pub mod figures;
 mod find;
 mod keystream;
 mod launcher;
@@ -40,7 +41,7 @@ pub use cipher::Cipher;
 pub use engine::GpuEngine;
 pub use failure::Failure;
 pub use find::{Found, Survey, survey};
-pub use keystream::{Context, Mask, Order, OrderError, Wanted};
+pub use keystream::{Context, Mask, Order, OrderError};
 pub use platform::{Api, Info};
 
 /// How a launch's end is noticed.

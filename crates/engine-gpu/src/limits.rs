@@ -30,7 +30,7 @@ pub const LANES_MAX: usize = 8;
 pub const WAITING_MAX: usize = 4;
 
 /// Pinned blocks beside those of lanes and waiting launches: what may be lent as masks at a time.
-pub const LENT_MAX: usize = 4;
+pub const LENT_MAX: usize = 12;
 
 /// How long a launch may take before the device counts as lost.
 pub const DEADLINE: Duration = Duration::from_secs(10);

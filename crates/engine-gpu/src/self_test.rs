@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::mpsc::channel;
 
-use zeroize::Zeroize;
+use strongroom_memory::wipe;
 
 use crate::cipher::Cipher;
 use crate::failure::Failure;
@@ -113,7 +113,7 @@ fn launched(
     let done = move |result: Result<Block, Failure>| {
         let made = result.map(|mut block| {
             let made = block[range].to_vec();
-            block[data].zeroize();
+            wipe(&mut block[data]);
             give_back(block);
             made
         });

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod faults;
+mod masks;
 mod memory;
 mod prepared;
 mod unit;
@@ -23,8 +24,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use strongroom_engine::{
-    Algorithm, Batch, Buffer, Capability, Completer, Engine, Operation, Refusal, Refused, Session,
-    SessionError, Ticket,
+    Algorithm, Batch, Buffer, Capability, Completer, Decision, Engine, MaskCompleter, MaskTicket, Masking,
+    Message, Operation, Refusal, Refused, Segment, Session, SessionError, StoredNonce, Ticket,
 };
 
 use faults::Fate;
@@ -114,9 +115,15 @@ struct Job {
     session: Session,
     prepared: Arc<Prepared>,
     batch: Batch,
-    completer: Completer,
+    reply: Reply,
     arrived: Instant,
     fate: Fate,
+}
+
+/// Who is told of the result.
+enum Reply {
+    Batch(Completer),
+    Masks(MaskCompleter),
 }
 
 /// A session of the inner engine. Its type makes it this engine's own.
@@ -208,36 +215,9 @@ impl Drop for SimEngine {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Engine for SimEngine {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn capability(&self, algorithm: Algorithm, operation: Operation) -> Option<Capability> {
-        let inner = self.shared.inner.capability(algorithm, operation)?;
-        let model = &self.shared.model;
-        Some(Capability {
-            inline: false,
-            batch_bytes_max: inner.batch_bytes_max.min(model.batch_bytes_max),
-            queue_max: model.queue_max,
-            latency_ns: model.fixed.as_nanos() as u64,
-            bytes_per_second: model.bytes_per_second,
-            ..inner
-        })
-    }
-
-    fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError> {
-        let inner = self.shared.inner.session(algorithm, key)?;
-        Ok(Session::new(algorithm, Arc::new(SimSession { inner, prepared: Arc::default() })))
-    }
-
-    fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
+impl SimEngine {
+    /// Takes a batch into the queue, for whoever is to be told.
+    fn take(&self, session: &Session, batch: Batch, reply: Reply) -> Result<(), Box<Refused>> {
         let refuse = |batch, refusal| Err(Box::new(Refused { batch, refusal }));
         let Some(own) = session.state::<SimSession>() else {
             return refuse(batch, Refusal::Misuse("the session belongs to another engine"));
@@ -258,17 +238,80 @@ impl Engine for SimEngine {
         }
         self.shared.lender.note(&batch.buffer);
         let fate = state.fate(&self.shared.faults);
-        let (ticket, completer) = Ticket::pending();
         state.outstanding += 1;
         state.submitted.push_back(Job {
             session: own.inner.clone(),
             prepared: Arc::clone(&own.prepared),
             batch,
-            completer,
+            reply,
             arrived: Instant::now(),
             fate,
         });
+        Ok(())
+    }
+}
+
+/// Keystream of all messages, as a batch of which masks are made.
+impl Masking for SimEngine {
+    fn order(&self, session: &Session, messages: &[Message]) -> Result<MaskTicket, Refusal> {
+        let mut end = 0;
+        let segments = messages.iter().map(|message| {
+            end += message.len;
+            Segment::keystream_again(end - message.len, message.len, StoredNonce::new(message.nonce))
+        });
+        let segments = segments.collect();
+        let batch = Batch::new(Operation::Keystream, Buffer::new(end), segments);
+        let (ticket, completer) = MaskTicket::pending();
+        self.take(session, batch, Reply::Masks(completer)).map_err(|refused| refused.refusal)?;
+        self.flush();
         Ok(ticket)
+    }
+
+    fn decide(&self, _: &Session) -> Decision {
+        Decision { is_on: true, reason: format!("{} makes them", self.name) }
+    }
+
+    fn version(&self) -> u64 {
+        0
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Engine for SimEngine {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capability(&self, algorithm: Algorithm, operation: Operation) -> Option<Capability> {
+        let inner = self.shared.inner.capability(algorithm, operation)?;
+        let model = &self.shared.model;
+        Some(Capability {
+            inline: false,
+            batch_bytes_max: inner.batch_bytes_max.min(model.batch_bytes_max),
+            queue_max: model.queue_max,
+            latency_ns: model.fixed.as_nanos() as u64,
+            bytes_per_second: model.bytes_per_second,
+            takes_masks: false,
+            ..inner
+        })
+    }
+
+    fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError> {
+        let inner = self.shared.inner.session(algorithm, key)?;
+        Ok(Session::new(algorithm, Arc::new(SimSession { inner, prepared: Arc::default() })))
+    }
+
+    fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
+        let (ticket, completer) = Ticket::pending();
+        match self.take(session, batch, Reply::Batch(completer)) {
+            Ok(()) => Ok(ticket),
+            Err(refused) => Err(refused),
+        }
     }
 
     fn flush(&self) {
@@ -294,5 +337,9 @@ impl Engine for SimEngine {
     /// A device writes when it likes.
     fn crossing(&self) -> Option<&dyn strongroom_engine::Cross> {
         None
+    }
+
+    fn masking(&self) -> Option<&dyn Masking> {
+        Some(self)
     }
 }

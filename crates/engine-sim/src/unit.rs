@@ -4,11 +4,12 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use strongroom_engine::{Batch, Completed, Session, client};
+use strongroom_engine::{Batch, Completed, Outcome, Session, client};
 
 use crate::faults::{Fate, corrupt, ruin};
+use crate::masks;
 use crate::prepared::Prepared;
-use crate::{Completion, Job, Shared};
+use crate::{Completion, Job, Reply, Shared};
 
 /// How long before its end a wait stops sleeping: less than the system's
 /// timers are late by would make every answer late.
@@ -42,7 +43,7 @@ fn next(shared: &Shared) -> Option<Job> {
 }
 
 fn answer(shared: &Shared, job: Job, due: Instant) {
-    let Job { session, prepared, batch, completer, fate, .. } = job;
+    let Job { session, prepared, batch, reply, fate, .. } = job;
     let stall = match fate {
         Fate::Gone => return,
         Fate::Stalled => shared.faults.stall,
@@ -65,7 +66,14 @@ fn answer(shared: &Shared, job: Job, due: Instant) {
             std::hint::spin_loop();
         }
     }
-    completer.complete(completed);
+    match reply {
+        Reply::Batch(completer) => completer.complete(completed),
+        // A lost batch drops the completer, which says so.
+        Reply::Masks(completer) if completed.outcome == Outcome::Done => {
+            completer.complete(masks::split(completed.batch));
+        }
+        Reply::Masks(_) => {}
+    }
 }
 
 /// The prepared or the inner engine's answer; `None` when that refuses or loses

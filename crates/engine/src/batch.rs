@@ -2,6 +2,7 @@
 //! complete.
 
 use crate::limits;
+use crate::mask::{Brought, Mask, MaskMemory};
 use crate::{Buffer, FreshNonce, Origin, StoredNonce};
 
 /// A detached authentication tag.
@@ -112,6 +113,7 @@ pub struct Segment {
     tag: Tag,
     verdict: Verdict,
     purpose: Purpose,
+    mask: Brought,
 }
 
 /// What a segment was made for. A nonce read from the store must never seal,
@@ -136,6 +138,7 @@ impl Segment {
             tag: [0; 16],
             verdict: Verdict::Pending,
             purpose: Purpose::Seal,
+            mask: Brought::default(),
         }
     }
 
@@ -156,6 +159,33 @@ impl Segment {
             tag,
             verdict: Verdict::Pending,
             purpose: Purpose::Open,
+            mask: Brought::default(),
+        }
+    }
+
+    /// To be sealed under a mask's nonce, with the mask as a help.
+    ///
+    /// # Panics
+    /// When the mask is shorter than the segment.
+    #[must_use]
+    pub fn seal_masked(
+        start: usize,
+        len: usize,
+        mask: Mask<FreshNonce>,
+        associated_data: AssociatedData,
+    ) -> Segment {
+        assert!(len <= mask.len(), "a mask covers its segment");
+        let (nonce, memory) = mask.into_parts();
+        let segment = Segment::seal(start, len, nonce, associated_data);
+        Segment { mask: Brought(Some(memory)), ..segment }
+    }
+
+    /// Brings a mask as a help for opening, where it is of this segment's nonce
+    /// and long enough; nothing otherwise.
+    pub fn bring(&mut self, mask: Mask<StoredNonce>) {
+        let is_of_this = self.purpose == Purpose::Open && mask.nonce().into_bytes() == self.nonce;
+        if is_of_this && mask.len() >= self.len {
+            self.mask = Brought(Some(mask.into_parts().1));
         }
     }
 
@@ -164,6 +194,14 @@ impl Segment {
     pub fn keystream(start: usize, len: usize, nonce: FreshNonce) -> Segment {
         let sealing = Segment::seal(start, len, nonce, AssociatedData::new(&[]));
         Segment { purpose: Purpose::Keystream, ..sealing }
+    }
+
+    /// To be filled with keystream of a nonce that was spent before: to open
+    /// what it sealed, or to check a mask of it.
+    #[must_use]
+    pub fn keystream_again(start: usize, len: usize, nonce: StoredNonce) -> Segment {
+        let opening = Segment::open(start, len, nonce, AssociatedData::new(&[]), [0; 16]);
+        Segment { purpose: Purpose::Keystream, ..opening }
     }
 
     /// One or more whole sectors of `sector_len` bytes from number `first`,
@@ -189,6 +227,7 @@ impl Segment {
             tag: [0; 16],
             verdict: Verdict::Pending,
             purpose: Purpose::Sectors,
+            mask: Brought::default(),
         }
     }
 
@@ -259,6 +298,18 @@ impl Segment {
         self.purpose
     }
 
+    /// Whether it brings a mask.
+    #[must_use]
+    pub fn has_mask(&self) -> bool {
+        self.mask.0.is_some()
+    }
+
+    /// For engines: the mask that it brings, at least as long as the segment.
+    #[must_use]
+    pub fn take_mask(&mut self) -> Option<Box<dyn MaskMemory>> {
+        self.mask.0.take()
+    }
+
     /// For engines: the segment is done, with this tag when it was sealed.
     pub fn set_done(&mut self, tag: Option<Tag>) {
         if let Some(tag) = tag {
@@ -303,6 +354,12 @@ impl Batch {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.segments.iter().map(Segment::len).sum()
+    }
+
+    /// Whether any segment brings a mask.
+    #[must_use]
+    pub fn has_masks(&self) -> bool {
+        self.segments.iter().any(Segment::has_mask)
     }
 
     /// A copy with a buffer of its own, as it stands: for engines that may

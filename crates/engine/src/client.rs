@@ -319,7 +319,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     use super::*;
-    use crate::{Aead, Capability, Completer, Cross};
+    use crate::{Aead, Capability, Completer, Cross, Masking};
 
     const ALGORITHM: Algorithm = Algorithm::Aead(Aead::XAes256Gcm);
 
@@ -383,6 +383,10 @@ mod tests {
         }
 
         fn crossing(&self) -> Option<&dyn Cross> {
+            None
+        }
+
+        fn masking(&self) -> Option<&dyn Masking> {
             None
         }
     }

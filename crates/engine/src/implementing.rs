@@ -30,7 +30,7 @@
 //! use chacha20poly1305::{ChaCha20Poly1305, KeyInit, aead::AeadInOut};
 //! use strongroom_engine::{
 //!     Aead, Algorithm, Batch, Buffer, Capability, Completed, Completer, Cross, Engine, Operation,
-//!     Outcome, Refusal, Refused, Session, SessionError, Ticket,
+//!     Masking, Outcome, Refusal, Refused, Session, SessionError, Ticket,
 //! };
 //!
 //! /// A key schedule; wiped when the last session with it is dropped.
@@ -102,6 +102,7 @@
 //!             alignment: 1,
 //!             latency_ns: 20_000,
 //!             bytes_per_second: 1_000_000_000,
+//!             takes_masks: false,
 //!         })
 //!     }
 //!
@@ -150,6 +151,10 @@
 //!     fn crossing(&self) -> Option<&dyn Cross> {
 //!         None
 //!     }
+//!
+//!     fn masking(&self) -> Option<&dyn Masking> {
+//!         None
+//!     }
 //! }
 //!
 //! # #[cfg(feature = "conformance")]
@@ -183,7 +188,7 @@
 //! | `flush` | launches what was collected; with two in flight, it stays until one of them ends, whose completion launches it |
 //! | completion | by event: a thread of the engine waits for the oldest launch and completes its batches. By polling: [`Ticket::polled`](crate::Ticket::polled), whose [`Poller`](crate::Poller) asks for the state of the oldest launch's event, which needs no profiling and no thread; [`Batch::origin`](crate::Batch::origin) and the queue say when spinning pays |
 //! | `buffer` | pinned host memory ([`Buffer::lent`](crate::Buffer::lent)) from a pool. `submit` finds its own by [`Buffer::memory`](crate::Buffer::memory) and copies straight from it; any other buffer goes through a pinned block of the launch. It comes back wiped |
-//! | masks | [`Operation::Keystream`](crate::Operation::Keystream) with a segment for each context. Its nonce is taken by value when the mask is ordered, so that nothing else is sealed under it; device memory is wiped when the batch has been read back |
+//! | `masking` | [`Masking`](crate::Masking): the masks of many messages in one launch, lent in the pinned memory that the device wrote them to. Device memory is wiped when they have been read back |
 //! | errors | a failed launch answers its batches as lost; an event that never comes meets the scheduler's deadline, and dropping the engine's launches drops their completers |
 //!
 //! # A virtio-crypto device

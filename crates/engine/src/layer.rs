@@ -1,8 +1,8 @@
 //! Engines that stand before another one and look at what passes.
 
 use crate::{
-    Algorithm, Batch, Buffer, Capability, Cross, Crossing, Engine, Operation, Refusal, Refused, Session,
-    SessionError, Ticket,
+    Algorithm, Batch, Buffer, Capability, Cross, Crossing, Engine, Masking, Operation, Refusal, Refused,
+    Session, SessionError, Ticket,
 };
 
 /// An [`Engine`] over one other, whose sessions it uses as they are: to count,
@@ -68,6 +68,10 @@ impl<L: Layer> Engine for L {
     fn crossing(&self) -> Option<&dyn Cross> {
         self.inner().crossing().map(|_| self as &dyn Cross)
     }
+
+    fn masking(&self) -> Option<&dyn Masking> {
+        self.inner().masking()
+    }
 }
 
 impl<L: Layer> Cross for L {
@@ -121,6 +125,10 @@ mod tests {
 
         fn crossing(&self) -> Option<&dyn Cross> {
             Some(self)
+        }
+
+        fn masking(&self) -> Option<&dyn Masking> {
+            None
         }
     }
 

@@ -23,6 +23,7 @@ pub mod implementing;
 mod layer;
 pub mod limits;
 mod machine;
+mod mask;
 mod nonce;
 mod origin;
 mod sync;
@@ -42,6 +43,9 @@ pub use batch::{AssociatedData, Batch, Operation, SectorNumbers, Segment, Tag, V
 pub use buffer::{Buffer, LentMemory};
 pub use crossing::{Cross, Crossing, Way};
 pub use layer::Layer;
+pub use mask::{
+    Decision, Mask, MaskCompleter, MaskMemory, MaskNonce, MaskTicket, Masking, Message, NotMade, Order,
+};
 pub use nonce::{BatchNonces, EntropyError, FreshNonce, NonceSource, SessionId, StoredNonce, StreamNonces};
 pub use origin::Origin;
 pub use ticket::{Answer, Answered, Completed, Completer, Outcome, Poller, Ticket, Vanished};
@@ -72,6 +76,8 @@ pub struct Capability {
     pub latency_ns: u64,
     /// Expected rate of large batches, in bytes per second.
     pub bytes_per_second: u64,
+    /// Whether a [mask](Mask) that a segment brings spares it most of its work.
+    pub takes_masks: bool,
 }
 
 /// A key schedule bound to an algorithm on an engine; cheap to clone. What is
@@ -189,4 +195,8 @@ pub trait Engine: Send + Sync {
     /// Itself, or what it wraps, where it can compute sectors from one place to
     /// another; none where it cannot.
     fn crossing(&self) -> Option<&dyn Cross>;
+
+    /// Itself, or what it wraps, where it can make keystream ahead; none where
+    /// it cannot, or where that is never of use.
+    fn masking(&self) -> Option<&dyn Masking>;
 }

@@ -137,6 +137,7 @@ impl Engine for AddOne {
             alignment: 1,
             latency_ns: 0,
             bytes_per_second: 1,
+            takes_masks: false,
         })
     }
 
@@ -156,6 +157,10 @@ impl Engine for AddOne {
     }
 
     fn crossing(&self) -> Option<&dyn crate::Cross> {
+        None
+    }
+
+    fn masking(&self) -> Option<&dyn crate::Masking> {
         None
     }
 }

@@ -234,4 +234,8 @@ impl Engine for UnrulyEngine {
     fn crossing(&self) -> Option<&dyn crate::Cross> {
         None
     }
+
+    fn masking(&self) -> Option<&dyn crate::Masking> {
+        None
+    }
 }

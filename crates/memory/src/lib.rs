@@ -39,6 +39,17 @@ pub fn standing() -> Standing {
     low::standing()
 }
 
+/// Overwrites bytes with zeros as fast as memory is filled, whatever becomes of
+/// them then. `zeroize` writes byte by byte, which for megabytes of keystream
+/// takes longer than making them does.
+#[inline]
+pub fn wipe(bytes: &mut [u8]) {
+    bytes.fill(0);
+    // The compiler has to take it for one that reads the bytes, so that it
+    // cannot leave out what was written.
+    std::hint::black_box(&*bytes);
+}
+
 /// A value in locked memory. It is made where the caller makes it and moved
 /// here, so it is best made within [`in_wiped_stack`]; it is dropped, and its
 /// bytes are wiped.

@@ -25,5 +25,5 @@ mod statistics;
 
 pub use profile::{Seed, SeedPoint};
 pub use scheduler::{Options, Scheduler};
-pub use settings::{Objective, Policy, Settings, UnknownSetting};
+pub use settings::{Masks, Objective, Policy, Settings, UnknownSetting};
 pub use statistics::{EngineStatistics, PlacementCount, Statistics};

@@ -33,6 +33,18 @@ pub enum Objective {
     Cpu,
 }
 
+/// Whether keystream is made ahead by a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Masks {
+    /// Where it spares the CPU work.
+    #[default]
+    Auto,
+    /// Wherever a device makes it.
+    On,
+    /// Never.
+    Off,
+}
+
 /// A text is not among a setting's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownSetting {
@@ -75,6 +87,7 @@ macro_rules! named {
 }
 
 named!(Policy, "fixed, size, aca, adaptive", "fixed" => Fixed, "size" => Size, "aca" => Aca, "adaptive" => Adaptive);
+named!(Masks, "auto, on, off", "auto" => Auto, "on" => On, "off" => Off);
 named!(Objective, "throughput, latency, cpu", "throughput" => Throughput, "latency" => Latency, "cpu" => Cpu);
 
 /// Everything that can be set.
@@ -99,6 +112,8 @@ pub struct Settings {
     /// counts; 0 is every one, which is the default, since nothing less shows
     /// that a sealed block can be opened again.
     pub check_exponent: u8,
+    /// Whether keystream is made ahead.
+    pub masks: Masks,
 }
 
 impl Default for Settings {
@@ -111,6 +126,7 @@ impl Default for Settings {
             beta_bytes: 4096,
             idle_cpu_permille: 100,
             check_exponent: 0,
+            masks: Masks::default(),
         }
     }
 }
@@ -125,8 +141,9 @@ impl Settings {
 
     fn pack(self) -> u64 {
         let fields = [
-            (self.policy as u64, 3),
-            (self.objective as u64, 3),
+            (self.policy as u64, 2),
+            (self.objective as u64, 2),
+            (self.masks as u64, 2),
             (u64::from(self.engine.min(Self::ENGINE_MAX)), 4),
             (u64::from(self.alpha), 16),
             (u64::from(self.beta_bytes.min(Self::BETA_BYTES_MAX).div_ceil(64)), 24),
@@ -143,16 +160,21 @@ impl Settings {
             value
         };
         Settings {
-            policy: match take(3) {
+            policy: match take(2) {
                 0 => Policy::Fixed,
                 1 => Policy::Size,
                 2 => Policy::Aca,
                 _ => Policy::Adaptive,
             },
-            objective: match take(3) {
+            objective: match take(2) {
                 0 => Objective::Throughput,
                 1 => Objective::Latency,
                 _ => Objective::Cpu,
+            },
+            masks: match take(2) {
+                0 => Masks::Auto,
+                1 => Masks::On,
+                _ => Masks::Off,
             },
             engine: take(4) as u8,
             alpha: take(16) as u16,
@@ -205,6 +227,7 @@ mod tests {
                     beta_bytes: Settings::BETA_BYTES_MAX,
                     idle_cpu_permille: 1000,
                     check_exponent: 14,
+                    masks: Masks::Off,
                 };
                 assert_eq!(Settings::unpack(settings.pack()), settings);
                 assert_eq!(policy.name().parse(), Ok(policy));

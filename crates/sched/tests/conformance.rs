@@ -54,6 +54,7 @@ const SIZE: Settings = Settings {
     beta_bytes: 256,
     idle_cpu_permille: 1000,
     check_exponent: 0,
+    masks: strongroom_sched::Masks::Auto,
 };
 
 fn device_of(scheduler: &Scheduler) -> EngineStatistics {
@@ -299,6 +300,10 @@ impl Engine for Useless {
     }
 
     fn crossing(&self) -> Option<&dyn strongroom_engine::Cross> {
+        None
+    }
+
+    fn masking(&self) -> Option<&dyn strongroom_engine::Masking> {
         None
     }
 }

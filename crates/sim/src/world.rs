@@ -168,6 +168,7 @@ fn capability(inline: bool, cost: &Cost, queue_max: usize) -> Capability {
         // CPU engines say the same on every machine.
         latency_ns: if inline { 1000 } else { cost.ns(small) as u64 },
         bytes_per_second: (1e9 / if inline { 1.0 } else { per_byte }) as u64,
+        takes_masks: false,
     }
 }
 

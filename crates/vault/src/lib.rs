@@ -19,6 +19,7 @@ mod follow;
 mod freshness;
 mod header_file;
 mod journal;
+mod masks;
 #[cfg(all(test, strongroom_model))]
 mod model;
 pub mod namespace;
@@ -36,6 +37,7 @@ pub use error::{Damage, Error, Result, Staleness};
 pub use fence::Fence;
 pub use freshness::{Trust, Trusted};
 pub use header_file::{read_header_copies, sync_header_copies, write_header};
+pub use masks::{MaskCounts, MaskReport};
 #[cfg(feature = "planted-faults")]
 pub use reader_rules::{ReaderRule, leave_out};
 pub use rules::{Rule, Rules};

@@ -10,14 +10,15 @@ use std::sync::Arc;
 
 use strongroom_engine::client::{Client, Flight};
 use strongroom_engine::{
-    Aead, Algorithm, AssociatedData, Batch, BatchNonces, Buffer, Engine, NonceSource, Operation, Segment,
-    StoredNonce,
+    Aead, Algorithm, AssociatedData, Batch, BatchNonces, Buffer, Engine, FreshNonce, Mask, NonceSource,
+    Operation, Segment, SessionId, StoredNonce,
 };
 use strongroom_format::vault::Suite;
 use strongroom_format::vault::header::Header;
 use strongroom_keys::{DataKeys, RootKey, VaultKeys};
 
 use crate::error::{Damage, Error, Result};
+use crate::masks::Masks;
 use crate::reader_rules::ReaderRule;
 
 /// The engine's algorithm for a suite.
@@ -42,6 +43,29 @@ pub(crate) struct Sealer {
     freshness: Client,
     is_inline: bool,
     nonces: NonceSource,
+    masks: Option<Masks>,
+}
+
+/// Nonces for blocks that are sealed together, all of one session: those that
+/// come with a mask, then fresh ones.
+pub(crate) struct BlockNonces {
+    fresh: BatchNonces,
+    masks: std::vec::IntoIter<Mask<FreshNonce>>,
+}
+
+impl BlockNonces {
+    /// The session of all of them.
+    pub(crate) fn session(&self) -> SessionId {
+        self.fresh.session()
+    }
+
+    /// A block to be sealed under the next one.
+    pub(crate) fn seal(&mut self, start: usize, len: usize, bound: AssociatedData) -> Segment {
+        match self.masks.next() {
+            Some(mask) => Segment::seal_masked(start, len, mask, bound),
+            None => Segment::seal(start, len, self.fresh.draw(), bound),
+        }
+    }
 }
 
 /// The keys of one generation, in the engine.
@@ -76,8 +100,12 @@ impl Sealer {
             Ok(DataClients { blocks: open(keys.blocks())?, pages: open(keys.pages())? })
         });
         let journal = open(keys.journal())?;
+        let data: Vec<DataClients> = data.collect::<Result<_>>()?;
+        let block_len = header.block_size.bytes() as usize;
+        let masks = data.last().and_then(|newest| Masks::new(&newest.blocks, block_len));
         Ok(Sealer {
-            data: data.collect::<Result<_>>()?,
+            data,
+            masks,
             generation_min,
             is_inline: [Operation::Seal, Operation::Open]
                 .iter()
@@ -103,6 +131,28 @@ impl Sealer {
         self.nonces.batch(bytes).map_err(|_| Error::Entropy)
     }
 
+    /// Nonces for `blocks` blocks of `bytes` together, with masks for as many
+    /// as there are.
+    pub(crate) fn draw_for_blocks(
+        &self,
+        generation: u32,
+        blocks: usize,
+        bytes: usize,
+    ) -> Result<BlockNonces> {
+        let fresh = self.draw(bytes)?;
+        let is_newest = generation as usize + 1 == self.generation_min as usize + self.data.len();
+        let taken = match &self.masks {
+            Some(masks) if is_newest => masks.take(&self.nonces, fresh.session(), blocks),
+            _ => Vec::new(),
+        };
+        Ok(BlockNonces { fresh, masks: taken.into_iter() })
+    }
+
+    /// Where masks are made ahead.
+    pub(crate) fn masks(&self) -> Option<&Masks> {
+        self.masks.as_ref()
+    }
+
     /// # Errors
     /// Damage when the vault's header does not accept the generation.
     fn data(&self, generation: u32) -> Result<&DataClients> {
@@ -113,7 +163,7 @@ impl Sealer {
         )))
     }
 
-    fn client(&self, purpose: Purpose) -> Result<&Client> {
+    pub(crate) fn client(&self, purpose: Purpose) -> Result<&Client> {
         Ok(match purpose {
             Purpose::Blocks(generation) => &self.data(generation)?.blocks,
             Purpose::Pages(generation) => &self.data(generation)?.pages,

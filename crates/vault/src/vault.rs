@@ -24,6 +24,7 @@ use crate::freshness::{Deed, Freshness, Trusted, Walk};
 use crate::header_file::{PRIVATE, write_header, write_header_under};
 use crate::journal::replay::Reader;
 use crate::journal::{Journal, Segments};
+use crate::masks::{MaskReport, Masks};
 use crate::namespace::{self, Namespace, Observer, Opening, ROOT};
 use crate::recovery;
 use crate::rules::{Rule, Rules};
@@ -286,6 +287,21 @@ impl Vault {
     pub fn renew_sessions(&self) -> Result<()> {
         self.context.sealer.renew()?;
         self.context.freshness.as_ref().map_or(Ok(()), Freshness::renew)
+    }
+
+    /// What is known of masks; `None` where the engine makes none.
+    #[must_use]
+    pub fn masks(&self) -> Option<MaskReport> {
+        self.context.sealer.masks().map(Masks::report)
+    }
+
+    /// Gives back masks that nobody has come for in a while. To be called now
+    /// and then.
+    pub fn give_back_masks(&self) {
+        if let Some(masks) = self.context.sealer.masks() {
+            masks.give_back();
+            self.context.table.live().iter().for_each(|content| content.give_back_masks());
+        }
     }
 
     /// What recovery has settled, by stored inode.

@@ -9,6 +9,7 @@ mod durability;
 mod file;
 mod floor;
 mod folder;
+mod masks;
 mod memory;
 mod page;
 mod placement;
@@ -48,6 +49,8 @@ enum Benchmark {
     Placement(placement::PlacementArgs),
     /// The engines against AWS-LC, ipsec-mb, libgcrypt and OpenSSL, on one core
     CryptoPeers(crypto_peers::CryptoPeersArgs),
+    /// Keystream made ahead by a device against none, in turn
+    Masks(masks::MasksArgs),
     /// Put the results under bench/results into docs/benchmarks.md; measures nothing
     Page(page::PageArgs),
     /// `openssl speed` with the OpenSSL provider and without it, in turn
@@ -64,6 +67,7 @@ pub(crate) fn run(arguments: &BenchArgs) -> Result {
         Benchmark::File(arguments) => file::run(arguments),
         Benchmark::Placement(arguments) => placement::run(arguments),
         Benchmark::CryptoPeers(arguments) => crypto_peers::run(arguments),
+        Benchmark::Masks(arguments) => masks::run(arguments),
         Benchmark::Page(arguments) => page::run(arguments),
         Benchmark::Provider(arguments) => provider::run(arguments),
     }

@@ -180,6 +180,7 @@ Settings:
   use=N           for fixed: the engine in this place of `status`, from 0
   check=N         one result of a device in N is recomputed on the CPU; 1, which
                   is the default, lets no wrong result pass
+  masks=auto|on|off                   whether a device makes keystream ahead
 
 They hold from the next request on, until the mount ends. The same words may
 stand after -o of `mount`.")]

@@ -128,6 +128,9 @@ fn settings() -> Vec<&'static str> {
         "idle-cpu=",
         "use=",
         "check=",
+        "masks=auto",
+        "masks=on",
+        "masks=off",
     ]
 }
 

@@ -38,6 +38,9 @@ pub(crate) struct MountStatus {
     /// What computes, in the order of the scheduler; at the end the one that
     /// is asked when no other can.
     pub(crate) engines: Vec<EngineStatus>,
+    /// Keystream made ahead; none where no engine makes it.
+    #[serde(default)]
+    pub(crate) masks: Option<MaskStatus>,
     /// Where the time of requests went.
     pub(crate) time: TimeStatus,
     /// Bytes that programs and the page cache have read.
@@ -117,6 +120,40 @@ pub(crate) struct EngineStatus {
     pub(crate) quarantined: bool,
     /// Why batches were placed on it, by reason.
     pub(crate) placements: BTreeMap<String, u64>,
+}
+
+/// Keystream made ahead of its data.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct MaskStatus {
+    /// `auto`, `on` or `off`.
+    pub(crate) setting: String,
+    /// Whether it is made now.
+    pub(crate) active: bool,
+    /// Why, or why not.
+    pub(crate) reason: String,
+    /// Bytes held now, made or ordered.
+    pub(crate) held_bytes: u64,
+    /// For writes.
+    pub(crate) writes: MaskCounts,
+    /// For reads.
+    pub(crate) reads: MaskCounts,
+}
+
+/// What was made ahead and what became of it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct MaskCounts {
+    /// Bytes ordered of a device.
+    pub(crate) ordered_bytes: u64,
+    /// Bytes of blocks for which a mask was there.
+    pub(crate) hit_bytes: u64,
+    /// Bytes of blocks for which none was.
+    pub(crate) miss_bytes: u64,
+}
+
+impl From<strongroom_vault::MaskCounts> for MaskCounts {
+    fn from(counts: strongroom_vault::MaskCounts) -> MaskCounts {
+        MaskCounts { ordered_bytes: counts.ordered, hit_bytes: counts.hits, miss_bytes: counts.misses }
+    }
 }
 
 /// How the scheduler places batches.
@@ -306,6 +343,7 @@ impl Daemon {
             since: report::rfc3339(self.since),
             transport: self.transport(),
             scheduler: self.scheduler(),
+            masks: self.masks(),
             time: self.time(&served, &engines),
             engines: engines.engines.into_iter().chain([engines.fallback]).map(EngineStatus::from).collect(),
             read_bytes: served.bytes_read,
@@ -320,6 +358,18 @@ impl Daemon {
             memory: memory(),
             confinement: confinement::standing(),
         }
+    }
+
+    fn masks(&self) -> Option<MaskStatus> {
+        let report = self.vault.masks()?;
+        Some(MaskStatus {
+            setting: self.engines.settings().masks.name().to_owned(),
+            active: report.decision.is_on,
+            reason: report.decision.reason,
+            held_bytes: report.held,
+            writes: report.writes.into(),
+            reads: report.reads.into(),
+        })
     }
 
     fn scheduler(&self) -> SchedulerStatus {

@@ -144,6 +144,7 @@ pub(super) fn look_after(daemon: &Arc<Daemon>) -> Result<()> {
         let (mut requests, mut since, mut is_detached) = (0, Instant::now(), false);
         while !daemon.ending.wait_within(tick) {
             daemon.log_news();
+            daemon.vault.give_back_masks();
             let Some(idle) = idle else { continue };
             let total = daemon.session.statistics().operations.iter().map(|operation| operation.count).sum();
             if total != requests || daemon.adapter.open_count() > 0 {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::args::StatusArgs;
 use crate::control::{Answer, Client, Request, mounts, unanswered};
-use crate::daemon::status::{EngineStatus, MountStatus, RecoveredStatus, TimeStatus};
+use crate::daemon::status::{EngineStatus, MaskStatus, MountStatus, RecoveredStatus, TimeStatus};
 use crate::failure::{Exit, Result};
 use crate::profile::DeviceBreakEven;
 use crate::report::{Output, bytes, shown};
@@ -120,6 +120,9 @@ fn mount_text(status: &MountStatus) -> String {
     for engine in status.engines.iter().filter(|engine| engine.operations > 0) {
         line("engine", engine_text(engine));
     }
+    if let Some(masks) = &status.masks {
+        line("masks", masks_text(masks));
+    }
     line("read", bytes(status.read_bytes));
     if status.read_around_bytes > 0 {
         line("read around", format!("{} that was likely to be asked for", bytes(status.read_around_bytes)));
@@ -181,6 +184,21 @@ fn break_even_text(even: &DeviceBreakEven) -> String {
         ),
         _ => format!("{operation}: {engine} is not faster than the CPUs with large batches"),
     }
+}
+
+fn masks_text(masks: &MaskStatus) -> String {
+    let mut text = format!("{}: {}", if masks.active { "made ahead" } else { "off" }, masks.reason);
+    for (name, counts) in [("writes", &masks.writes), ("reads", &masks.reads)] {
+        let asked = counts.hit_bytes + counts.miss_bytes;
+        if let Some(share) = (100 * counts.hit_bytes).checked_div(asked) {
+            let ordered = bytes(counts.ordered_bytes);
+            let _ = write!(text, "; there for {share} % of {} of {name}, {ordered} made", bytes(asked));
+        }
+    }
+    if masks.held_bytes > 0 {
+        let _ = write!(text, "; {} held", bytes(masks.held_bytes));
+    }
+    text
 }
 
 fn engine_text(engine: &EngineStatus) -> String {

@@ -14,7 +14,7 @@ mod xchacha;
 use std::sync::Arc;
 
 use strongroom_engine::{
-    Aead, Algorithm, Batch, Buffer, Capability, Cross, Engine, Operation, Refusal, Refused, Session,
+    Aead, Algorithm, Batch, Buffer, Capability, Cross, Engine, Masking, Operation, Refusal, Refused, Session,
     SessionError, Ticket,
 };
 use strongroom_memory::{in_wiped_stack, lock_stack};
@@ -76,6 +76,7 @@ impl Engine for ReferenceEngine {
             alignment: 1,
             latency_ns: 100_000,
             bytes_per_second: 10_000_000,
+            takes_masks: false,
         })
     }
 
@@ -112,6 +113,10 @@ impl Engine for ReferenceEngine {
 
     /// It is to be compared with: it computes by the book, in place.
     fn crossing(&self) -> Option<&dyn Cross> {
+        None
+    }
+
+    fn masking(&self) -> Option<&dyn Masking> {
         None
     }
 }

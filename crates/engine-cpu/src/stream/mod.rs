@@ -30,6 +30,7 @@ pub use cbc::{AesCbc, CbcKey};
 pub use chacha::ChaCha20Poly1305;
 pub use ctr::AesCtr;
 pub use gcm::{AesGcm, GcmKey};
+pub(crate) use masks::xor;
 pub use self_test::Kind;
 pub use xts::{Tweak, XtsError, XtsKey};
 

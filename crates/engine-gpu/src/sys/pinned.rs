@@ -5,8 +5,6 @@ use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use zeroize::Zeroize;
-
 /// Gives memory back to the driver that pinned it.
 pub(super) trait Release: Send {
     /// # Safety
@@ -139,7 +137,7 @@ impl DerefMut for Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        self.zeroize();
+        strongroom_memory::wipe(self);
     }
 }
 

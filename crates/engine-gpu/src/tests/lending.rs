@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use strongroom_engine::{
-    Aead, Algorithm, AssociatedData, Batch, Buffer, Engine, FreshNonce, Operation, Segment,
+    Aead, Algorithm, AssociatedData, Batch, Buffer, Engine, FreshNonce, Mask, Operation, Order, Segment,
 };
 use strongroom_engine_cpu::ReferenceEngine;
 
 use super::fake::Fault;
 use super::faults::{batch, engine};
-use crate::{Cipher, Context, Failure, Options, OrderError, Wanted, limits};
+use crate::{Cipher, Context, Failure, Options, OrderError, limits};
 
 fn contexts(lens: &[usize]) -> Vec<Context> {
     (0..).zip(lens).map(|(counter, &len)| Context { key: 0, nonce: [3; 12], counter, len }).collect()
@@ -105,17 +105,29 @@ fn masks_are_what_sealing_needs() {
             nonce[..24 - aead.nonce_len()].fill(0);
             FreshNonce::published(nonce)
         };
-        let wanted = (1..4).map(|number| Wanted { nonce: nonce(number), len: 1000 }).collect();
-        let masks = engine.masks(&session, wanted).unwrap().wait().unwrap();
-        for (number, mask) in (1..).zip(masks) {
+        let wanted = (1..4).map(|number| (nonce(number), 1000)).collect();
+        for (number, mask) in (1..).zip(made(Order::place(&engine, &session, wanted).unwrap())) {
             let mut data = vec![number; 1000];
             let segment = Segment::seal(0, 1000, nonce(number), AssociatedData::new(&[]));
             let sealing = Batch::new(Operation::Seal, Buffer::copy_of(&data), vec![segment]);
             let session = ReferenceEngine.session(algorithm, &[7; 32]).unwrap();
             let sealed = ReferenceEngine.submit(&session, sealing).unwrap().wait().unwrap();
-            mask.xor_onto(&mut data);
+            let mut segment = Segment::seal_masked(0, 1000, mask, AssociatedData::new(&[]));
+            let mask = segment.take_mask().expect("it brought one");
+            data.iter_mut().zip(mask.bytes()).for_each(|(byte, mask)| *byte ^= mask);
             assert_eq!(sealed.batch.buffer[..], data);
         }
+    }
+}
+
+fn made(order: Order<FreshNonce>) -> Vec<Mask<FreshNonce>> {
+    let mut order = order;
+    loop {
+        match order.poll() {
+            Ok(masks) => return masks,
+            Err(waiting) => order = waiting,
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

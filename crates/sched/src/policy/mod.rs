@@ -177,11 +177,13 @@ pub enum Reason {
     Probe,
     /// The engine that was chosen was busy or could not.
     Spilled,
+    /// A mask is made here, or used.
+    Mask,
 }
 
 impl Reason {
     /// Every reason, each at its own number.
-    pub const ALL: [Reason; 10] = [
+    pub const ALL: [Reason; 11] = [
         Reason::Only,
         Reason::Forced,
         Reason::Threshold,
@@ -192,6 +194,7 @@ impl Reason {
         Reason::Split,
         Reason::Probe,
         Reason::Spilled,
+        Reason::Mask,
     ];
 
     /// For reports.
@@ -208,6 +211,7 @@ impl Reason {
             Reason::Split => "split",
             Reason::Probe => "probe",
             Reason::Spilled => "spilled",
+            Reason::Mask => "mask",
         }
     }
 }

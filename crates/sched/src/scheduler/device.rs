@@ -67,14 +67,14 @@ impl Drop for InFlight {
 
 /// Engines that are believed, with their sessions: what is redone is redone
 /// there.
-struct Trusted {
+pub(super) struct Trusted {
     /// Places of inline engines.
     inline: Vec<(usize, Session)>,
     fallback: Option<Session>,
 }
 
 impl Trusted {
-    fn of(session: &SchedulerSession, operation: strongroom_engine::Operation) -> Trusted {
+    pub(super) fn of(session: &SchedulerSession, operation: strongroom_engine::Operation) -> Trusted {
         let engines = session.engines.iter().enumerate();
         let inline = engines.filter(|(at, _)| session.is_inline(*at, operation));
         Trusted {
@@ -161,7 +161,7 @@ pub(super) fn guarded(
 
 impl Served {
     /// Whether this result is one of those to be checked.
-    fn is_due(&self, interval: u32) -> bool {
+    pub(super) fn is_due(&self, interval: u32) -> bool {
         let result = self.results.fetch_add(1, Relaxed);
         self.quarantine.is_suspect() || result.is_multiple_of(u64::from(interval))
     }
@@ -227,7 +227,7 @@ impl Core {
         served.counters.add(Count::Redone, 1);
     }
 
-    fn redo_uncounted(&self, trusted: &Trusted, source: Batch) -> Completed {
+    pub(super) fn redo_uncounted(&self, trusted: &Trusted, source: Batch) -> Completed {
         let engines = trusted.inline.iter().map(|(at, session)| (&self.engines[*at], session));
         for (served, session) in
             engines.chain(trusted.fallback.iter().map(|session| (&self.fallback, session)))
@@ -313,6 +313,10 @@ mod tests {
         }
 
         fn crossing(&self) -> Option<&dyn strongroom_engine::Cross> {
+            None
+        }
+
+        fn masking(&self) -> Option<&dyn strongroom_engine::Masking> {
             None
         }
     }

@@ -6,6 +6,7 @@
 //! thread that waits (`device`). `split` divides a batch between both.
 
 mod device;
+mod masks;
 mod session;
 mod split;
 
@@ -15,8 +16,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use strongroom_engine::{
-    Algorithm, Batch, Buffer, Capability, Cross, Crossing, Engine, Operation, Origin, Refusal, Refused,
-    Session, SessionError, Ticket,
+    Algorithm, Batch, Buffer, Capability, Cross, Crossing, Engine, Masking, Operation, Origin, Refusal,
+    Refused, Session, SessionError, Ticket,
 };
 
 use self::session::SchedulerSession;
@@ -74,6 +75,8 @@ struct Core {
     unflushed: AtomicU32,
     callers: Callers,
     seeds: OnceLock<Vec<Seed>>,
+    /// Wrong masks that were found.
+    wrong_masks: AtomicU32,
 }
 
 struct Served {
@@ -117,6 +120,7 @@ impl Scheduler {
             unflushed: AtomicU32::new(0),
             callers: Callers::new(),
             seeds: OnceLock::new(),
+            wrong_masks: AtomicU32::new(0),
         };
         Scheduler { name, id: NEXT_ID.fetch_add(1, Relaxed), core: Arc::new(core) }
     }
@@ -492,6 +496,9 @@ impl Engine for Scheduler {
             }
         };
         let core = &self.core;
+        if state.makes_masks() && batch.has_masks() {
+            return core.submit_masked(state, batch);
+        }
         let in_flight = core.in_flight.fetch_add(1, Relaxed) + 1;
         let (operation, bytes, version) = (batch.operation, batch.bytes() as u64, core.settings.version());
         if state.chooses_device {
@@ -524,6 +531,11 @@ impl Engine for Scheduler {
 
     fn crossing(&self) -> Option<&dyn Cross> {
         Some(self)
+    }
+
+    fn masking(&self) -> Option<&dyn Masking> {
+        let mut engines = self.core.engines.iter();
+        engines.any(|served| served.engine.masking().is_some()).then_some(self as &dyn Masking)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use strongroom_engine::{Algorithm, Capability, Operation, Session, SessionError};
 
+use super::masks::Worth;
 use super::{Core, Served};
 use crate::placing::Placer;
 use crate::policy::Reason;
@@ -32,6 +33,9 @@ pub(super) struct SchedulerSession {
     pub(super) chooses_device: bool,
     pub(super) placer: Arc<Placer>,
     pub(super) left_over: LeftOver,
+    /// Places of devices that make masks for it, and what they are worth.
+    pub(super) maskers: Vec<usize>,
+    pub(super) worth: Worth,
 }
 
 /// What was decided for a crossing that the engine could not do, for the batch
@@ -108,7 +112,24 @@ impl SchedulerSession {
         let having = || engines.iter().filter(|engine| engine.session.is_some());
         let chooses_device = having().count() > 1 && having().any(EngineSession::is_device);
         let placer = Arc::new(placer);
-        Ok(SchedulerSession { owner, algorithm, engines, fallback, chooses_device, placer, left_over })
+        let makes = |at: &usize| {
+            let engine: &EngineSession = &engines[*at];
+            let has = engine.session.is_some() && engine.capability(Operation::Keystream).is_some();
+            has && !engine.is_inline(Operation::Keystream) && core.engines[*at].engine.masking().is_some()
+        };
+        let maskers = (0..engines.len()).filter(makes).collect();
+        let worth = Worth::default();
+        Ok(SchedulerSession {
+            owner,
+            algorithm,
+            engines,
+            fallback,
+            chooses_device,
+            placer,
+            left_over,
+            maskers,
+            worth,
+        })
     }
 
     pub(super) fn record(&self, at: usize) -> &Record {
@@ -116,7 +137,23 @@ impl SchedulerSession {
     }
 
     pub(super) fn is_inline(&self, at: usize, operation: Operation) -> bool {
-        self.engines[at].capability(operation).is_some_and(|capability| capability.inline)
+        self.engines[at].is_inline(operation)
+    }
+
+    /// Whether a device makes masks for it.
+    pub(super) fn makes_masks(&self) -> bool {
+        !self.maskers.is_empty()
+    }
+
+    /// The first inline engine for which a mask spares work.
+    pub(super) fn takes_masks(&self, operation: Operation) -> Option<usize> {
+        (0..self.engines.len()).find(|at| {
+            let engine = &self.engines[*at];
+            engine.session.is_some()
+                && engine
+                    .capability(operation)
+                    .is_some_and(|capability| capability.inline && capability.takes_masks)
+        })
     }
 
     /// The one engine that has the operation, when there is but one and it is
@@ -176,6 +213,10 @@ impl SchedulerSession {
 impl EngineSession {
     fn capability(&self, operation: Operation) -> Option<&Capability> {
         self.capabilities[operation as usize].as_ref()
+    }
+
+    fn is_inline(&self, operation: Operation) -> bool {
+        self.capability(operation).is_some_and(|capability| capability.inline)
     }
 
     /// It computes something elsewhere than on the caller's thread.

@@ -62,8 +62,8 @@ impl Content {
         let (first, last) = (PlainOffset(offset), PlainOffset(offset + len as u64 - 1));
         self.load_ahead(size.block_of(first).group(), size.block_of(last).group());
         if (offset | len as u64).is_multiple_of(size.bytes()) {
-            let mut nonces = self.context.sealer.draw(len)?;
             let mut load = Load::new(buffer, whole_jobs(pieces(size, first, len)));
+            let mut nonces = self.draw_for(load.blocks(), len)?;
             let batch = load.batch(&mut nonces, self);
             let batch = self.context.sealer.execute(Purpose::Blocks(self.generation()), batch)?;
             *buffer = batch.buffer;
@@ -89,7 +89,8 @@ impl Content {
         let Some(mut scratch) = self.open_held(held, jobs.len())? else { return Ok(None) };
         overlay(&partial, &jobs, buffer, &mut scratch);
         let mut loads = [Load::new(buffer, whole_jobs(whole)), Load::new(&mut scratch, jobs.clone())];
-        let mut nonces = self.context.sealer.draw(loads.iter().map(Load::bytes).sum())?;
+        let (blocks, bytes) = (loads.iter().map(Load::blocks).sum(), loads.iter().map(Load::bytes).sum());
+        let mut nonces = self.draw_for(blocks, bytes)?;
         let mut flight = self.begin_sealing(&mut loads, &mut nonces)?;
         Self::end_sealing(&mut loads, &mut flight)?;
         drop(flight);

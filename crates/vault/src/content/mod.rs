@@ -18,6 +18,7 @@ mod emit;
 mod examine;
 mod follow;
 mod images;
+mod masked;
 mod openings;
 mod pages;
 mod range;
@@ -48,6 +49,7 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::freshness::Version;
 pub(crate) use crate::journal::Promise;
+use crate::masks::window::Window;
 use crate::rules::Rule;
 use crate::sealer::Purpose;
 pub(crate) use attributed::Attribute;
@@ -123,6 +125,8 @@ pub struct Content {
     emptied: bool,
     committing: Mutex<()>,
     state: RwLock<State>,
+    /// Masks for what will be read next.
+    window: Mutex<Window>,
 }
 
 impl Content {

@@ -1,6 +1,8 @@
 //! Reading: which runs of blocks stand together, one read for each, one batch
 //! to open them all.
 
+use std::ops::RangeInclusive;
+
 use crate::sync::RwLockReadGuard;
 
 use strongroom_engine::{AssociatedData, Batch, Buffer, Operation, Segment, StoredNonce, Verdict};
@@ -74,12 +76,12 @@ impl Content {
         if skip == 0 && spanned <= buffer.len() {
             let segments = self.fetch_blocks(&state, first, last, buffer)?;
             drop(state);
-            self.open_segments(buffer, segments, first)?;
+            self.open_masked(buffer, segments, first..=last)?;
         } else {
             let mut scratch = self.block_buffer(spanned);
             let segments = self.fetch_blocks(&state, first, last, &mut scratch)?;
             drop(state);
-            self.open_segments(&mut scratch, segments, first)?;
+            self.open_masked(&mut scratch, segments, first..=last)?;
             buffer[..wanted].copy_from_slice(&scratch[skip..skip + wanted]);
         }
         Ok(wanted)
@@ -160,6 +162,24 @@ impl Content {
             AssociatedData::new(&self.blocks.at(block)),
             entry.tag,
         )
+    }
+
+    /// Opens the blocks of a range that were fetched, with the masks that there
+    /// are for them, and has those made that will be wanted next. The state is
+    /// not locked.
+    fn open_masked(
+        &self,
+        buffer: &mut Buffer,
+        mut segments: Vec<Segment>,
+        blocks: RangeInclusive<BlockIndex>,
+    ) -> Result<()> {
+        let (first, last) = blocks.into_inner();
+        let standing = self.bring_masks(first, &mut segments);
+        self.open_segments(buffer, segments, first)?;
+        if let Some(version) = standing {
+            self.order_masks(version, first.0..last.0 + 1);
+        }
+        Ok(())
     }
 
     /// Opens blocks that were fetched, of which `first` was the first.

@@ -87,6 +87,7 @@ impl Content {
             emptied: false,
             committing: Mutex::new(()),
             state: RwLock::new(state),
+            window: Mutex::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use strongroom_engine::client::Flight;
-use strongroom_engine::{AssociatedData, Batch, BatchNonces, Buffer, Operation, Segment};
+use strongroom_engine::{AssociatedData, Batch, Buffer, Operation, Segment};
 use strongroom_format::vault::WriteSession;
 use strongroom_format::vault::node::Entry;
 use strongroom_store::SetTime;
@@ -22,7 +22,7 @@ use super::{Content, NODES_IN_MEMORY, Promise};
 use crate::error::{Error, Result, errno};
 use crate::journal::{after, slots_of};
 use crate::rules::Rule;
-use crate::sealer::Purpose;
+use crate::sealer::{BlockNonces, Purpose};
 
 /// Fresh writes up to this many bytes may go into the journal when the file is
 /// synced often: a second barrier costs more than writing them twice.
@@ -277,7 +277,7 @@ impl Content {
         promise: &mut Promise<'_>,
     ) -> Result<()> {
         let bytes = loads.iter().map(Load::bytes).sum();
-        let mut nonces = self.context.sealer.draw(bytes)?;
+        let mut nonces = self.draw_for(loads.iter().map(Load::blocks).sum(), bytes)?;
         let mut flight = self.begin_sealing(loads, &mut nonces)?;
         // While the engine is at work, the nodes are fetched and given room.
         let prepared = self.prepare_nodes(state, loads, WriteSession(nonces.session().0), room, promise);
@@ -286,11 +286,16 @@ impl Content {
         self.place(state, loads, new_len, promise)
     }
 
+    /// Nonces for blocks of this file.
+    pub(super) fn draw_for(&self, blocks: usize, bytes: usize) -> Result<BlockNonces> {
+        self.context.sealer.draw_for_blocks(self.generation(), blocks, bytes)
+    }
+
     /// Has the engine seal the loads that have blocks, together.
     pub(super) fn begin_sealing(
         &self,
         loads: &mut [Load<'_>],
-        nonces: &mut BatchNonces,
+        nonces: &mut BlockNonces,
     ) -> Result<Flight<'_>> {
         let batches =
             loads.iter_mut().filter(|load| !load.jobs.is_empty()).map(|load| load.batch(nonces, self));
@@ -534,6 +539,10 @@ impl<'a> Load<'a> {
         Load { buffer, jobs, sealed: Vec::new() }
     }
 
+    pub(super) fn blocks(&self) -> usize {
+        self.jobs.len()
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.jobs.iter().map(|job| job.len).sum()
     }
@@ -543,13 +552,13 @@ impl<'a> Load<'a> {
         self.jobs.chunk_by(|a, b| a.block.group() == b.block.group())
     }
 
-    pub(super) fn batch(&mut self, nonces: &mut BatchNonces, content: &Content) -> Batch {
+    pub(super) fn batch(&mut self, nonces: &mut BlockNonces, content: &Content) -> Batch {
         let segments = self
             .jobs
             .iter()
             .map(|job| {
                 let bound = AssociatedData::new(&content.blocks.at(job.block));
-                Segment::seal(job.at, job.len, nonces.draw(), bound)
+                nonces.seal(job.at, job.len, bound)
             })
             .collect();
         Batch::new(Operation::Seal, self.buffer.take(), segments)

@@ -25,10 +25,10 @@ const APART: u64 = 64 << 10;
 
 /// What a cell came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Sample {
+pub(in crate::bench) struct Sample {
     pub(super) seconds: f64,
     /// Bytes read and written.
-    pub(super) bytes: u64,
+    pub(in crate::bench) bytes: u64,
     /// Operations, in the unit of the row: calls, files or flow operations.
     pub(super) operations: u64,
 }

@@ -65,7 +65,7 @@ struct Job {
 
 /// Lays out the files, runs the mix for `budget` in `jobs` threads, and removes the files. Only the mix is
 /// timed; `around` is called right before and right after it.
-pub(super) fn run(
+pub(in crate::bench) fn run(
     base: &Path,
     mix: Mix,
     jobs: usize,

@@ -7,7 +7,7 @@
 
 mod data;
 mod flame;
-mod mix;
+pub(super) mod mix;
 mod plot;
 mod rows;
 mod stage;
@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 
+pub(super) use crate::bench::folder::rows::Mix;
 use crate::bench::folder::rows::{Row, Work};
 use crate::bench::folder::stage::{Stage, Variant};
 use crate::bench::folder::state::{Record, State};

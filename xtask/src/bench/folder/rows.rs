@@ -48,7 +48,7 @@ pub(super) enum Step {
 
 /// A mix of operations after a filebench profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mix {
+pub(in crate::bench) enum Mix {
     Fileserver,
     Webserver,
 }
