@@ -75,6 +75,8 @@ thread_local! {
         batches: 0, on_cpu: false, on_device: false,
     }) };
     static LIST: usize = next_list();
+    /// Whom this thread served last: the trace, who it was, and the number.
+    static LAST: Cell<(u32, u32, u16)> = const { Cell::new((0, 0, 0)) };
 }
 
 fn next_list() -> usize {
@@ -87,7 +89,10 @@ pub struct Recorder {
     is_on: AtomicBool,
     /// Counts traces, so that what was begun in one does not end in another.
     trace: AtomicU32,
-    began: Mutex<Option<Instant>>,
+    /// What times are counted from, and when the trace began, after that.
+    base: Instant,
+    began_ns: AtomicU64,
+    is_begun: Mutex<bool>,
     lists: [Mutex<Vec<Record>>; LISTS],
     kept: AtomicUsize,
     turn: AtomicU32,
@@ -120,7 +125,9 @@ impl Recorder {
         Recorder {
             is_on: AtomicBool::new(false),
             trace: AtomicU32::new(0),
-            began: Mutex::new(None),
+            base: Instant::now(),
+            began_ns: AtomicU64::new(0),
+            is_begun: Mutex::new(false),
             lists: std::array::from_fn(|_| Mutex::new(Vec::new())),
             kept: AtomicUsize::new(0),
             turn: AtomicU32::new(0),
@@ -141,8 +148,8 @@ impl Recorder {
 
     /// Begins a trace; false when one is under way.
     pub fn start(&self) -> bool {
-        let mut began = lock(&self.began);
-        if began.is_some() {
+        let mut is_begun = lock(&self.is_begun);
+        if *is_begun {
             return false;
         }
         self.lists.iter().for_each(|list| lock(list).clear());
@@ -158,20 +165,29 @@ impl Recorder {
         // 0 is nobody's.
         let trace = self.trace.load(Relaxed).wrapping_add(1).max(1);
         self.trace.store(trace, Relaxed);
-        *began = Some(Instant::now());
+        *is_begun = true;
+        self.began_ns.store(self.base.elapsed().as_nanos() as u64, Relaxed);
         self.is_on.store(true, Relaxed);
         true
     }
 
     /// Ends the trace; none when there is none.
     pub(crate) fn end(&self) -> Option<Kept> {
-        let mut began = lock(&self.began);
-        let recorded = began.take()?.elapsed();
+        let mut is_begun = lock(&self.is_begun);
+        if !std::mem::take(&mut *is_begun) {
+            return None;
+        }
+        let recorded = Duration::from_nanos(self.elapsed_ns());
         let is_full = !self.is_on.swap(false, Relaxed);
         let mut records: Vec<Record> =
             self.lists.iter().flat_map(|list| std::mem::take(&mut *lock(list))).collect();
         records.sort_by_key(|record| record.start_ns);
         Some(Kept { records, recorded, is_full })
+    }
+
+    /// Since the trace began.
+    fn elapsed_ns(&self) -> u64 {
+        (self.base.elapsed().as_nanos() as u64).saturating_sub(self.began_ns.load(Relaxed))
     }
 
     /// Cryptography that no request waited for: nanoseconds, bytes and batches.
@@ -191,7 +207,7 @@ impl Recorder {
             kind: seen.kind as u8,
             offset: self.offset(seen) as u8,
             bytes: seen.bytes,
-            caller: self.caller(seen.caller),
+            caller: self.caller_known(seen.caller),
             cpu_ns: turn.is_multiple_of(SAMPLED).then(|| (self.thread_cpu)().as_nanos() as u64),
             ..Begun::default()
         });
@@ -246,14 +262,13 @@ impl Recorder {
             let used = ((self.thread_cpu)().as_nanos() as u64).saturating_sub(before);
             u32::try_from(used).unwrap_or(u32::MAX).min(CPU_UNKNOWN - 1)
         });
-        let Some(ended) = lock(&self.began).map(|began| began.elapsed()) else { return };
         if self.kept.fetch_add(1, Relaxed) >= RECORDS_MAX {
             self.is_on.store(false, Relaxed);
             return;
         }
         let word = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         let record = Record {
-            start_ns: ended.saturating_sub(took).as_nanos() as u64,
+            start_ns: self.elapsed_ns().saturating_sub(took.as_nanos() as u64),
             latency_ns: word(took.as_nanos() as u64),
             cryptography_ns: word(begun.cryptography_ns),
             cpu_ns,
@@ -286,6 +301,18 @@ impl Recorder {
             (true, distance) if distance <= NEAR => Offset::Near,
             _ => Offset::Far,
         }
+    }
+
+    /// The number of who asks, which is mostly who has asked before.
+    fn caller_known(&self, caller: u32) -> u16 {
+        let trace = self.trace.load(Relaxed);
+        let (of, last, number) = LAST.get();
+        if (of, last) == (trace, caller) {
+            return number;
+        }
+        let number = self.caller(caller);
+        LAST.set((trace, caller, number));
+        number
     }
 
     fn caller(&self, caller: u32) -> u16 {

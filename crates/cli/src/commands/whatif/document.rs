@@ -39,8 +39,10 @@ struct TraceReport {
     written_bytes: u64,
     /// Requests at once, at most.
     concurrency: u64,
-    /// Busy threads that stand for other work of the machine meanwhile.
-    other_threads: u64,
+    /// Time that its threads had a CPU or waited for one, over that they had one.
+    cpu_stretch: f64,
+    /// Which the replay has everything take too.
+    is_busy: bool,
     daemon_cpu_ns: u64,
     /// Shares of the time of all chains.
     cryptography: f64,
@@ -121,11 +123,11 @@ impl Document {
             percent(trace.thinking),
             percent(self.replay_error)
         );
-        if trace.other_threads > 0 {
+        if trace.is_busy {
             let _ = writeln!(
                 text,
-                "the machine was busy with other work, as with {} threads: better record when it is not\n",
-                trace.other_threads
+                "the machine did other work: CPU time took {:.1} times as long; better record when it does not\n",
+                trace.cpu_stretch
             );
         }
         let width = self.rows.iter().map(|row| row.add.chars().count()).max().unwrap_or(0);
@@ -170,7 +172,8 @@ impl TraceReport {
             read_bytes: of_kind(Kind::Read),
             written_bytes: of_kind(Kind::Write),
             concurrency: model.concurrency() as u64,
-            other_threads: machine.others().into(),
+            cpu_stretch: machine.stretch,
+            is_busy: machine.slowdown() > 1.0,
             daemon_cpu_ns: header.daemon_cpu_ns,
             cryptography: parts.cryptography / all,
             cpu: parts.cpu / all,

@@ -229,13 +229,10 @@ impl<'p> Machine<'p> {
         names.into_iter().filter_map(other).chain(things).collect()
     }
 
-    /// As many busy threads as would have the daemon's wait so long for a CPU: other
-    /// work of the machine while it was recorded.
-    pub(super) fn others(&self) -> u32 {
-        match self.stretch > STRETCHED {
-            true => (f64::from(self.cpus) * self.stretch - 1.0).round().max(0.0) as u32,
-            false => 0,
-        }
+    /// How many times its CPU time everything takes beside other work of the
+    /// machine.
+    pub(super) fn slowdown(&self) -> f64 {
+        if self.stretch > STRETCHED { self.stretch } else { 1.0 }
     }
 
     /// The host as it is, or with a change.
@@ -247,13 +244,17 @@ impl<'p> Machine<'p> {
             cpus: if let Some(Change::Cpus(cpus)) = change { *cpus } else { self.cpus },
             request_cpu_ns: 0.0,
             batch_bytes: None,
-            inline: self.inline(algorithm),
+            inline: self
+                .inline(algorithm)
+                .into_iter()
+                .map(|engine| slowed(engine, self.slowdown()))
+                .collect(),
             devices: match change {
                 Some(Change::Qat) => vec![qat()],
                 Some(Change::Gpu) => vec![self.measured_gpu().unwrap_or_else(gpu)],
                 _ => Vec::new(),
             },
-            background: Background { threads: self.others(), ..Background::default() },
+            background: Background::default(),
             jitter: 0.0,
         }
     }
@@ -320,6 +321,17 @@ impl<'p> Machine<'p> {
             drift: Drift::None,
         })
     }
+}
+
+/// An engine whose caller has to share its CPU.
+fn slowed(engine: Inline, times: f64) -> Inline {
+    let slow = |cost| match cost {
+        Cost::Points(points) => {
+            Cost::Points(points.into_iter().map(|(bytes, ns)| (bytes, ns * times)).collect())
+        }
+        other => other,
+    };
+    Inline { write: slow(engine.write), read: slow(engine.read), ..engine }
 }
 
 /// The paper's card. It was measured page by page; a batch of several takes
@@ -408,10 +420,10 @@ pub(super) mod tests {
         assert!((card.write.ns(65536) / card.write.ns(4096) - 16.0).abs() < 1e-6);
         let gpu = &machine.host(Some(&Change::Gpu)).devices[0];
         assert!(gpu.write.ns(0) > 10_000.0 && gpu.write.ns(1 << 20) < f64::from(1 << 20));
-        assert_eq!((machine.usual().len(), machine.others()), (6, 0));
+        assert_eq!((machine.usual().len(), machine.slowdown()), (6, 1.0));
         let busy = Header { daemon_cpu_ns: 1000, cpu_wait_ns: Some(1500), ..header() };
         let machine = Machine::new(&busy, &known, Settings::default()).expect("known");
-        // Five threads on two CPUs have each wait one and a half times as long as it runs.
-        assert_eq!((machine.others(), machine.host(None).background.threads), (4, 4));
+        assert_eq!((machine.slowdown(), machine.batch_ns(4096, true)), (2.5, 4296.0));
+        assert_eq!(machine.host(None).inline[0].write.ns(4096), 2.5 * 4296.0);
     }
 }

@@ -79,12 +79,19 @@ impl Model {
     pub(super) fn changed(&self, machine: &Machine<'_>, change: &Change, base: &Base) -> Run {
         let replayed = self.replay(machine, Some(change));
         let more = replayed.cpu_ns as f64 - base.replayed.cpu_ns as f64;
-        self.told(&replayed, more + self.background_more(machine, change))
+        // What was waited for beside other work is no CPU time.
+        self.told(&replayed, (more + self.background_more(machine, change)) / machine.slowdown())
     }
 
     fn replay(&self, machine: &Machine<'_>, change: Option<&Change>) -> Replayed {
         let waits = change.map_or(Waits::Same, Change::waits);
-        let turn = |demand: &Demand| Turn { wait_ns: waited(demand, waits), ..demand.turn };
+        let slow = |ns: u64| (ns as f64 * machine.slowdown()) as u64;
+        let turn = |demand: &Demand| Turn {
+            wait_ns: waited(demand, waits),
+            think_cpu_ns: slow(demand.turn.think_cpu_ns),
+            cpu_ns: slow(demand.turn.cpu_ns),
+            ..demand.turn
+        };
         let turns: Vec<Vec<Turn>> =
             self.chains.iter().map(|chain| chain.iter().map(turn).collect()).collect();
         let options = Options { settings: machine.settings, duration_ns: 0, seed: 1 };
@@ -322,13 +329,19 @@ pub(super) mod tests {
         // Nobody waits for a CPU in the replay of one caller on two.
         let less = model.span_ns - model.base(&machine).run.duration_ns;
         assert!((2_400_000..2_600_000).contains(&less), "{less}");
-        // Beside other work that made it wait so long it takes about as long as it did.
+        // Beside other work that made it wait so long it takes as long as it did.
         let waited = Trace { header: Header { cpu_wait_ns: Some(500 * 9_296), ..waited.header }, ..waited };
         let busy = Machine::new(&waited.header, &known, Settings::default()).expect("known");
-        assert_eq!(busy.others(), 3);
+        assert_eq!(busy.slowdown(), 2.0);
         let model = Model::of(&waited, &busy).expect("requests");
-        let error = model.base(&busy).run.duration_ns as f64 / model.span_ns as f64 - 1.0;
-        assert!(error.abs() < 0.35, "{error}");
+        let base = model.base(&busy);
+        let error = base.run.duration_ns as f64 / model.span_ns as f64 - 1.0;
+        assert!(error.abs() < 0.02, "{error}");
+        let change = Change::parse("suite=xchacha20-poly1305", &busy).expect("known");
+        let slow = model.changed(&busy, &change, &base);
+        let more = slow.duration_ns - base.run.duration_ns;
+        assert!((more as f64 / (500.0 * 2.0 * 9.0 * 4_296.0) - 1.0).abs() < 0.02, "{more}");
+        assert!((slow.daemon_cpu_ns as f64 / (500.0 * (9_296.0 + 38_664.0)) - 1.0).abs() < 0.02);
     }
 
     #[test]
