@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::command;
-use crate::failure::{Context, Failure, Result, ensure};
-use crate::packages::{self, Tool};
-use crate::workspace;
+use strongroom_harness::command;
+use strongroom_harness::failure::{Context, Failure, Result, ensure};
+use strongroom_harness::packages::{self, Tool};
+use strongroom_harness::workspace;
 
 /// MPL-2.0; only ever run.
 const MDBOOK: Tool =

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::command;
-use crate::failure::Result;
-use crate::tally::Tally;
-use crate::workspace;
+use strongroom_harness::command;
+use strongroom_harness::failure::Result;
+use strongroom_harness::tally::Tally;
+use strongroom_harness::workspace;
 
 /// Distinct images of the short form, which CI runs.
 const SHORT: u64 = 100_000;

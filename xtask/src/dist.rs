@@ -10,15 +10,18 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::command;
-use crate::failure::{Context, Failure, Result, ensure};
-use crate::packages;
-use crate::subject::scratch::Scratch;
-use crate::workspace;
+use strongroom_harness::command;
+use strongroom_harness::failure::{Context, Failure, Result, ensure};
+use strongroom_harness::packages;
+use strongroom_harness::subject::scratch::Scratch;
+use strongroom_harness::workspace;
 
 const STEP_LIMIT: Duration = Duration::from_secs(120);
 const DOCUMENTS: [&str; 2] = ["README.md", "CHANGELOG.md"];
 const EXAMPLES: [&str; 2] = ["fstab.example", "strongroom@.service"];
+
+/// The name of an engine that is for tests alone.
+const TEST_ENGINE: &[u8] = b"sim-rarely-wrong";
 
 /// What lintian says that is meant so, with the reason.
 const OVERRIDES: &str = "\
@@ -43,6 +46,9 @@ pub(crate) fn run(arguments: &DistArgs) -> Result {
         Some(binary) => binary.canonicalize()?,
         None => workspace::build_strongroom()?,
     };
+    let program = fs::read(&binary)?;
+    let has_test_engines = program.windows(TEST_ENGINE.len()).any(|bytes| bytes == TEST_ENGINE);
+    ensure!(!has_test_engines, "{} has the engines for tests", binary.display());
     let (version, architecture) = (version()?, architecture()?);
     let scratch = Scratch::new(None, "dist")?;
     let root = scratch.make("root")?;
@@ -51,7 +57,7 @@ pub(crate) fn run(arguments: &DistArgs) -> Result {
     let debug = output.join(format!("strongroom_{version}_{architecture}.debug"));
     fill(&root, &binary, &version)?;
     separate(&binary, &root.join("usr/bin/strongroom"), &debug)?;
-    let control = control(&version, &architecture, &fs::read(&binary)?, installed_kib(&root)?);
+    let control = control(&version, &architecture, &program, installed_kib(&root)?);
     put(&root, "DEBIAN/control", control.as_bytes(), 0o644)?;
     put(&root, "DEBIAN/md5sums", sums(&root)?.as_bytes(), 0o644)?;
     let package = output.join(format!("strongroom_{version}_{architecture}.deb"));

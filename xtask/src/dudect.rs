@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::failure::Result;
-use crate::tally::Tally;
-use crate::{command, workspace};
+use strongroom_harness::failure::Result;
+use strongroom_harness::tally::Tally;
+use strongroom_harness::{command, workspace};
 
 const LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
 const CALLS_LONG: u64 = 100_000;

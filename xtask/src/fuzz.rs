@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::command;
-use crate::failure::{Context, Failure, Result, ensure};
-use crate::packages;
-use crate::subject::mount::MountOptions;
-use crate::subject::scratch::Scratch;
-use crate::subject::vault::Vault;
-use crate::subject::{Kind, Settings, Subject};
-use crate::tally::Tally;
-use crate::workspace;
+use strongroom_harness::command;
+use strongroom_harness::failure::{Context, Failure, Result, ensure};
+use strongroom_harness::packages;
+use strongroom_harness::subject::mount::MountOptions;
+use strongroom_harness::subject::scratch::Scratch;
+use strongroom_harness::subject::vault::Vault;
+use strongroom_harness::subject::{Kind, Settings, Subject};
+use strongroom_harness::tally::Tally;
+use strongroom_harness::workspace;
 
 const TARGETS: [&str; 12] = [
     "page",

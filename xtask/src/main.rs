@@ -1,54 +1,36 @@
-//! Project tasks: the demonstration, the test suites, the benchmarks, the layer rule, the package.
+//! Project tasks: what a person types after `cargo xtask`.
 //!
-//! One task is one module. Nothing of the product is linked in: the tasks see it as a user does, through
-//! its command line and its mounts, and they treat a plain directory and other programs' mounts alike.
+//! A task that runs on mounts is a module of `strongroom-suites`, one that measures is a module of
+//! `strongroom-compare`; here are those that look at the repository, and that run its own tests and tools.
+//! Nothing of the product is linked in.
 #![forbid(unsafe_code)]
 
-mod age;
-mod bench;
 mod book;
-mod command;
 mod crash;
-mod demo;
 mod dist;
 mod dudect;
-mod failure;
-mod fsx;
 mod fuzz;
-mod git;
 mod gpu;
 mod hostile;
-mod kill;
 mod layers;
-mod ledger;
-mod luks;
 mod model;
 mod offer;
-mod packages;
 mod papers;
-mod posix;
-mod postgres;
-mod powercut;
-mod random;
 mod simulate;
-mod soak;
 mod soundness;
-mod sparse;
-mod sqlite;
-mod stress;
-mod subject;
-mod tally;
 mod test;
-mod vm;
-mod whatif;
-mod workspace;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::failure::{Result, ensure};
-use crate::tally::Tally;
+use strongroom_compare as compare;
+use strongroom_harness::failure::{Result, ensure};
+use strongroom_harness::tally::Tally;
+use strongroom_ledger as ledger;
+use strongroom_suites::{
+    age, demo, fsx, git, kill, luks, posix, postgres, powercut, soak, sparse, sqlite, stress, vm,
+};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Strongroom's project tasks")]
@@ -105,7 +87,7 @@ enum Task {
     Papers,
     /// Record loads, predict them under other suites, and run them under those
     #[command(name = "whatif")]
-    WhatIf(whatif::WhatIfArgs),
+    WhatIf(compare::whatif::WhatIfArgs),
     /// Run the scheduler's policies on modelled machines, all of them
     Simulate(simulate::SimulateArgs),
     /// Test the engine for GPUs without a GPU, and look at what compilers make of its kernels
@@ -115,7 +97,7 @@ enum Task {
     /// Run the crates with unsafe code under Miri and sanitizers
     Soundness(soundness::SoundnessArgs),
     /// Measure
-    Bench(bench::BenchArgs),
+    Bench(compare::BenchArgs),
     /// Run every test: the workspace's own and all suites on a mount
     Test(test::TestArgs),
     /// Build the documents as a book, and check what they refer to
@@ -149,12 +131,12 @@ fn main() -> ExitCode {
         Task::Vm(arguments) => concluded(vm::run(&arguments)),
         Task::LuksPressure(arguments) => luks::pressure::fill(&arguments),
         Task::Papers => papers::run(),
-        Task::WhatIf(arguments) => whatif::run(&arguments),
+        Task::WhatIf(arguments) => compare::whatif::run(&arguments),
         Task::Simulate(arguments) => simulate::run(&arguments),
         Task::Gpu(arguments) => concluded(gpu::run(&arguments)),
         Task::Dudect(arguments) => concluded(dudect::run(&arguments)),
         Task::Soundness(arguments) => concluded(soundness::run(&arguments)),
-        Task::Bench(arguments) => bench::run(&arguments),
+        Task::Bench(arguments) => compare::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
         Task::Book(arguments) => book::run(&arguments),
         Task::Dist(arguments) => dist::run(&arguments),

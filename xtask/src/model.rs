@@ -10,10 +10,11 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-use crate::command;
-use crate::failure::{Failure, Result, ensure};
-use crate::tally::Tally;
-use crate::{test, workspace};
+use crate::test;
+use strongroom_harness::command;
+use strongroom_harness::failure::{Failure, Result, ensure};
+use strongroom_harness::tally::Tally;
+use strongroom_harness::workspace;
 
 /// Orders of each kind for each model, as CI runs it.
 const SHORT: u32 = 1000;

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Context, Failure, Result};
+use strongroom_harness::failure::{Context, Failure, Result};
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 

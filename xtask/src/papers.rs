@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::command;
-use crate::failure::{Context, Result};
-use crate::workspace;
+use strongroom_harness::command;
+use strongroom_harness::failure::{Context, Result};
+use strongroom_harness::workspace;
 
 /// A build and some seconds of virtual time.
 const LIMIT: Duration = Duration::from_secs(15 * 60);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::command;
-use crate::failure::{Context, Result};
-use crate::workspace;
+use strongroom_harness::command;
+use strongroom_harness::failure::{Context, Result};
+use strongroom_harness::workspace;
 
 /// Two slow cores need most of an hour for a hundred hosts.
 const LIMIT: Duration = Duration::from_secs(3 * 3600);

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::command;
-use crate::failure::{Result, ensure};
-use crate::tally::Tally;
-use crate::{test, workspace};
+use crate::test;
+use strongroom_harness::command;
+use strongroom_harness::failure::{Result, ensure};
+use strongroom_harness::tally::Tally;
+use strongroom_harness::workspace;
 
 /// Building five crates with their libraries from nothing, on two slow cores, and running their tests.
 const LIMIT: Duration = Duration::from_secs(25 * 60);

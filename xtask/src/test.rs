@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::command;
-use crate::failure::{Failure, Result, ensure};
 use crate::offer::Switch;
-use crate::subject::{Kind, Settings, SubjectArgs};
-use crate::tally::Tally;
-use crate::{
-    age, crash, demo, dudect, fsx, fuzz, git, gpu, hostile, kill, luks, model, packages, posix, postgres,
-    powercut, soak, soundness, sparse, sqlite, stress, workspace,
+use crate::{crash, dudect, fuzz, gpu, hostile, model, soundness};
+use strongroom_harness::command;
+use strongroom_harness::failure::{Failure, Result, ensure};
+use strongroom_harness::subject::{Kind, Settings, SubjectArgs};
+use strongroom_harness::tally::Tally;
+use strongroom_harness::{packages, workspace};
+use strongroom_suites::{
+    age, demo, fsx, git, kill, luks, posix, postgres, powercut, soak, sparse, sqlite, stress,
 };
 
 /// Compiling for the tests from nothing, on two slow cores, and running them.

@@ -3,24 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use strongroom_engine::unruly::{Faults, UnrulyEngine};
 use strongroom_engine::{Algorithm, Engine};
 use strongroom_engine_cpu::{CpuEngine, ReferenceEngine, Tier};
-use strongroom_engine_sim::{Faults as DeviceFaults, Model, SimEngine};
 use strongroom_sched::{Options, Scheduler, Settings};
 
 use crate::failure::{Exit, Failure, Result};
-use crate::gpu;
 use crate::profile::{Found, Profile, file};
+use crate::{device, gpu};
 
 /// What `--engine` takes without being asked for anything else.
 pub(crate) const DEFAULT: &str = "auto";
-
-/// Seed of the test engines' misbehaviour.
-const SEED: u64 = 0x5eed;
-
-/// One with which the first of the wrong results, 1 in 10,000, is the 1795th.
-const SEED_RARELY_WRONG: u64 = 0x5f0c;
 
 /// The engines of a process, and what was known of them when it began.
 pub(crate) struct Composed {
@@ -71,7 +63,7 @@ pub(crate) fn compose_for(
         crate::set::apply(&mut settings, word)?;
     }
     let mut options = Options { settings, ..Options::default() };
-    if name == Some("unruly") {
+    if name.is_some_and(strongroom_engine_sim::named::loses_work) {
         // It gets more work however often it loses some.
         options.pause = Duration::ZERO;
     }
@@ -100,19 +92,8 @@ pub(crate) fn engine_names(engines: &[Arc<dyn Engine>]) -> Vec<String> {
 /// does not have, and a device that is not here.
 pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
     let cpu = || -> Arc<dyn Engine> { Arc::new(CpuEngine::new()) };
-    let seeded = |faults, seed| -> Arc<dyn Engine> {
-        Arc::new(SimEngine::new(cpu(), Model::moderate(), faults, seed))
-    };
-    let device = |faults| seeded(faults, SEED);
-    let none = DeviceFaults::default();
     let portable = || -> Arc<dyn Engine> {
         Arc::new(CpuEngine::of_tier(Tier::Portable).expect("the portable tier needs nothing"))
-    };
-    let slow = || Model {
-        fixed: Duration::from_micros(400),
-        bytes_per_second: 40_000_000,
-        units: 2,
-        ..Model::moderate()
     };
     let name = name.unwrap_or(DEFAULT);
     if let Some(tier) = Tier::ALL.into_iter().find(|tier| tier.engine_name() == name) {
@@ -125,32 +106,18 @@ pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
     if gpu::is_name(name) {
         return Ok([side_by_side(), gpu::engines(name)?].concat());
     }
-    Ok(match name {
-        DEFAULT => side_by_side(),
-        "cpu" => vec![cpu()],
-        "reference" => vec![Arc::new(ReferenceEngine)],
-        // For tests alone: busy, late, out of order, and it loses work.
-        "unruly" => vec![Arc::new(UnrulyEngine::new(cpu(), SEED, Faults::lossy()))],
-        // For tests alone: the CPU with a simulated device beside it, sound
-        // or with a fault.
-        "sim" => vec![cpu(), device(none)],
-        // For `bench placement`: a CPU without instructions for the cipher
-        // beside a device that is worth it for large batches, or never.
-        "sim-moderate" => vec![portable(), device(none)],
-        "sim-slow" => vec![portable(), Arc::new(SimEngine::new(cpu(), slow(), none, SEED))],
-        "sim-wrong" => vec![cpu(), device(DeviceFaults { wrong_ppm: 20_000, ..none })],
-        "sim-rarely-wrong" => {
-            vec![cpu(), seeded(DeviceFaults { wrong_ppm: 100, ..none }, SEED_RARELY_WRONG)]
-        }
-        "sim-stalls" => {
-            vec![cpu(), device(DeviceFaults { stall_ppm: 50_000, stall: Duration::from_secs(5), ..none })]
-        }
-        "sim-gone" => vec![cpu(), device(DeviceFaults { gone_after: Some(100), ..none })],
-        other => {
-            return Err(Failure::usage(format!("there is no engine `{other}`"))
-                .hint(format!("There are {}.", crate::args::values::engines().join(", "))));
-        }
-    })
+    if device::is_name(name) {
+        return Ok([side_by_side(), device::engines(name)?].concat());
+    }
+    match name {
+        DEFAULT => Ok(side_by_side()),
+        "cpu" => Ok(vec![cpu()]),
+        "reference" => Ok(vec![Arc::new(ReferenceEngine)]),
+        other => strongroom_engine_sim::named::engines(other, &cpu, &portable).ok_or_else(|| {
+            Failure::usage(format!("there is no engine `{other}`"))
+                .hint(format!("There are {}.", crate::args::values::engines().join(", ")))
+        }),
+    }
 }
 
 fn lacking(tier: Tier) -> Failure {

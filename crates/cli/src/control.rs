@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{PidfdFlags, pidfd_open};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use self::mounts::{DeviceNumber, Mounted};
@@ -248,7 +249,7 @@ fn is_running(socket: &Path) -> bool {
 }
 
 /// Longest wait for an answer that takes no work.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to the daemon of a mount.
 #[derive(Debug)]
@@ -326,27 +327,9 @@ impl Client {
     /// # Errors
     /// As [`Client::ask`]; in use when no answer came in time.
     pub(crate) fn ask_within(&mut self, request: Request, timeout: Option<Duration>) -> Result<Answer> {
-        let mut line = serde_json::to_vec(&request).expect("a request has text keys");
-        line.push(b'\n');
-        let mut answer = String::new();
-        let exchanged = self
-            .stream
-            .set_read_timeout(timeout)
-            .and_then(|()| self.stream.write_all(&line))
-            .and_then(|()| BufReader::new(&self.stream).read_line(&mut answer));
-        match exchanged {
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                return Err(Failure::new(Exit::InUse, "the daemon does not answer"));
-            }
-            Err(_) | Ok(0) => return Err(gone()),
-            Ok(_) => {}
-        }
-        match serde_json::from_str(&answer) {
-            Ok(Answer::Failed(told)) => Err(told.into()),
-            Ok(answer) => Ok(answer),
-            Err(error) => {
-                Err(Failure::new(Exit::Other, format!("the daemon's answer is not understood: {error}")))
-            }
+        match exchange(&self.stream, &request, timeout)? {
+            Answer::Failed(told) => Err(told.into()),
+            answer => Ok(answer),
         }
     }
 }
@@ -359,6 +342,34 @@ pub(crate) fn followed(reader: impl std::io::Read, bytes: u64) -> Option<Vec<u8>
     let mut found = Vec::new();
     reader.take(bytes.min(TRACE_LEN_MAX)).read_to_end(&mut found).ok()?;
     (found.len() as u64 == bytes).then_some(found)
+}
+
+/// Asks a daemon, and gives its answer; after `timeout` none is waited for.
+///
+/// # Errors
+/// In use when no answer came in time; that the daemon is gone, or is not
+/// understood.
+pub(crate) fn exchange<A: DeserializeOwned>(
+    mut stream: &UnixStream,
+    request: &impl Serialize,
+    timeout: Option<Duration>,
+) -> Result<A> {
+    let mut line = serde_json::to_vec(request).expect("a request has text keys");
+    line.push(b'\n');
+    let mut answer = String::new();
+    let exchanged = stream
+        .set_read_timeout(timeout)
+        .and_then(|()| stream.write_all(&line))
+        .and_then(|()| BufReader::new(stream).read_line(&mut answer));
+    match exchanged {
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+            return Err(Failure::new(Exit::InUse, "the daemon does not answer"));
+        }
+        Err(_) | Ok(0) => return Err(gone()),
+        Ok(_) => {}
+    }
+    serde_json::from_str(&answer)
+        .map_err(|error| Failure::new(Exit::Other, format!("the daemon's answer is not understood: {error}")))
 }
 
 fn gone() -> Failure {

@@ -13,6 +13,7 @@ mod configuration;
 mod confinement;
 mod control;
 mod daemon;
+mod device;
 mod failure;
 mod fit;
 mod freshness;
@@ -76,6 +77,14 @@ fn main() -> ExitCode {
         }
         Some("version") if words.len() == 2 => words[1] = "--version".into(),
         _ => {}
+    }
+    // age-keygen's option, which has one hyphen.
+    if words.get(1..3).is_some_and(|words| words == ["file", "keygen"]) {
+        words
+            .iter_mut()
+            .skip(3)
+            .filter(|word| *word == "-pq")
+            .for_each(|word| *word = "--post-quantum".into());
     }
     let wants_json = words.iter().any(|word| word == "--json");
     let cli = match parse(words) {

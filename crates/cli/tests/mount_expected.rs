@@ -5,10 +5,11 @@ mod support;
 
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{CWD, RenameFlags, XattrFlags, renameat_with};
 use rustix::io::Errno;
@@ -289,4 +290,68 @@ fn what_is_not_offered_is_refused_by_name() {
     let birth = rustix::fs::statx(CWD, &path, rustix::fs::AtFlags::empty(), rustix::fs::StatxFlags::BTIME);
     let birth = birth.expect("statx");
     assert!(birth.stx_mask & rustix::fs::StatxFlags::BTIME.bits() == 0, "birth time");
+}
+
+/// What a direct write has put there is what a read through the page cache gives as soon as the write has returned,
+/// while others read the same blocks all the time (as in xfstests' generic/451).
+fn stale_reads(directory: &Path) -> usize {
+    const BLOCK: usize = 65_536;
+    const BLOCKS: usize = 8;
+    let path = directory.join("direct");
+    fs::write(&path, vec![0; BLOCKS * BLOCK]).expect("a file");
+    let direct =
+        fs::File::options().write(true).custom_flags(rustix::fs::OFlags::DIRECT.bits() as i32).open(&path);
+    let (direct, cached) = (direct.expect("direct writes"), fs::File::open(&path).expect("the file"));
+    let mut memory = vec![0; BLOCK + 4096];
+    let start = memory.as_ptr().align_offset(4096);
+    let is_over = AtomicBool::new(false);
+    let mut stale = 0;
+    std::thread::scope(|scope| {
+        for reader in 0..3 {
+            let (cached, is_over) = (&cached, &is_over);
+            scope.spawn(move || {
+                let mut bytes = vec![0; BLOCK];
+                for at in (0..).map(|turn| turn + reader).take_while(|_| !is_over.load(Relaxed)) {
+                    cached.read_exact_at(&mut bytes, (at % BLOCKS * BLOCK) as u64).expect("a read");
+                }
+            });
+        }
+        for turn in 0..300 {
+            let (at, value) = (turn * 5 % BLOCKS * BLOCK, turn as u8);
+            let block = &mut memory[start..start + BLOCK];
+            block.fill(value);
+            direct.write_all_at(block, at as u64).expect("a write");
+            let mut bytes = vec![0; BLOCK];
+            cached.read_exact_at(&mut bytes, at as u64).expect("a read");
+            stale += usize::from(bytes.iter().any(|byte| *byte != value));
+        }
+        is_over.store(true, Relaxed);
+    });
+    stale
+}
+
+#[test]
+fn reads_beside_direct_writes_are_never_stale_as_on_ext4() {
+    let Some(both) = Both::new() else { return };
+    assert_eq!(both.answers(stale_reads), (0, 0));
+}
+
+/// A program runs from where it was copied to, and not while somebody writes to it (as in xfstests' generic/452).
+fn runs(directory: &Path) -> (bool, Option<i32>) {
+    let path = directory.join("program");
+    fs::copy("/bin/true", &path).expect("a copy");
+    let is_run = || Command::new(&path).status();
+    let runs = is_run().is_ok_and(|status| status.success());
+    let writer = fs::File::options().append(true).open(&path).expect("it is not running");
+    let refused = is_run().expect_err("somebody writes to it").raw_os_error();
+    drop(writer);
+    (runs && is_run().is_ok_and(|status| status.success()), refused)
+}
+
+#[test]
+fn programs_run_from_a_mount_as_from_ext4() {
+    let Some(both) = Both::new() else { return };
+    let (vault, ext4) = both.answers(runs);
+    assert_eq!(vault, ext4);
+    assert_eq!(vault, (true, Some(Errno::TXTBSY.raw_os_error())));
 }

@@ -13,6 +13,8 @@ use strongroom_store::mapped::{MappedFile, SharedBytes, SharedBytesMut};
 
 use crate::claim::{self, HeaderLock};
 
+pub use crate::claim::OpenError;
+
 /// Bytes at offsets. Threads share it.
 pub trait Backing: Send + Sync + fmt::Debug {
     /// Bytes.
@@ -86,19 +88,6 @@ pub struct FileBacking {
     mapped: OnceLock<MappedFile>,
     /// What is the same image, and stays open so that others are kept out.
     _claimed: Vec<File>,
-}
-
-/// Why an image cannot be had.
-#[derive(Debug)]
-pub enum OpenError {
-    /// Another process of this program has it, or the device is claimed.
-    InUse,
-    /// Somebody reads or changes the header, and goes on with it.
-    HeaderInUse,
-    /// It is neither a file nor a block device.
-    Kind,
-    /// The system's error.
-    Io(io::Error),
 }
 
 impl FileBacking {

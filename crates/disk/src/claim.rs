@@ -16,8 +16,6 @@ use rustix::fs::{FlockOperation, Mode, OFlags, major, minor};
 use rustix::io::Errno;
 use strongroom_store::claims::{claim, loop_target};
 
-use crate::backing::OpenError;
-
 /// The byte that a claim locks: far behind any data ("strong", and zeros).
 const CLAIMED_AT: i64 = 0x7374_726f_6e67_0000;
 /// How long somebody may take to read or change a header.
@@ -27,6 +25,19 @@ const LOCKS: &str = "/run/cryptsetup";
 /// File systems of the network on which `flock(2)` and locks of byte ranges
 /// are one thing (NFS, CIFS, SMB2), so that the one would shut the other out.
 const ONE_LOCK: [u64; 3] = [0x6969, 0xff53_4d42, 0xfe53_4d42];
+
+/// Why an image cannot be had.
+#[derive(Debug)]
+pub enum OpenError {
+    /// Another process of this program has it, or the device is claimed.
+    InUse,
+    /// Somebody reads or changes the header, and goes on with it.
+    HeaderInUse,
+    /// It is neither a file nor a block device.
+    Kind,
+    /// The system's error.
+    Io(io::Error),
+}
 
 /// Claims `file`, which was opened from `path`, and whatever else is the same
 /// image; gives what has to stay open for that.

@@ -1,5 +1,5 @@
 //! The engines of this crate behind the protocol of `cargo xtask bench
-//! crypto-peers`, as `xtask/src/bench/crypto_peers/peer.c` has it for other
+//! crypto-peers`, as `crates/compare/src/crypto_peers/peer.c` has it for other
 //! libraries: `peer cpu-vaes` reads lines `ALGORITHM DIRECTION MILLISECONDS`,
 //! works on one message of 64 KiB for that long, and answers `BYTES
 //! NANOSECONDS CHECKSUM`, the time being the CPU's, or `-`.

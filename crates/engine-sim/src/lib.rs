@@ -15,6 +15,7 @@
 mod faults;
 mod masks;
 mod memory;
+pub mod named;
 mod prepared;
 mod unit;
 

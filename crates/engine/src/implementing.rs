@@ -193,13 +193,15 @@
 //!
 //! # A virtio-crypto device
 //!
-//! | contract | virtio-crypto 1.2, through VFIO or vfio-user |
+//! As `engine-virtio` has it.
+//!
+//! | contract | virtio-crypto 1.2 |
 //! |---|---|
-//! | `capability` | from the device's configuration: algorithm masks, `max_size` as `batch_bytes_max`, the virtqueue's size over the descriptors of a request as `queue_max`. `segments_max` is what one ring holds: a segment is a request of its own, and the batch is complete with the last |
-//! | `session` | `CREATE_SESSION` on the control queue, `DESTROY_SESSION` when the state is dropped |
-//! | `submit` | descriptors and available-ring entries on one of the data queues, with the index not yet published. `Busy` without descriptors |
-//! | `flush` | publishes the index of each queue that has new entries, and notifies unless `VIRTIO_F_EVENT_IDX` says that the device looks by itself |
-//! | completion | [`Ticket::polled`](crate::Ticket::polled): its [`Poller`](crate::Poller) takes the used ring, completes what is there, and else spins or sleeps on the MSI-X eventfd for at most `limit`, after setting `used_event`. How many completions an interrupt stands for, and when to spin, is decided there and seen by nobody. With a thread that sleeps on the eventfd it is [`Ticket::pending`](crate::Ticket::pending) |
-//! | `buffer` | memory that is mapped for the device already (`VFIO_IOMMU_MAP_DMA`, or the memfd that the other process has); [`Buffer::memory`](crate::Buffer::memory) gives its I/O address. Other buffers are copied into a block of it |
+//! | `capability` | from the device's configuration: algorithm masks, `max_size` as `batch_bytes_max`. A segment, or a sector, is a request of its own, and the batch is complete with the last |
+//! | `session` | the key alone; `CREATE_SESSION` on the control queue by the engine's thread when the first request needs it, `DESTROY_SESSION` after the state is dropped. So no caller waits for a device |
+//! | `submit` | into a list; `Busy` when it is full |
+//! | `flush` | requests in the memory that the device sees and in the available ring, while there is room; publishes the index, and notifies unless `VIRTIO_F_EVENT_IDX` says that the device looks by itself |
+//! | completion | [`Ticket::pending`](crate::Ticket::pending), by a thread that takes the used ring, and sleeps on the MSI-X eventfd or spins as the controller in [`completion`](crate::completion) says. An engine whose waiters shall look themselves has [`Ticket::polled`](crate::Ticket::polled) |
+//! | `buffer` | ordinary memory: what the device can write is never a batch's |
 //! | crossing | none: the device writes after the call |
-//! | errors | a status other than OK answers the batch as lost; a reset or unplugged device drops all completers and refuses sessions as lost |
+//! | errors | a status other than OK answers the batch as lost; a device that is late or at fault is reset, what it had is lost, and sessions are opened anew |

@@ -18,6 +18,7 @@ mod algorithm;
 mod batch;
 mod buffer;
 pub mod client;
+pub mod completion;
 mod crossing;
 pub mod implementing;
 mod layer;

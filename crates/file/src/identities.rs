@@ -5,7 +5,7 @@ use std::time::Duration;
 use age::{Callbacks, Identity};
 use age_core::secrecy::{ExposeSecret, SecretString};
 
-use crate::recipients::{Recipients, missing};
+use crate::recipients::{self, Recipients, missing};
 use crate::ssh_rsa::{Refused, RsaIdentity};
 use crate::{Error, HybridIdentity, plugin};
 
@@ -48,7 +48,7 @@ impl Identities {
     /// # Errors
     /// [`Error::Usage`] for anything else.
     pub fn push_file(&mut self, text: &str, name: &str, callbacks: impl Callbacks) -> Result<(), Error> {
-        if text.trim_start().starts_with("-----BEGIN") {
+        if is_ssh_key(text) {
             let rsa = RsaIdentity::of(text, name, callbacks.clone()).map_err(|Refused| {
                 Error::Usage("this RSA key cannot be used: take one of 2048 to 8192 bits".into())
             })?;
@@ -141,11 +141,21 @@ fn no_key(number: usize) -> Error {
     Error::Usage(format!("line {number} is no secret key"))
 }
 
-/// The recipients of the keys in a file of identities.
+/// Whether a file of identities is one SSH key.
+fn is_ssh_key(text: &str) -> bool {
+    text.trim_start().starts_with("-----BEGIN")
+}
+
+/// The recipients of the keys in a file of identities: lines of secret keys, or
+/// one SSH key, whose public half is not encrypted in the format of OpenSSH.
 ///
 /// # Errors
 /// [`Error::Usage`] for what is no key.
 pub fn recipients_of(text: &str, recipients: &mut Recipients) -> Result<(), Error> {
+    if is_ssh_key(text) {
+        recipients.push(Box::new(recipients::of_ssh_key(text)?));
+        return Ok(());
+    }
     for (number, line) in keys_of(text) {
         match Key::of(line).ok_or_else(|| no_key(number))? {
             Key::Hybrid(identity) => recipients.push(Box::new(identity.recipient().clone())),
@@ -161,6 +171,9 @@ pub fn recipients_of(text: &str, recipients: &mut Recipients) -> Result<(), Erro
 /// # Errors
 /// [`Error::Usage`] for what is no key, and for a plugin's, which alone knows.
 pub fn public_texts(text: &str) -> Result<Vec<String>, Error> {
+    if is_ssh_key(text) {
+        return Ok(vec![recipients::of_ssh_key(text)?.to_string()]);
+    }
     keys_of(text)
         .map(|(number, line)| match Key::of(line).ok_or_else(|| no_key(number))? {
             Key::Hybrid(identity) => Ok(identity.recipient().to_string()),

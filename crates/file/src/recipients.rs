@@ -149,6 +149,12 @@ pub(crate) fn missing(name: &str) -> Error {
     Error::Plugin(format!("there is no `age-plugin-{name}` on the PATH"))
 }
 
+/// The recipient of a secret SSH key, in the format of OpenSSH or, for RSA, PEM.
+pub(crate) fn of_ssh_key(text: &str) -> Result<age::ssh::Recipient, Error> {
+    let key = age::ssh::Identity::from_buffer(text.as_bytes(), None).map_err(Error::Input)?;
+    age::ssh::Recipient::try_from(key).map_err(|error| ssh(&error))
+}
+
 fn ssh(error: &age::ssh::ParseRecipientKeyError) -> Error {
     Error::Usage(match error {
         age::ssh::ParseRecipientKeyError::Unsupported(kind) => {

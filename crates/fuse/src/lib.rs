@@ -19,6 +19,7 @@
 
 pub mod abi;
 pub mod adapter;
+mod arguments;
 mod around;
 mod crew;
 mod dirty;

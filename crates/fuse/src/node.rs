@@ -1,8 +1,21 @@
 //! What a file system says of its nodes: attributes, entries, opened files
 //! and free space, in the units of the wire.
 
-use crate::filesystem::{Handle, NodeId};
 use std::time::Duration;
+
+/// Names a node to the kernel, from the entry that introduced it until its
+/// lookups are forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u64);
+
+impl NodeId {
+    /// The root directory, known from the start and never looked up.
+    pub const ROOT: NodeId = NodeId(1);
+}
+
+/// Names an open file or directory; chosen by the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle(pub u64);
 
 /// A point in time, as seconds from 1970 and the nanoseconds beyond them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

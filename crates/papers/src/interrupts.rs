@@ -1,6 +1,8 @@
 //! Document 001: the rate of interrupts of a virtual function, capped where the
 //! speed begins to fall. Its figures are pictures; its text has five numbers.
 
+use strongroom_sim::functions::{Functions, Limits, Plan, Rule, best_fixed, run};
+
 use crate::table::{Claim, Replay};
 
 pub(crate) const TITLE: &str = "Interrupt frequency optimization for cryptographic devices with SR-IOV";
@@ -20,11 +22,62 @@ fn formula(block_bytes: f64, interrupt_seconds: f64, kib_seconds: f64) -> f64 {
     kib / (interrupts * interrupt_seconds + kib * kib_seconds)
 }
 
+/// Seconds of virtual time: the paper's rule compares one with the next.
+const SECONDS: u64 = 3;
+
+/// What rules gain over an interrupt for each request, in per cent of requests a second.
+fn gains<const N: usize>(model: &Functions, rules: [Rule; N]) -> [f64; N] {
+    let speed = |rule| run(model, rule, Limits::default(), SECONDS * 1_000_000_000, 1).per_second;
+    let each = speed(Rule::Fixed(Plan::EACH));
+    rules.map(|rule| (speed(rule) / each - 1.0) * 100.0)
+}
+
+/// The rule against the best of all caps and ours: one function, 16 requests under way.
+fn rule_claims() -> [Claim; 3] {
+    let best = |model: &Functions| best_fixed(model, Limits::default(), 100_000_000, 1).0;
+    let aes = Functions::card(1, 16, 4096);
+    let caps = gains(&aes, [Rule::Paper, Rule::Fixed(best(&aes)), Rule::Adaptive]);
+    // A millisecond for each, and little to copy.
+    let rsa = Functions { service_ns: (1_000_000, 0), ..Functions::card(1, 16, 1024) };
+    let [of_rsa] = gains(&rsa, [Rule::Fixed(best(&rsa))]);
+    let tasks = [1, 4].map(|tasks| {
+        let model = Functions::card(1, tasks, 16_384);
+        run(&model, Rule::Fixed(Plan::EACH), Limits::default(), 1_000_000_000, 1).per_second
+    });
+    [
+        Claim {
+            source: "4.1, 4.2",
+            published: "capping the rate of interrupts where the speed begins to fall makes symmetric ciphers faster",
+            ours: format!(
+                "by {:+.0} %, since the cap is the rate that was there; the best cap or count by {:+.0} %, our \
+                 controller by {:+.0} %",
+                caps[0], caps[1], caps[2]
+            ),
+            agrees: caps[0] >= 1.0,
+        },
+        Claim {
+            source: "4.3, Figure 10",
+            published: "RSA gains little",
+            ours: format!("at 1 ms for a request the best cap gains {of_rsa:+.1} %"),
+            agrees: of_rsa < 1.0,
+        },
+        Claim {
+            source: "2, Figure 3",
+            published: "n equal tasks together are slower than one",
+            ours: format!(
+                "four together do {:.1} times what one does: a task waits for its answers, and switching is free",
+                tasks[1] / tasks[0]
+            ),
+            agrees: tasks[1] < tasks[0],
+        },
+    ]
+}
+
 fn claims() -> Vec<Claim> {
     let blocks = [1024.0, 4096.0, 16_384.0, 65_536.0];
     let grows = blocks.windows(2).all(|pair| formula(pair[1], 1e-5, 1e-6) > formula(pair[0], 1e-5, 1e-6));
     let completions = SHA256.1 * 1e6 / SHA256.0 / BEST_BYTES;
-    vec![
+    let mut claims = vec![
         Claim {
             source: "4.2, Figure 9",
             published: "SHA256 is fastest with 16,384 bytes: 177 MB/s at 5,109 interrupts a second",
@@ -50,7 +103,9 @@ fn claims() -> Vec<Claim> {
                 .into(),
             agrees: !grows,
         },
-    ]
+    ];
+    claims.extend(rule_claims());
+    claims
 }
 
 pub(crate) fn replay() -> Replay {
@@ -60,8 +115,8 @@ pub(crate) fn replay() -> Replay {
         tables: Vec::new(),
         claims: claims(),
         left_out: vec![
-            "the rule that caps the rate once, the moment that speed falls; tasks that together are slower than \
-             one; RSA without a gain: shapes of pictures, for which the simulator lacks moderated interrupts",
+            "the fall of AES128 and SHA256 behind 16,384 bytes: the text gives no cause, and a model that is told \
+             of a limit there predicts nothing",
         ],
         pictures: "2 to 10",
     }
@@ -78,5 +133,9 @@ mod tests {
         }
         let claims = claims();
         assert!(claims[0].ours.starts_with("2.1 ") && !claims[2].agrees);
+        for claim in &claims[3..] {
+            println!("{}: {} {}", claim.published, claim.ours, claim.agrees);
+        }
+        assert!(claims[4].agrees, "a computation that takes long has no use for fewer interrupts");
     }
 }

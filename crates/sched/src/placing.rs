@@ -1,7 +1,7 @@
 //! From what is known to a decision: what the scheduler and the simulator
 //! share around the pure policies.
 
-use crate::policy::{self, Circumstances, CpuView, Decision, EngineView, Placement, Reason, Request};
+use crate::policy::{self, CpuView, Decision, EngineView, Placement, Question, Reason, Request};
 use crate::record::{Expectation, Number, Record};
 use crate::settings::{Policy, Settings};
 use crate::standing::Standing;
@@ -72,20 +72,20 @@ impl Placer {
     /// usable.
     #[must_use]
     pub fn decide(&self, settings: &Settings, request: &Request, now: &Moment) -> Option<Decision> {
-        let mut views = [EngineView::UNUSABLE; ENGINES_MAX];
+        let mut views = [EngineView::default(); ENGINES_MAX];
         let views = &mut views[..self.records.len()];
         self.look(views, settings, request, now);
         let is_adaptive = settings.policy == Policy::Adaptive;
         if self.tiers_alone && is_adaptive {
             leave_out_hopeless(views);
         }
-        let circumstances = Circumstances { cpu: now.cpu, credit_ns: self.credit_ns.load() };
-        let decision = policy::place(settings, request, views, &circumstances)?;
-        if !is_adaptive {
-            return Some(decision);
+        let credit_ns = self.credit_ns.load();
+        let asked = Question { settings, request, engines: views, cpu: now.cpu, credit_ns };
+        let decision = policy::place(&asked)?;
+        if is_adaptive {
+            self.account(&decision, &asked);
+            self.stands(&decision, &asked, now);
         }
-        self.account(&decision, settings, request, views, &circumstances);
-        self.stands(&decision, settings, request, (views, now), &circumstances);
         Some(decision)
     }
 
@@ -107,25 +107,15 @@ impl Placer {
     /// Earns the share of probes, and pays for one: itself, and those that it
     /// makes wait. What is left then was saved up for a dear one, and would pay
     /// for hundreds of cheap ones.
-    fn account(
-        &self,
-        decision: &Decision,
-        settings: &Settings,
-        request: &Request,
-        views: &[EngineView],
-        circumstances: &Circumstances,
-    ) {
+    fn account(&self, decision: &Decision, asked: &Question<'_>) {
         let (Placement::Whole(chosen) | Placement::Split { inline: chosen, .. }) = decision.placement;
         let batches = 1 + self.standing.take_stood();
         self.records.iter().for_each(|record| record.placed(batches));
-        let stretch = circumstances.cpu.stretch(request.computing);
-        let earned = views[chosen].finish_beside(stretch) * f64::from(batches) * PROBE_SHARE;
-        let credit = self.credit_ns.load() + earned;
+        let stretch = asked.cpu.stretch(asked.request.computing);
+        let earned = asked.engines[chosen].finish_beside(stretch) * f64::from(batches) * PROBE_SHARE;
+        let credit = asked.credit_ns + earned;
         let left = match decision.reason {
-            Reason::Probe => {
-                let extra = policy::adaptive::extra_cost(chosen, settings, request, views, circumstances);
-                (credit - extra).min(0.0)
-            }
+            Reason::Probe => (credit - policy::adaptive::extra_cost(chosen, asked)).min(0.0),
             _ => credit,
         };
         self.credit_ns.store(left.clamp(-CREDIT_MAX, CREDIT_MAX));
@@ -133,22 +123,19 @@ impl Placer {
 
     /// Lets a decision stand that would be the same whatever comes next: even if the
     /// devices had nothing else to do, and if all that is in flight were on the CPU.
-    fn stands(
-        &self,
-        decision: &Decision,
-        settings: &Settings,
-        request: &Request,
-        (views, now): (&mut [EngineView], &Moment),
-        circumstances: &Circumstances,
-    ) {
-        let Placement::Whole(chosen) = decision.placement else { return };
+    fn stands(&self, decision: &Decision, asked: &Question<'_>, now: &Moment) {
+        let (Placement::Whole(chosen), request) = (decision.placement, asked.request) else { return };
         let is_settled = || self.records[chosen].is_settled(request.operation, request.bytes);
-        if decision.reason == Reason::Probe || !now.is_first || !views[chosen].inline || !is_settled() {
+        let may_stand = now.is_first && decision.reason != Reason::Probe && asked.engines[chosen].inline;
+        if !may_stand || !is_settled() {
             return;
         }
-        views.iter_mut().for_each(EngineView::rests);
+        let mut rested = [EngineView::default(); ENGINES_MAX];
+        let rested = &mut rested[..asked.engines.len()];
+        rested.copy_from_slice(asked.engines);
+        rested.iter_mut().for_each(EngineView::rests);
         let crowd = Request { computing: request.in_flight, ..*request };
-        if policy::place(settings, &crowd, views, circumstances) == Some(*decision) {
+        if policy::place(&Question { request: &crowd, engines: rested, ..*asked }) == Some(*decision) {
             let of = (chosen, decision.reason);
             self.standing.stands(request.operation, request.bytes, request.in_flight, now.version, of);
         }

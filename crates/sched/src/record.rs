@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use strongroom_engine::{Capability, Operation};
 
-use crate::policy::{EngineView, Request};
+use crate::policy::{self, EngineView, Request};
 
 pub(crate) const OPERATIONS: usize = 5;
 /// Sizes from 512 bytes to 16 MiB and beyond, a class for each power of two.
@@ -29,7 +29,8 @@ const OUTLIER_INLINE: f64 = 1.5;
 /// Parallelism that is assumed before anything is known. Too much is found out
 /// by the first requests that wait; too little might never be.
 const PARALLELISM_FIRST: f64 = 16.0;
-/// An answer that took so many times the service time had waited; less is what
+/// An answer that took so many times the service time and its mean deviation had
+/// waited (Jacobson, "Congestion avoidance and control", SIGCOMM 1988); less is what
 /// service times vary by.
 const WAITED: f64 = 1.25;
 /// CPU time of a device's interrupt and of waking whoever waits for it, which
@@ -38,18 +39,15 @@ const WAKE_NS: f64 = 2_000.0;
 /// Placements in which the confidence in a figure falls to 1/e: some milliseconds
 /// under load, in which other work comes and goes.
 const CONFIDENCE_LASTS: f64 = 64.0;
-/// Placements, here or elsewhere, in which what waiting for a CPU has taken is
-/// forgotten: other work goes, and where nothing is placed on the device any more
-/// nothing would tell of it. Longer than [`CONFIDENCE_LASTS`], or every probe
-/// would be followed by more than one batch.
+/// Placements in which what waiting for a CPU has taken is forgotten: other work
+/// goes, and nothing would tell of it where nothing is placed on the device. Longer
+/// than [`CONFIDENCE_LASTS`], or more than one batch would follow each probe.
 const CPU_WAIT_LASTS: f64 = 256.0;
 /// One in so many inline batches is timed: that costs a system call or two.
 const TIMED_EVERY: u32 = 32;
 /// Answers from which on a size of an inline engine is more than a first
-/// impression. Until then each batch is timed: what the first of a
-/// size took may be an interrupt more than anything else, and where it had
-/// another engine preferred, hundreds of batches would go there before this one
-/// is asked again.
+/// impression. Until then each batch is timed: the first may have been interrupted,
+/// and hundreds would go elsewhere before this one is asked again.
 const SETTLED: u32 = 4;
 
 /// A number that is read and written by many threads.
@@ -74,7 +72,7 @@ impl Number {
 #[derive(Default)]
 struct Cell {
     answers: AtomicU32,
-    /// Value of the record's placements when it was last updated.
+    /// Value of the record's placements when it was last updated; 0 is never.
     seen: AtomicU32,
     /// Measured over expected service time, and CPU time.
     service_ratio: Number,
@@ -133,6 +131,10 @@ pub struct Record {
     cells: [[Cell; SIZE_CLASSES]; OPERATIONS],
     /// Answers of all sizes.
     answered: [AtomicU32; OPERATIONS],
+    /// Value of `placements` when a batch had found nothing else here; 0 is never.
+    seen_alone: [AtomicU32; OPERATIONS],
+    /// How far these then were from what was expected, in the mean, as a share of it.
+    deviation: [Number; OPERATIONS],
     backlog_ns: AtomicU64,
     in_flight: AtomicU32,
     parallelism: Number,
@@ -160,16 +162,7 @@ pub struct Flight {
     bytes: u64,
     service_ns: f64,
     backlog_ns: f64,
-}
-
-pub(crate) fn operation_index(operation: Operation) -> usize {
-    match operation {
-        Operation::Seal => 0,
-        Operation::Open => 1,
-        Operation::Keystream => 2,
-        Operation::EncryptSectors => 3,
-        Operation::DecryptSectors => 4,
-    }
+    found: u32,
 }
 
 pub(crate) fn size_class(bytes: u64) -> usize {
@@ -186,20 +179,21 @@ impl Record {
             is_of_tier: false,
             cells: Default::default(),
             answered: Default::default(),
+            seen_alone: Default::default(),
+            deviation: Default::default(),
             backlog_ns: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
             parallelism: Number::new(PARALLELISM_FIRST),
             cpu_wait_ns: Number::default(),
-            placements: AtomicU32::new(0),
+            placements: AtomicU32::new(1),
             timed: AtomicU32::new(0),
         }
     }
 
-    /// The same of an inline engine that stands beside others of its CPU, and no
-    /// device. The first batches of a session find nothing in the caches, and pay
-    /// for what is made for a key once: in what they take tiers do not differ as
-    /// they do in the long run, and whichever is taken for the faster then is the
-    /// only one that ever finds its caches warm. So their own word counts more.
+    /// The same of an inline engine beside others of its CPU, and no device. The
+    /// first batches find cold caches, and pay for what is made for a key once: in
+    /// what they take tiers differ less than in the long run, and whichever seems
+    /// faster then is alone in ever finding its caches warm. Their word counts more.
     pub(crate) fn of_tier(expectation: Expectation) -> Record {
         Record { is_of_tier: true, ..Record::new(expectation) }
     }
@@ -215,18 +209,18 @@ impl Record {
         }
     }
 
-    /// The cell for a size, or the nearest that was measured.
+    /// The cell for a size, or the nearest that was measured. Of a device a younger
+    /// one counts as nearer: each size between halves the confidence in it.
     fn nearest(&self, operation: Operation, class: usize) -> Option<&Cell> {
-        let cells = &self.cells[operation_index(operation)];
-        let measured = |class: usize| Some(&cells[class]).filter(|cell| cell.answers.load(Relaxed) > 0);
-        if let Some(cell) = measured(class) {
-            return Some(cell);
-        }
-        (1..SIZE_CLASSES).find_map(|distance| {
-            let above = class.checked_add(distance).filter(|class| *class < SIZE_CLASSES);
-            let below = class.checked_sub(distance);
-            above.and_then(measured).or_else(|| below.and_then(measured))
-        })
+        let placements = self.placements.load(Relaxed);
+        let distance = |(at, cell): &(usize, &Cell)| {
+            let age = placements.wrapping_sub(cell.seen.load(Relaxed));
+            let halvings = f64::from(age) / CONFIDENCE_LASTS * std::f64::consts::LOG2_E;
+            at.abs_diff(class) as f64 + if self.expectation.inline { 0.0 } else { halvings }
+        };
+        let cells = self.cells[operation as usize].iter().enumerate().rev();
+        let measured = cells.filter(|(_, cell)| cell.answers.load(Relaxed) > 0);
+        measured.min_by(|one, other| distance(one).total_cmp(&distance(other))).map(|(_, cell)| cell)
     }
 
     /// Service and CPU time of so many bytes.
@@ -243,12 +237,12 @@ impl Record {
         // The very first of an inline engine finds caches and pages that were never
         // touched.
         let enough = if self.expectation.inline { 2 } else { 1 };
-        self.answered[operation_index(operation)].load(Relaxed) >= enough
+        self.answered[operation as usize].load(Relaxed) >= enough
     }
 
     /// Whether what is known of a size is more than a first impression.
     pub(crate) fn is_settled(&self, operation: Operation, bytes: u64) -> bool {
-        let cell = &self.cells[operation_index(operation)][size_class(bytes)];
+        let cell = &self.cells[operation as usize][size_class(bytes)];
         cell.answers.load(Relaxed) >= SETTLED
     }
 
@@ -264,7 +258,7 @@ impl Record {
         } else {
             self.expectation.per_byte_ns
         };
-        let cell = &self.cells[operation_index(request.operation)][size_class(request.bytes)];
+        let cell = &self.cells[request.operation as usize][size_class(request.bytes)];
         EngineView {
             usable,
             inline: self.expectation.inline,
@@ -277,17 +271,16 @@ impl Record {
             in_flight: self.in_flight.load(Relaxed),
             parallelism: self.parallelism.load(),
             cpu_wait_ns: self.cpu_wait_ns.load(),
-            confidence: self.confidence(cell),
+            confidence: self.confidence(&cell.seen),
         }
     }
 
-    /// How far a figure can be believed: fully when it was just measured, and ever
-    /// less as batches are placed, here or elsewhere; not at all where there is none.
-    fn confidence(&self, cell: &Cell) -> f64 {
-        let age = self.placements.load(Relaxed).wrapping_sub(cell.seen.load(Relaxed));
-        match cell.answers.load(Relaxed) {
+    /// How far a figure can be believed: fully when it was just seen, ever less as
+    /// batches are placed, here or elsewhere, and not at all where it never was.
+    fn confidence(&self, seen: &AtomicU32) -> f64 {
+        match seen.load(Relaxed) {
             0 => 0.0,
-            _ => f64::exp(-f64::from(age) / CONFIDENCE_LASTS),
+            seen => f64::exp(-f64::from(self.placements.load(Relaxed).wrapping_sub(seen)) / CONFIDENCE_LASTS),
         }
     }
 
@@ -307,8 +300,8 @@ impl Record {
     pub fn began(&self, operation: Operation, bytes: u64) -> Flight {
         let (service_ns, _) = self.predict(operation, bytes);
         let backlog_ns = self.backlog_ns.fetch_add(service_ns as u64, Relaxed) as f64;
-        self.in_flight.fetch_add(1, Relaxed);
-        Flight { operation, bytes, service_ns, backlog_ns }
+        let found = self.in_flight.fetch_add(1, Relaxed);
+        Flight { operation, bytes, service_ns, backlog_ns, found }
     }
 
     /// Whether a batch that this inline engine computes should be timed; if
@@ -341,26 +334,32 @@ impl Record {
         let class = size_class(flight.bytes);
         let parallelism = self.parallelism.load();
         let ahead = flight.backlog_ns + flight.service_ns;
-        let cell = &self.cells[operation_index(flight.operation)][class];
-        let first = cell.answers.load(Relaxed) == 0;
-        if !self.expectation.inline && flight.backlog_ns > 0.0 {
-            let seen = (ahead / measured.service_ns.max(1.0)).max(1.0);
-            if seen > parallelism {
-                self.parallelism.store(parallelism + (seen - parallelism) / 4.0);
-            } else if measured.service_ns > WAITED * flight.service_ns {
-                self.parallelism.store(parallelism + (seen - parallelism) * 2.0 * WEIGHT);
-            }
+        let cell = &self.cells[flight.operation as usize][class];
+        let is_queued = !self.expectation.inline && flight.found > 0;
+        let took = measured.service_ns;
+        let operation = flight.operation as usize;
+        let (seen_alone, deviation) = (&self.seen_alone[operation], &self.deviation[operation]);
+        let has_waited = is_queued && took > WAITED * (1.0 + deviation.load()) * flight.service_ns;
+        // No more are served at once than there are, and no fewer if none waits.
+        let there = f64::from(flight.found) + 1.0;
+        let seen = if has_waited { (ahead / took).clamp(1.0, there) } else { there };
+        if self.is_known(flight.operation) && (has_waited || is_queued && seen > parallelism) {
+            self.parallelism.store(parallelism + (seen - parallelism) * 2.0 * WEIGHT);
+        }
+        // What takes longer than it should behind others has waited, as far as the
+        // service was seen alone lately; else it may have become longer.
+        let queue = (flight.backlog_ns, flight.found);
+        let longer = took / policy::served_ns(flight.service_ns, queue, parallelism) - 1.0;
+        let believed = self.predict(flight.operation, flight.bytes).0;
+        let changed = 1.0 + longer * (1.0 - self.confidence(seen_alone));
+        let alone = if has_waited { believed * changed } else { took };
+        if !is_queued {
+            seen_alone.store(self.placements.load(Relaxed), Relaxed);
+            let (old, new) = (deviation.load(), (took / flight.service_ns - 1.0).abs().min(1.0));
+            deviation.store(old + (new - old) * WEIGHT);
         }
         let blend = |number: fn(&Cell) -> &Number, seen| self.blend(flight.operation, class, number, seen);
-        // What has waited says little of the service alone.
-        if self.expectation.inline || ahead <= parallelism * flight.service_ns || first {
-            // CPU time does not wait.
-            let has_waited = first && !self.expectation.inline;
-            let waited = if has_waited { (ahead / parallelism / flight.service_ns).max(1.0) } else { 1.0 };
-            let service = measured.service_ns / waited;
-            let seen = service / self.expected_service_ns(flight.bytes).max(1.0);
-            blend(|cell| &cell.service_ratio, seen);
-        }
+        blend(|cell| &cell.service_ratio, alone / self.expected_service_ns(flight.bytes).max(1.0));
         let seen = (measured.cpu_ns + self.waking_ns()) / self.expected_cpu_ns(flight.bytes).max(1.0);
         blend(|cell| &cell.cpu_ratio, seen);
         self.count(flight.operation, cell, 1);
@@ -372,14 +371,14 @@ impl Record {
 
     /// Takes what was measured some other time for what a size takes.
     pub(crate) fn believe(&self, operation: Operation, bytes: u64, measured: Measurement) {
-        let cell = &self.cells[operation_index(operation)][size_class(bytes)];
+        let cell = &self.cells[operation as usize][size_class(bytes)];
         cell.service_ratio.store(measured.service_ns / self.expected_service_ns(bytes).max(1.0));
         cell.cpu_ratio.store((measured.cpu_ns + self.waking_ns()) / self.expected_cpu_ns(bytes).max(1.0));
         self.count(operation, cell, SETTLED);
     }
 
     fn count(&self, operation: Operation, cell: &Cell, answers: u32) {
-        for number in [&cell.answers, &self.answered[operation_index(operation)]] {
+        for number in [&cell.answers, &self.answered[operation as usize]] {
             number.store(number.load(Relaxed).saturating_add(answers), Relaxed);
         }
         cell.seen.store(self.placements.load(Relaxed), Relaxed);
@@ -390,7 +389,7 @@ impl Record {
     /// so that of its first answers a lower one is believed, and a higher one
     /// at most so much above what sizes nearby have shown, or a tier says.
     fn blend(&self, operation: Operation, class: usize, number: fn(&Cell) -> &Number, seen: f64) {
-        let cell = &self.cells[operation_index(operation)][class];
+        let cell = &self.cells[operation as usize][class];
         let answers = cell.answers.load(Relaxed);
         let (inline, old) = (self.expectation.inline, number(cell).load());
         let new = match answers {
@@ -404,15 +403,9 @@ impl Record {
             1..SETTLED if inline => old + (seen.min(old * OUTLIER_INLINE) - old) / f64::from(answers + 1),
             _ if inline => old + (seen.min(old * OUTLIER_INLINE) - old) * WEIGHT,
             // The less is known, the more an answer counts.
-            _ => old + (seen.min(old * OUTLIER) - old) * (1.0 - (1.0 - WEIGHT) * self.confidence(cell)),
+            _ => old + (seen.min(old * OUTLIER) - old) * (1.0 - (1.0 - WEIGHT) * self.confidence(&cell.seen)),
         };
         number(cell).store(new);
-    }
-
-    /// Batches that it has accepted and not answered.
-    #[must_use]
-    pub fn in_flight(&self) -> u32 {
-        self.in_flight.load(Relaxed)
     }
 }
 
@@ -588,6 +581,78 @@ mod tests {
             let found = record.parallelism.load() / (service / 10_000.0);
             assert!(found > 0.6 * units as f64 && found < 1.6 * units as f64, "{units}: {found}");
         }
+    }
+
+    /// Two batches one after the other on a device that serves one at once, the second
+    /// while the first is served.
+    fn two_in_turn(record: &Record, bytes: u64, service_ns: f64) {
+        record.placed(2);
+        let flights = [(); 2].map(|()| record.began(Operation::Seal, bytes));
+        for (flight, waited) in flights.iter().zip([0.0, 0.9]) {
+            record.left(flight);
+            let took = service_ns * (1.0 + waited);
+            record.learn(flight, Measurement { service_ns: took, cpu_ns: 500.0 });
+        }
+    }
+
+    #[test]
+    fn waiting_is_not_taken_for_service_however_the_sizes_change() {
+        let record = device();
+        let expected = |bytes: u64| 1000.0 + bytes as f64;
+        asks(&record, expected(4096));
+        // The first of each size find others there, as parts of divided batches do.
+        for bytes in [1 << 20, 1 << 18, 1 << 17] {
+            let first = record.began(Operation::Seal, bytes);
+            let second = record.began(Operation::Seal, bytes);
+            record.left(&first);
+            record.left(&second);
+            record.learn(&second, Measurement { service_ns: 1.9 * expected(bytes), cpu_ns: 500.0 });
+            (0..20).for_each(|_| two_in_turn(&record, bytes, expected(bytes)));
+            let view = record.view(&request(bytes), true);
+            let over = view.service_ns / expected(bytes);
+            assert!(over < 1.1 && view.parallelism < 1.3, "{over} {view:?}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_becomes_slower_is_believed_though_it_never_rests() {
+        let record = device();
+        (0..32).for_each(|_| _ = asks(&record, 5_000.0));
+        // Four are there always, and it serves as many.
+        let others: Vec<_> = (0..3).map(|_| record.began(Operation::Seal, 4096)).collect();
+        let mut service = 5_000.0;
+        for _ in 0..600 {
+            service = f64::min(service * 1.01, 30_000.0);
+            record.placed(1);
+            let flight = record.began(Operation::Seal, 4096);
+            record.left(&flight);
+            record.learn(&flight, Measurement { service_ns: service, cpu_ns: 500.0 });
+        }
+        let view = record.view(&request(4096), true);
+        assert!(view.service_ns > 0.8 * 30_000.0, "{view:?}");
+        others.iter().for_each(|flight| record.left(flight));
+    }
+
+    #[test]
+    fn a_stale_figure_of_a_size_gives_way_to_a_younger_one_beside_it() {
+        let record = device();
+        let asks = |bytes: u64, times: f64| {
+            let flight = record.began(Operation::Seal, bytes);
+            record.left(&flight);
+            record.learn(&flight, Measurement { service_ns: times * (1000.0 + bytes as f64), cpu_ns: 500.0 });
+        };
+        let over = || record.view(&request(16384), true).service_ns / 17384.0;
+        asks(16384, 1.0);
+        for _ in 0..40 {
+            record.placed(1);
+            asks(8192, 4.0);
+        }
+        assert!((over() - 1.0).abs() < 1e-9, "its own is young");
+        for _ in 0..40 {
+            record.placed(1);
+            asks(8192, 4.0);
+        }
+        assert!(over() > 3.9, "{}", over());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use strongroom_engine::Operation;
 
 use crate::policy::Reason;
-use crate::record::{OPERATIONS, SIZE_CLASSES, operation_index, size_class};
+use crate::record::{OPERATIONS, SIZE_CLASSES, size_class};
 
 /// Batches of an epoch: few enough that a queue which has formed meanwhile is
 /// seen within a fraction of a millisecond, enough that a decision costs each of
@@ -52,7 +52,7 @@ impl Standing {
         in_flight: u32,
         version: u32,
     ) -> Option<(usize, Reason)> {
-        let cell = self.cells[operation_index(operation)][size_class(bytes)].load(Relaxed);
+        let cell = self.cells[operation as usize][size_class(bytes)].load(Relaxed);
         if cell >> VALUE_BITS != self.key(version) || in_flight > cell as u32 & 0xffff {
             return None;
         }
@@ -75,7 +75,7 @@ impl Standing {
         (engine, reason): (usize, Reason),
     ) {
         let value = (engine as u64) << 20 | (reason as u64) << 16 | u64::from(in_flight.min(0xffff));
-        let cell = &self.cells[operation_index(operation)][size_class(bytes)];
+        let cell = &self.cells[operation as usize][size_class(bytes)];
         cell.store(self.key(version) << VALUE_BITS | value, Relaxed);
     }
 

@@ -107,9 +107,9 @@ impl Counters {
     pub(crate) fn snapshot(&self, engine: &str, in_flight: u64, quarantined: bool) -> EngineStatistics {
         let load = |count: Count| self.counts[count as usize].load(Ordering::Relaxed);
         let placements: Vec<PlacementCount> = Reason::ALL
-            .into_iter()
+            .iter()
             .zip(&self.placed)
-            .map(|(reason, count)| PlacementCount { reason, count: count.load(Ordering::Relaxed) })
+            .map(|(reason, count)| PlacementCount { reason: *reason, count: count.load(Ordering::Relaxed) })
             .filter(|placement| placement.count > 0)
             .collect();
         EngineStatistics {

@@ -14,6 +14,7 @@ pub mod aca_sds;
 mod client;
 mod cpu;
 mod device;
+pub mod functions;
 mod host;
 mod hosts;
 mod latency;

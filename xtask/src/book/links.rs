@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::markdown;
-use crate::command;
-use crate::failure::{Context, Result, ensure};
+use strongroom_harness::command;
+use strongroom_harness::failure::{Context, Result, ensure};
 
 /// Files of the repository, from its root, that Git does not ignore.
 pub(super) fn files(root: &Path) -> Result<Vec<PathBuf>> {

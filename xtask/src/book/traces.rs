@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::failure::{Context, Result, ensure};
+use strongroom_harness::failure::{Context, Result, ensure};
 
 const PAGE: &str = "ARCHITECTURE.md";
 

@@ -1,7 +1,7 @@
 //! What a kernel takes of a GPU, read from the machine code that NVRTC makes (ELF with NVIDIA's `.nv.info`; the
 //! attributes' numbers are those that `cuobjdump -elf` names).
 
-use crate::failure::{Failure, Result, ensure};
+use strongroom_harness::failure::{Failure, Result, ensure};
 
 /// Of one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

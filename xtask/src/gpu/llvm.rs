@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::flow::{Effect, Function, Instruction};
-use crate::failure::{Failure, Result, ensure};
+use strongroom_harness::failure::{Failure, Result, ensure};
 
 /// The kernels of a module. Their parameter `pieces` is public.
 ///

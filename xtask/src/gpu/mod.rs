@@ -19,10 +19,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::failure::{Failure, Result, ensure};
-use crate::tally::Tally;
-use crate::{command, packages, workspace};
 use nvrtc::Nvrtc;
+use strongroom_harness::failure::{Failure, Result, ensure};
+use strongroom_harness::tally::Tally;
+use strongroom_harness::{command, packages, workspace};
 
 const PACKAGE: &str = "strongroom-engine-gpu";
 const CIPHERS: [&str; 5] = ["aes", "serpent", "twofish", "camellia", "chacha20"];

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::failure::{Context, Result, ensure};
-use crate::{command, packages, workspace};
+use strongroom_harness::failure::{Context, Result, ensure};
+use strongroom_harness::{command, packages, workspace};
 
 /// Made the PTX that is shipped: its version of PTX (8.1) is one that drivers of 2023 know.
 pub(super) const SHIPS: &str = "12.1.105";

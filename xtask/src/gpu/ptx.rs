@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::flow::{Effect, Function, Instruction};
-use crate::failure::{Failure, Result, ensure};
+use strongroom_harness::failure::{Failure, Result, ensure};
 
 /// The functions of a module. Of those that are no `*_expand`, which have secrets alone, the first parameter is public.
 ///

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::command;
-use crate::failure::{Failure, Result};
+use strongroom_harness::command;
+use strongroom_harness::failure::{Failure, Result};
 
 const COMPILE_LIMIT: Duration = Duration::from_secs(120);
 const DRIVER: &str = include_str!("stub.c");

@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use strongroom_format::luks::{CipherSpec, Hash};
 
-use super::values::{CIPHER, ENGINE, HASH, LogTarget, duration, size};
+use super::secret::{password, source};
+use super::values::{CIPHER, ENGINE, HASH, LogTarget, SETTING, duration, size};
 use crate::secrets::Source;
 
 /// What is done with disks.
@@ -81,42 +82,19 @@ pub(crate) struct NewDiskSecretArgs {
     new_key_file: Option<PathBuf>,
 }
 
-fn source(
-    file: Option<&PathBuf>,
-    fd: Option<i32>,
-    command: Option<&String>,
-    key_file: Option<&PathBuf>,
-) -> Source {
-    match (file, fd, command, key_file) {
-        (Some(path), ..) => Source::PasswordFile(path.clone()),
-        (_, Some(fd), ..) => Source::PasswordFd(fd),
-        (_, _, Some(command), _) => Source::PasswordCommand(command.clone()),
-        (.., Some(path)) => Source::KeyFile(path.clone()),
-        _ => Source::Prompt,
-    }
-}
-
 impl DiskSecretArgs {
     /// Where the secret is to be had.
     pub(crate) fn source(&self) -> Source {
-        source(
-            self.password_file.as_ref(),
-            self.password_fd,
-            self.password_command.as_ref(),
-            self.key_file.as_ref(),
-        )
+        let password = password(&self.password_file, self.password_fd, &self.password_command);
+        source(password, false, &self.key_file, &None)
     }
 }
 
 impl NewDiskSecretArgs {
     /// Where the secret is to be had.
     pub(crate) fn source(&self) -> Source {
-        source(
-            self.new_password_file.as_ref(),
-            self.new_password_fd,
-            self.new_password_command.as_ref(),
-            self.new_key_file.as_ref(),
-        )
+        let password = password(&self.new_password_file, self.new_password_fd, &self.new_password_command);
+        source(password, false, &self.new_key_file, &None)
     }
 }
 
@@ -269,6 +247,9 @@ pub(crate) struct DiskOpenArgs {
     /// name that `strongroom engines` lists [default: auto]
     #[arg(long, value_name = "NAME", value_parser = ENGINE, hide_possible_values = true)]
     pub(crate) engine: Option<String>,
+    /// Change what decides where it is computed, as `strongroom set` does for a mount
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', value_parser = SETTING, hide_possible_values = true)]
+    pub(crate) set: Vec<String>,
     /// Write messages to FILE, or to the system log with `syslog`
     #[arg(long, value_name = "FILE|syslog")]
     pub(crate) log: Option<LogTarget>,

@@ -12,6 +12,9 @@ pub(crate) struct EnginesArgs {
     /// Every algorithm on a line of its own
     #[arg(long)]
     pub(crate) all: bool,
+    /// Tell of this device too, as `mount --engine` names it
+    #[arg(long, value_name = "NAME", value_parser = ENGINE, hide_possible_values = true)]
+    pub(crate) engine: Option<String>,
 }
 
 /// Options of `tune`.

@@ -117,12 +117,13 @@ impl NewSecretArgs {
 }
 
 /// The password that an option says where to have, if one does.
-fn password(file: &Option<PathBuf>, fd: Option<i32>, command: &Option<String>) -> Option<Source> {
+pub(super) fn password(file: &Option<PathBuf>, fd: Option<i32>, command: &Option<String>) -> Option<Source> {
     let file = file.clone().map(Source::PasswordFile);
     file.or(fd.map(Source::PasswordFd)).or_else(|| command.clone().map(Source::PasswordCommand))
 }
 
-fn source(
+/// Where a secret is to be had, of which the options say so much.
+pub(super) fn source(
     password: Option<Source>,
     prompt: bool,
     key_file: &Option<PathBuf>,

@@ -74,7 +74,8 @@ pub(crate) const CIPHER: Named<CipherSpec> =
     Named { names: ciphers, parse: |name| CipherSpec::parse(name).ok() };
 
 /// An engine: which there are is known where they are made.
-pub(crate) const ENGINE: Named<String> = Named { names: engines, parse: |name| Some(name.to_owned()) };
+pub(crate) const ENGINE: Named<String> =
+    Named { names: engines, parse: |name| Some(crate::device::absolute(name)) };
 
 /// `NAME=VALUE` of a setting, which whoever applies it looks at.
 pub(crate) const SETTING: Named<String> = Named { names: settings, parse: |word| Some(word.to_owned()) };

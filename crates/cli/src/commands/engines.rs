@@ -11,9 +11,9 @@ use strongroom_engine_gpu::{Found, survey};
 
 use crate::args::EnginesArgs;
 use crate::failure::{Exit, Result};
-use crate::gpu;
 use crate::profile::{Found as ProfileFound, Hardware, file};
 use crate::report::Output;
+use crate::{device, gpu};
 
 /// Whether and when an engine computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -94,7 +94,8 @@ struct Document {
 /// # Errors
 /// When the report cannot be written.
 pub(crate) fn run(args: &EnginesArgs, output: Output) -> Result<Exit> {
-    let Survey { engines, hardware, found } = survey_here();
+    let Survey { mut engines, hardware, found } = survey_here();
+    engines.extend(function_reports(args.engine.as_deref())?);
     let document = Document {
         schema: "strongroom.engines/1",
         version: env!("CARGO_PKG_VERSION"),
@@ -211,6 +212,42 @@ fn device_report(found: &Found) -> EngineReport {
     report
 }
 
+/// The functions that a name means, or how one is named.
+///
+/// # Errors
+/// Unsupported where there is no such device.
+fn function_reports(name: Option<&str>) -> Result<Vec<EngineReport>> {
+    let report = |name: &str, reason: &str, algorithms| EngineReport {
+        name: name.to_owned(),
+        state: State::OnRequest,
+        reason: reason.to_owned(),
+        algorithms,
+    };
+    let Some(name) = name.filter(|name| device::is_name(name)) else {
+        let reason = "a virtio-crypto device in another process, at the end of a socket; \
+                      --engine tells what it has";
+        return Ok(vec![report("vfio-user:PATH", reason, Vec::new())]);
+    };
+    let engines = device::engines(name)?;
+    Ok(engines
+        .iter()
+        .map(|engine| {
+            let has =
+                |algorithm: &Algorithm| engine.capability(*algorithm, operations(*algorithm)[0]).is_some();
+            let row = |algorithm: Algorithm| AlgorithmReport {
+                name: algorithm.to_string(),
+                code: "the device's",
+                // Nobody knows.
+                constant_time: false,
+                self_test: SelfTest::Passed,
+                used: false,
+            };
+            let reason = "virtio-crypto 1.2 over vfio-user";
+            report(engine.name(), reason, Algorithm::all().filter(has).map(row).collect())
+        })
+        .collect())
+}
+
 fn is_sector(algorithm: Algorithm) -> bool {
     matches!(algorithm, Algorithm::Sector(_))
 }
@@ -232,7 +269,7 @@ fn text(document: &Document, all: bool) -> String {
             State::OnRequest => "with --engine",
             State::Refused => "NOT HERE",
         };
-        let _ = writeln!(text, "\n{:<14}{state}: {}", engine.name, engine.reason);
+        let _ = writeln!(text, "\n{:<13} {state}: {}", engine.name, engine.reason);
         if all {
             for algorithm in &engine.algorithms {
                 text.push_str(&row(&algorithm.name, algorithm.code, std::slice::from_ref(algorithm)));

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use crate::failure::Failure;
 
+/// How long those who wait for the end may take to hear of it.
+const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+
 /// The outcome, once there is one, and who still has to pass it on.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
@@ -35,11 +38,21 @@ impl Ending {
     }
 
     /// The vault is closed, or could not be.
-    pub(crate) fn set(&self, outcome: Result<(), Failure>) {
+    fn set(&self, outcome: Result<(), Failure>) {
         let mut state = self.lock();
         (state.served, state.outcome) = (true, Some(outcome));
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// As [`Ending::set`], and lets those who wait hear of it.
+    ///
+    /// # Errors
+    /// The outcome.
+    pub(crate) fn conclude(&self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+        self.set(outcome.clone());
+        self.drain(DRAIN_LIMIT);
+        outcome
     }
 
     /// The process is not to end before the witness has gone, or told.
@@ -60,7 +73,7 @@ impl Ending {
     }
 
     /// Waits until everybody who waited has been told, but no longer than `limit`.
-    pub(crate) fn drain(&self, limit: Duration) {
+    fn drain(&self, limit: Duration) {
         let state = self.lock();
         let _ = self.changed.wait_timeout_while(state, limit, |state| state.waiting > 0);
     }

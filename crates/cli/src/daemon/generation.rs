@@ -15,7 +15,6 @@ use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
 use super::Daemon;
-use super::log::Severity;
 use super::unmounting::spawn;
 use crate::failure::Result;
 
@@ -61,8 +60,8 @@ fn announces_copy(event: &[u8]) -> bool {
 
 fn renew(daemon: &Daemon) {
     match daemon.vault.renew_sessions() {
-        Ok(()) => daemon.log.write(Severity::Notice, "the machine was copied: new write session"),
-        Err(error) => daemon.log.write(Severity::Error, &format!("the machine was copied: {error}")),
+        Ok(()) => tracing::info!("the machine was copied: new write session"),
+        Err(error) => tracing::error!("the machine was copied: {error}"),
     }
 }
 

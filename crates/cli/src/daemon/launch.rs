@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use strongroom_keys::{Credential, RecoveryKey, SecretBytes, keep_descriptors};
 
-use super::log::{Log, Severity};
+use super::log::Log;
 use crate::args::values::LogTarget;
 use crate::control::Answer;
 use crate::failure::{Exit, Failure, Result};
@@ -152,21 +152,23 @@ pub(crate) fn receive_bytes(input: impl Read) -> Result<Option<SecretBytes>> {
     }
 }
 
-/// Serves as the process that was launched: `serve` is handed a log, which is
-/// told of its failure, and what it has to call when it is ready; the first
-/// process is told of a failure until then.
-pub(crate) fn served(
-    log: Option<&LogTarget>,
-    serve: impl FnOnce(&Arc<Log>, &(dyn Fn() + Sync)) -> Result<()>,
-) -> Exit {
-    let is_ready = AtomicBool::new(false);
-    let become_ready = || {
-        is_ready.store(true, Ordering::SeqCst);
+/// What a daemon calls when it is ready.
+pub(crate) type Ready = Arc<dyn Fn() + Send + Sync>;
+
+/// Serves as the process that was launched: `serve` is handed what it has to
+/// call when it is ready. The log is told of its failure, and the first process
+/// until then. Messages may have plain names, or may not.
+pub(crate) fn served(log: Option<&LogTarget>, names: bool, serve: impl FnOnce(Ready) -> Result<()>) -> Exit {
+    let is_ready = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&is_ready);
+    let become_ready = move || {
+        told.store(true, Ordering::SeqCst);
         ready();
     };
     let target = log.cloned().unwrap_or(LogTarget::Syslog);
-    let served = Log::open(Some(&target)).map(Arc::new).and_then(|log| {
-        serve(&log, &become_ready).inspect_err(|failure| log.write(Severity::Error, failure.message()))
+    let served = Log::open_for(Some(&target), names).and_then(|log| {
+        log.install();
+        serve(Arc::new(become_ready)).inspect_err(|failure| tracing::error!("{}", failure.message()))
     });
     match served {
         Ok(()) => Exit::Done,
@@ -177,6 +179,19 @@ pub(crate) fn served(
             failure.exit()
         }
     }
+}
+
+/// Serves in this process, and nobody waits for it to be ready.
+///
+/// # Errors
+/// What `serve` reports, or that there is no such log.
+pub(crate) fn in_foreground(
+    log: Option<&LogTarget>,
+    names: bool,
+    serve: impl FnOnce(Ready) -> Result<()>,
+) -> Result<()> {
+    Log::open_for(log, names)?.install();
+    serve(Arc::new(|| ()))
 }
 
 fn parse(mut input: impl Read) -> Option<(u8, SecretBytes)> {
@@ -193,7 +208,7 @@ fn parse(mut input: impl Read) -> Option<(u8, SecretBytes)> {
 
 /// Tells the first process that the daemon is ready, and lets go of it: of
 /// its terminal, directory and descriptors.
-pub(crate) fn ready() {
+fn ready() {
     tell(&Answer::Done);
     // Each may fail without harm: the daemon then keeps a directory busy or
     // hears of the terminal's end, which it ignores.
@@ -207,7 +222,7 @@ pub(crate) fn ready() {
 }
 
 /// Tells the first process that there will be no mount.
-pub(crate) fn failed(failure: &Failure) {
+fn failed(failure: &Failure) {
     tell(&Answer::Failed(failure.into()));
 }
 

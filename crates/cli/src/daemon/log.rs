@@ -1,11 +1,17 @@
-//! Where the daemon's messages go.
+//! Where the daemon's messages go: what stands behind the macros of `tracing`.
 
+use std::fmt::{Debug, Write as _};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::args::values::LogTarget;
 use crate::failure::{Failure, Result};
@@ -19,16 +25,8 @@ const MODE: u32 = 0o600;
 /// Facility `daemon` in a priority (RFC 3164, section 4.1.1).
 const FACILITY: u8 = 3 << 3;
 
-/// How much a message matters, by the system log's numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Severity {
-    /// Something failed.
-    Error = 3,
-    /// Something is not as it should be.
-    Warning = 4,
-    /// Worth knowing.
-    Notice = 5,
-}
+/// The beginning of where this project's messages come from.
+const OWN: &str = "strongroom";
 
 /// A log. Messages that cannot be written are lost.
 #[derive(Debug)]
@@ -76,8 +74,13 @@ impl Log {
         Ok(log)
     }
 
-    /// Writes one message.
-    pub(crate) fn write(&self, severity: Severity, text: &str) {
+    /// Has the messages of this process come here from now on. The first log
+    /// counts: a process serves once.
+    pub(crate) fn install(self) {
+        let _ = tracing::subscriber::set_global_default(self);
+    }
+
+    fn write(&self, level: Level, text: &str) {
         let pid = std::process::id();
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Target::Terminal => eprintln!("strongroom: {text}"),
@@ -86,7 +89,7 @@ impl Log {
                 let _ = file.write_all(line.as_bytes());
             }
             Target::Syslog(socket) => {
-                let line = format!("<{}>strongroom[{pid}]: {text}", FACILITY | severity as u8);
+                let line = format!("<{}>strongroom[{pid}]: {text}", FACILITY | severity(level));
                 let sent = socket.as_ref().is_some_and(|socket| socket.send(line.as_bytes()).is_ok());
                 if !sent {
                     // The logging program has been started anew, perhaps.
@@ -96,6 +99,56 @@ impl Log {
                     }
                 }
             }
+        }
+    }
+}
+
+/// By the system log's numbers: something failed, is not as it should be, or
+/// is worth knowing.
+fn severity(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        _ => 5,
+    }
+}
+
+/// Messages alone: nothing here has spans.
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::INFO && metadata.target().starts_with(OWN)
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::INFO)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = String::new();
+        event.record(&mut Message(&mut text));
+        self.write(*event.metadata().level(), &text);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// The text of a message.
+struct Message<'a>(&'a mut String);
+
+impl Visit for Message<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            let _ = write!(self.0, "{value:?}");
         }
     }
 }
@@ -121,7 +174,12 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("log");
         for text in ["one", "two"] {
-            Log::open(Some(&LogTarget::File(path.clone()))).expect("ours").write(Severity::Notice, text);
+            let log = Log::open(Some(&LogTarget::File(path.clone()))).expect("ours");
+            tracing::subscriber::with_default(log, || {
+                tracing::info!(target: "another", "of another library");
+                tracing::debug!("of no use");
+                tracing::info!("{text}");
+            });
         }
         let lines = std::fs::read_to_string(&path).expect("written");
         let texts: Vec<_> = lines.lines().filter_map(|line| line.rsplit(": ").next()).collect();

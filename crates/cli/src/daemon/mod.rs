@@ -18,7 +18,7 @@ pub(crate) mod status;
 pub(crate) mod unmounting;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::fs::Mode;
@@ -36,11 +36,12 @@ use strongroom_store::local::{LocalStore, OpenMode};
 use strongroom_vault::{Guards, Options, Rules, Trust, Vault, Writers};
 
 use self::ending::Ending;
-use self::log::{Log, Severity};
+use self::launch::Ready;
 use self::server::{News, Server};
 use crate::args::values::LogTarget;
 use crate::compose::{Composed, compose_for};
 use crate::confinement;
+use crate::control;
 use crate::control::mounts::{self, DeviceNumber};
 use crate::failure::{Exit, Failure, Result};
 use crate::freshness;
@@ -53,9 +54,6 @@ use crate::secrets::Source;
 use crate::secrets::terminal::Input;
 use crate::trace::{Subject, Tracing};
 use crate::unlock::{LockedVault, Unlocked};
-
-/// How long those who wait for the end may take to hear of it.
-const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
 /// Open files that every process may have, where more cannot be had.
 const FILE_LIMIT_UNKNOWN: u64 = 1024;
@@ -185,7 +183,6 @@ pub(crate) struct Daemon {
     session: SessionHandle,
     device: DeviceNumber,
     since: u64,
-    log: Arc<Log>,
     /// What the log tells of already.
     news: Mutex<News>,
     ending: Ending,
@@ -213,34 +210,13 @@ impl Daemon {
 /// Serves as the process that [`launch::start`] has started, and tells it of
 /// any failure until the mount is ready, and the log from then on.
 pub(crate) fn run_launched(plan: &Plan, output: Output) -> Exit {
-    let is_ready = Arc::new(Mutex::new(false));
-    let told = Arc::clone(&is_ready);
-    let ready = move || {
-        *told.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        launch::ready();
-    };
-    let target = plan.log.clone().unwrap_or(LogTarget::Syslog);
-    let served = Log::open_for(Some(&target), plan.log_names).and_then(|log| {
-        let log = Arc::new(log);
+    launch::served(plan.log.as_ref(), plan.log_names, |ready| {
         let credential = launch::receive(Input::standard())?;
         let locked = LockedVault::open(&plan.vault, plan.store_mode())?;
         let unlocked = locked.unlock_for_use(&plan.vault, &credential, &plan.history, output)?;
         drop(credential);
-        let served = serve(plan, unlocked, &log, Box::new(ready), output);
-        if let Err(failure) = &served {
-            log.write(Severity::Error, failure.message());
-        }
-        served
-    });
-    match served {
-        Ok(()) => Exit::Done,
-        Err(failure) => {
-            if !*is_ready.lock().unwrap_or_else(PoisonError::into_inner) {
-                launch::failed(&failure);
-            }
-            failure.exit()
-        }
-    }
+        serve(plan, unlocked, ready, output)
+    })
 }
 
 /// Serves in this process until the mount is gone.
@@ -248,21 +224,16 @@ pub(crate) fn run_launched(plan: &Plan, output: Output) -> Exit {
 /// # Errors
 /// What kept it from mounting, or from closing the vault.
 pub(crate) fn run_foreground(plan: &Plan, locked: LockedVault, output: Output) -> Result<()> {
-    let log = Arc::new(Log::open_for(plan.log.as_ref(), plan.log_names)?);
-    let credential = plan.source.read(&plan.prompt())?;
-    let unlocked = locked.unlock_for_use(&plan.vault, &credential, &plan.history, output)?;
-    drop(credential);
-    serve(plan, unlocked, &log, Box::new(|| ()), output)
+    launch::in_foreground(plan.log.as_ref(), plan.log_names, |ready| {
+        let credential = plan.source.read(&plan.prompt())?;
+        let unlocked = locked.unlock_for_use(&plan.vault, &credential, &plan.history, output)?;
+        drop(credential);
+        serve(plan, unlocked, ready, output)
+    })
 }
 
 /// Serves an unlocked vault. `ready` is called once, when the mount is.
-fn serve(
-    plan: &Plan,
-    unlocked: Unlocked,
-    log: &Arc<Log>,
-    ready: Box<dyn Fn() + Send + Sync>,
-    output: Output,
-) -> Result<()> {
+fn serve(plan: &Plan, unlocked: Unlocked, ready: Ready, output: Output) -> Result<()> {
     let file_limit = prepare_process();
     confinement::drop_capabilities(plan.confined);
     // Before anything is mounted, so that none can leave a mount behind.
@@ -283,7 +254,7 @@ fn serve(
     let Composed { scheduler: engines, profile, remark } =
         compose_for(plan.engine.as_deref(), &plan.placing, Some(algorithm))?;
     if let Some(remark) = remark {
-        log.write(Severity::Warning, &remark);
+        tracing::warn!("{remark}");
     }
     let damage = Arc::new(DamageLog::new());
     let Unlocked { store, root, .. } = unlocked;
@@ -295,11 +266,10 @@ fn serve(
     let writable = !plan.is_read_only();
     let trusted = file.map(|file| freshness::trusted(file, &plan.vault, plan.trust, writable)).transpose()?;
     let options = plan.vault_options();
-    let told = Arc::clone(log);
     let guards = Guards {
         trusted,
         fence: lock.as_ref().and_then(VaultLock::fence),
-        witness: Some(plan.history.witness(move |text| told.write(Severity::Warning, text))),
+        witness: Some(plan.history.witness(|text| tracing::warn!("{text}"))),
     };
     freshness::check_missing(plan, header.vault)?;
     let vault = Vault::open_guarded(store, engine, header, root, &options, observer, &guards)
@@ -310,7 +280,7 @@ fn serve(
     }
     let vault = Arc::new(vault);
     let opened = Opened { vault, engines, metered, tracing, local, profile, damage, file_limit };
-    let (daemon, outcome) = match mounted(plan, &opened, log, ready, signals) {
+    let (daemon, outcome) = match mounted(plan, &opened, ready, signals) {
         Ok(ended) => ended,
         Err(failure) => {
             // Nothing was changed; what was begun is ended cleanly.
@@ -320,9 +290,7 @@ fn serve(
     };
     // Whoever is told of the end may use the vault at once.
     drop(lock);
-    daemon.ending.set(outcome.clone());
-    daemon.ending.drain(DRAIN_LIMIT);
-    outcome
+    daemon.ending.conclude(outcome)
 }
 
 fn not_locked(plan: &Plan, error: LockError) -> Failure {
@@ -351,15 +319,15 @@ struct Opened {
 fn mounted(
     plan: &Plan,
     opened: &Opened,
-    log: &Arc<Log>,
-    ready: Box<dyn Fn() + Send + Sync>,
+    ready: Ready,
     signals: Signals,
 ) -> Result<(Arc<Daemon>, Result<()>)> {
     let Opened { vault, engines, metered, tracing, local, profile, damage, file_limit } = opened;
     let mount = Mount::new(&plan.directory, &plan.mount).map_err(explain)?;
     let device = mounts::at(mount.path())?.device;
     let timeouts = if plan.is_read_only() { Timeouts::SHARED } else { Timeouts::SOLE };
-    let adapter = Arc::new(Adapter::new(Arc::clone(vault), Arc::clone(damage), timeouts, ready));
+    let adapter =
+        Arc::new(Adapter::new(Arc::clone(vault), Arc::clone(damage), timeouts, Box::new(move || ready())));
     // Beside a writer the kernel must ask for lengths, which under write-back
     // it keeps itself, and for data, which it may hold for one opening alone.
     let options = SessionOptions {
@@ -386,12 +354,11 @@ fn mounted(
         session: session.handle(),
         device,
         since: report::now(),
-        log: Arc::clone(log),
         news: Mutex::default(),
         ending: Ending::default(),
     });
     daemon.applies(engines.settings());
-    let server = Server::bind(device)?;
+    let server = Server::bind(&control::socket_name(device))?;
     let asked = Arc::clone(&daemon);
     server.start(move |request, stream| server::converse(&asked, request, stream))?;
     unmounting::on_signals(&daemon, signals)?;
@@ -399,24 +366,18 @@ fn mounted(
     generation::listen(&daemon)?;
     pruning::start(&daemon, *file_limit)?;
     let (from, to) = (plan.vault.display(), plan.directory.display());
-    log.write(
-        Severity::Notice,
-        &format!("mounted {from} at {to}, control socket {}", server.path().display()),
-    );
+    tracing::info!("mounted {from} at {to}, control socket {}", server.path().display());
     confinement::restrict(plan.confined, session.handle().unmounts_by());
     let confined = confinement::standing();
-    log.write(Severity::Notice, &format!("confined: {confined}"));
+    tracing::info!("confined: {confined}");
     if plan.mount.allow_other && plan.vault_options().owners && !plan.is_read_only() {
-        log.write(
-            Severity::Notice,
-            "for all users the store is written to as root, past its quotas and reserves",
-        );
+        tracing::info!("for all users the store is written to as root, past its quotas and reserves");
     }
     let ran = session.run();
     daemon.ending.served();
     daemon.log_news();
     let outcome = verdict(plan, ran, vault.close());
-    log.write(Severity::Notice, &format!("unmounted {from}"));
+    tracing::info!("unmounted {from}");
     Ok((daemon, outcome))
 }
 

@@ -9,11 +9,12 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use super::Daemon;
-use super::log::Severity;
 use super::unmounting::{self, HELD_AFTER};
 use crate::compose;
-use crate::control::mounts::DeviceNumber;
 use crate::control::{self, Answer, Request};
 use crate::failure::{Failure, Result};
 
@@ -30,15 +31,17 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Binds the socket of the mount `device`.
+    /// Binds a socket of this name, which has this process's number.
     ///
     /// # Errors
     /// What the system reports.
-    pub(crate) fn bind(device: DeviceNumber) -> Result<Server> {
+    pub(crate) fn bind(name: &str) -> Result<Server> {
         let directory = control::own_directory()?;
         control::remove_dead(&directory);
-        let path = directory.join(control::socket_name(device));
+        let path = directory.join(name);
         let failed = |error: std::io::Error| Failure::system(&path, &error);
+        // What is there was left by one that had the same number.
+        let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path).map_err(failed)?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
         Ok(Server { path, listener })
@@ -49,9 +52,9 @@ impl Server {
     ///
     /// # Errors
     /// When no thread can be had.
-    pub(crate) fn start(
+    pub(crate) fn start<R: DeserializeOwned>(
         &self,
-        converse: impl Fn(Request, &UnixStream) + Send + Sync + 'static,
+        converse: impl Fn(R, &UnixStream) + Send + Sync + 'static,
     ) -> Result<()> {
         let failed = |error: std::io::Error| Failure::system(&self.path, &error);
         let listener = self.listener.try_clone().map_err(failed)?;
@@ -90,7 +93,7 @@ impl Drop for Server {
 }
 
 /// What a peer asks that may.
-fn request(stream: &UnixStream) -> Option<Request> {
+fn request<R: DeserializeOwned>(stream: &UnixStream) -> Option<R> {
     if !is_trusted(stream) {
         return None;
     }
@@ -170,7 +173,7 @@ pub(crate) fn send_trace(mut stream: &UnixStream, trace: Result<Vec<u8>>) {
 }
 
 /// Sends an answer.
-pub(crate) fn send(mut stream: &UnixStream, answer: &Answer) {
+pub(crate) fn send(mut stream: &UnixStream, answer: &impl Serialize) {
     let mut line = serde_json::to_vec(answer).expect("an answer has text keys");
     line.push(b'\n');
     // A peer that is gone needs none.
@@ -195,7 +198,7 @@ impl Daemon {
         if background_errors > told.background_errors {
             let last = self.vault.last_error().unwrap_or_default();
             let text = format!("{background_errors} errors in the background, the last: {last}");
-            self.log.write(Severity::Error, &text);
+            tracing::error!("{text}");
         }
         if damaged > told.damaged
             && let Some(last) = self.damage.found().last()
@@ -214,7 +217,7 @@ impl Daemon {
                     at(vault.as_os_str().as_encoded_bytes())
                 )
             };
-            self.log.write(Severity::Error, &text);
+            tracing::error!("{text}");
         }
         *told = News { background_errors, damaged };
     }

@@ -9,7 +9,6 @@ use signal_hook::iterator::Signals;
 use strongroom_fuse::{MountErrorKind, SessionHandle, UnmountMode};
 
 use super::Daemon;
-use super::log::Severity;
 use crate::control::holders;
 use crate::failure::{Exit, Failure, Result};
 use crate::umount::in_use;
@@ -62,17 +61,15 @@ pub(super) fn on_signals(daemon: &Arc<Daemon>, mut signals: Signals) -> Result<(
         let mut detached = false;
         for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
             if detached {
-                daemon
-                    .log
-                    .write(Severity::Warning, &format!("signal {signal} again: ending the mount by force"));
+                tracing::warn!("signal {signal} again: ending the mount by force");
                 abort(&daemon);
                 continue;
             }
-            daemon.log.write(Severity::Notice, &format!("signal {signal}: unmounting"));
+            tracing::info!("signal {signal}: unmounting");
             patiently(&daemon);
             detached = true;
             if !daemon.ending.served_within(HELD_AFTER) {
-                daemon.log.write(Severity::Warning, &held(&daemon));
+                tracing::warn!("{}", held(&daemon));
             }
         }
     };
@@ -101,9 +98,8 @@ pub(super) fn abort(daemon: &Arc<Daemon>) {
         if daemon.ending.served_within(Duration::ZERO) {
             return;
         }
-        daemon.log.write(Severity::Warning, "the kernel does not end the connection: the daemon ends");
-        daemon.ending.set(daemon.vault.sync().map_err(Failure::from));
-        daemon.ending.drain(super::DRAIN_LIMIT);
+        tracing::warn!("the kernel does not end the connection: the daemon ends");
+        let _ = daemon.ending.conclude(daemon.vault.sync().map_err(Failure::from));
         std::process::exit(Exit::Other.code().into());
     };
     // Without a thread whoever asked learns nothing, and may ask again.
@@ -121,9 +117,9 @@ fn patiently(daemon: &Daemon) {
                 thread::sleep(RETRY_EVERY);
             }
             Err(failure) => {
-                daemon.log.write(Severity::Warning, &format!("{}: detaching the mount", failure.message()));
+                tracing::warn!("{}: detaching the mount", failure.message());
                 if let Err(failure) = unmount(&daemon.session, true) {
-                    daemon.log.write(Severity::Error, failure.message());
+                    tracing::error!("{}", failure.message());
                 }
                 return;
             }
@@ -154,9 +150,9 @@ pub(super) fn look_after(daemon: &Arc<Daemon>) -> Result<()> {
                 match unmount(&daemon.session, false) {
                     Ok(()) => {
                         is_detached = true;
-                        daemon.log.write(Severity::Notice, "unmounted, having been idle");
+                        tracing::info!("unmounted, having been idle");
                         if !daemon.ending.served_within(HELD_AFTER) {
-                            daemon.log.write(Severity::Warning, &held(&daemon));
+                            tracing::warn!("{}", held(&daemon));
                         }
                     }
                     Err(_) => since = Instant::now(),

@@ -101,7 +101,7 @@ fn with_value(plan: &mut Plan, name: &str, value: &str) -> Result<bool> {
     match name {
         "fsname" => value.clone_into(&mut plan.mount.source),
         "idle" => plan.idle = Some(duration(value).map_err(wrong)?),
-        "engine" => plan.engine = Some(value.to_owned()),
+        "engine" => plan.engine = Some(crate::device::absolute(value)),
         "transport" => {
             let transport =
                 Transport::from_str(value, false).map_err(|_| wrong("auto, dev or uring".to_owned()))?;

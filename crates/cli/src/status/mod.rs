@@ -269,4 +269,27 @@ pub(super) mod tests {
         assert!(text.contains("system calls (a reason)"), "{text}");
         assert!(text.contains("0 mismatches in 4 KiB checked"), "{text}");
     }
+
+    #[test]
+    fn masks_are_told_with_their_reason() {
+        let counts = |hit_bytes, miss_bytes| {
+            serde_json::from_value(json!({
+                "ordered_bytes": hit_bytes + 1_u64, "hit_bytes": hit_bytes, "miss_bytes": miss_bytes,
+            }))
+            .expect("counts")
+        };
+        let mut masks = MaskStatus {
+            setting: "auto".into(),
+            active: true,
+            reason: "gpu-0: it pays".into(),
+            held_bytes: 1 << 20,
+            writes: counts(3 << 20, 1 << 20),
+            reads: counts(0, 0),
+        };
+        let text = masks_text(&masks);
+        assert!(text.starts_with("made ahead: gpu-0: it pays; there for 75 % of 4 MiB of writes"), "{text}");
+        assert!(text.ends_with("; 1 MiB held") && !text.contains("of reads"), "{text}");
+        (masks.active, masks.held_bytes, masks.writes) = (false, 0, counts(0, 0));
+        assert_eq!(masks_text(&masks), "off: gpu-0: it pays");
+    }
 }

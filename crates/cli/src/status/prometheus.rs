@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::daemon::status::MountStatus;
+use crate::daemon::status::{MaskCounts, MountStatus};
 
 const SECOND: f64 = 1e9;
 
@@ -150,6 +150,16 @@ const METRICS: &[Metric] = &[
         "1 while the engine gets no work",
         by_engine!(|e| f64::from(u8::from(e.quarantined))),
     ),
+    metric("strongroom_masks_bytes_total", "counter", "Bytes of masks, by what became of them", |s| {
+        let of = |kind: &'static str, counts: MaskCounts| {
+            let MaskCounts { ordered_bytes, hit_bytes, miss_bytes } = counts;
+            [("ordered", ordered_bytes), ("hit", hit_bytes), ("miss", miss_bytes)].map(|(what, bytes)| {
+                (vec![("kind", kind.to_owned()), ("what", what.to_owned())], bytes as f64)
+            })
+        };
+        let masks = s.masks.iter();
+        masks.flat_map(|masks| [of("write", masks.writes), of("read", masks.reads)].concat()).collect()
+    }),
     metric("strongroom_damaged_requests_total", "counter", "Requests that met damage", |s| {
         one(s.errors.damaged_requests as f64)
     }),

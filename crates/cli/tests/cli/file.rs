@@ -206,6 +206,10 @@ fn recipients_of_identities_are_printed() {
     place.write("f", b"plain");
     place.line(&format!("file encrypt -r {recipient} f")).expect(0);
     assert_eq!(place.line("file decrypt -i key -o - f.age").expect(0).stdout, "plain");
+    // As age-keygen has it.
+    place.line("file keygen -pq -o other").expect(0);
+    let other = place.line("file keygen -y other").expect(0).stdout;
+    assert!(other.starts_with("age1pq1"), "{other}");
     place.line("key recipient password").expect(2).error_text("line 1 is no secret key");
 }
 
@@ -221,6 +225,20 @@ fn ssh_keys_open_files() {
         assert!(made.success());
         place.line(&format!("file encrypt -R {name}.pub -o {name}.age f")).expect(0);
         assert_eq!(place.line(&format!("file decrypt -i {name} -o - {name}.age")).expect(0).stdout, "plain");
+        // For the owner of the secret key, as age's -e -i takes it.
+        place.line(&format!("file -e -i {name} -o {name}.own f")).expect(0);
+        assert_eq!(place.line(&format!("file -d -i {name} -o - {name}.own")).expect(0).stdout, "plain");
+        let public = std::fs::read_to_string(place.path(&format!("{name}.pub"))).expect("a file");
+        let printed = place.line(&format!("file keygen -y {name}")).expect(0).stdout;
+        assert!(public.starts_with(printed.trim()), "{printed}");
+    }
+    for (kind, words) in [("ed25519", &["-t", "ed25519"][..]), ("rsa", &["-t", "rsa", "-b", "2048"])] {
+        let name = format!("locked_{kind}");
+        let mut keygen = Command::new("ssh-keygen");
+        keygen.args(words).args(["-q", "-N", "horse", "-f", &name]).current_dir(place.path("."));
+        assert!(keygen.status().expect("it ran before").success());
+        // The public half stands in the clear: no passphrase is asked for.
+        place.line(&format!("file -e -i {name} -o {name}.age f")).expect(0);
     }
     place.line("file decrypt -i id_rsa -o - id_ed25519.age").expect(3);
 }

@@ -13,8 +13,10 @@ use scan::{Found, Pattern, halves, scan};
 use sha2::{Digest, Sha256};
 use strongroom_disk::FileBacking;
 use strongroom_engine_cpu::CpuEngine;
+use strongroom_format::vault::Geometry;
 use strongroom_format::vault::header::Header;
 use strongroom_keys::{Credential, DataKeys, SecretBytes, VaultKeys, unlock_copies};
+use strongroom_units::{BlockIndex, BlockSize};
 use support::{PROGRAM, Place, assert_success, noise, run};
 
 mod scan;
@@ -305,4 +307,68 @@ fn planted_secrets_are_found() {
         let here = found.iter().find(|found| found.name == name && found.address == address);
         assert!(here.is_some_and(|found| !found.is_kept), "{name}: {found:#?}");
     }
+}
+
+/// The stored file of the only one in a vault: the largest there is.
+fn stored(vault: &Path) -> Vec<u8> {
+    let mut files = Vec::new();
+    let mut left = vec![vault.to_path_buf()];
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry")) {
+            let kind = entry.file_type().expect("a kind");
+            if entry.file_name() == ".strongroom" {
+                continue;
+            } else if kind.is_dir() {
+                left.push(entry.path());
+            } else if kind.is_file() {
+                files.push(fs::read(entry.path()).expect("read"));
+            }
+        }
+    }
+    files.into_iter().max_by_key(Vec::len).expect("a file")
+}
+
+/// Masks of data and stored data, which are one's keystream onto the other: two
+/// pieces of each of some blocks.
+fn masks_of(data: &[u8], stored: &[u8]) -> Vec<Pattern> {
+    let size = BlockSize::from_bytes(4096).expect("a size of blocks");
+    let geometry = Geometry::new(size);
+    let piece = |block: u64, at: usize| {
+        let offset = geometry.block_offset(BlockIndex(block)).0 as usize + at;
+        let plain = &data[block as usize * 4096 + at..];
+        let bytes = stored[offset..offset + 16].iter().zip(plain).map(|(sealed, plain)| sealed ^ plain);
+        Pattern { name: format!("the mask of block {block} at {at}"), bytes: bytes.collect() }
+    };
+    (0..data.len() as u64 / 4096)
+        .step_by(97)
+        .flat_map(|block| [piece(block, 0), piece(block, 4000)])
+        .collect()
+}
+
+/// Masks that were used, checked, or made in vain are wiped: none of what was
+/// sealed and opened is left.
+#[test]
+fn masks_are_wiped() {
+    if !is_root() {
+        return;
+    }
+    let place = vault("serpent-256-poly1305");
+    place.mount(&["--engine", "sim", "-o", "masks=on,check=16"]);
+    let data = noise(12 << 20, 5);
+    for name in ["one", "two"] {
+        let _ = fs::remove_file(place.at("one"));
+        fs::write(place.at(name), &data).expect("written");
+        fs::File::open(place.at(name)).and_then(|file| file.sync_all()).expect("synced");
+    }
+    fs::write("/proc/sys/vm/drop_caches", "3").expect("root may");
+    assert!(fs::read(place.at("two")).expect("read") == data);
+    let status = place.status();
+    for kind in ["writes", "reads"] {
+        let hits = status["masks"][kind]["hit_bytes"].as_u64().expect("a count");
+        assert!(hits > 1 << 20, "{kind}: {status}");
+    }
+    let masks = masks_of(&data, &stored(&place.vault()));
+    let found = scan(place.pid().as_raw_nonzero().get().cast_unsigned(), &masks);
+    assert!(found.is_empty(), "{found:#?}");
+    place.umount();
 }

@@ -1,7 +1,7 @@
 //! Listings: entries packed into the memory of the reply, until it is full.
 
 use super::reply::{ENTRY_LEN, entry_bytes};
-use crate::filesystem::NodeId;
+use crate::node::NodeId;
 use crate::node::{Entry, TimedAttributes};
 use std::time::Duration;
 

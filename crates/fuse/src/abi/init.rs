@@ -1,7 +1,6 @@
 //! INIT: the first request, in which both sides say what they can do.
 
-use super::reader::Reader;
-use super::request::ParseError;
+use super::reader::{ParseError, Reader};
 use super::{MAJOR, flags};
 
 /// What the kernel offers.

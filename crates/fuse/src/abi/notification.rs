@@ -1,7 +1,7 @@
 //! Notifications: what a server tells the kernel unasked.
 
 use super::REPLY_HEADER_LEN;
-use crate::filesystem::NodeId;
+use crate::node::NodeId;
 
 const INVALIDATE_INODE: i32 = 2;
 const INVALIDATE_ENTRY: i32 = 3;

@@ -1,6 +1,32 @@
 //! Takes fields off the front of a message.
 
-use super::request::ParseError;
+use std::fmt;
+
+/// Why bytes are no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParseError {
+    /// Shorter than its fields.
+    Truncated,
+    /// A string without its NUL.
+    Unterminated,
+    /// A name that is empty or holds a `/`.
+    Name,
+    /// A length that does not match what is there.
+    Length,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ParseError::Truncated => "the request is shorter than its fields",
+            ParseError::Unterminated => "a string of the request has no end",
+            ParseError::Name => "a name of the request is empty or holds a slash",
+            ParseError::Length => "a length of the request does not match its bytes",
+        })
+    }
+}
+
+impl std::error::Error for ParseError {}
 
 /// The rest of a message that is still to be decoded.
 #[derive(Clone, Copy)]

@@ -208,8 +208,7 @@ fn attribute_bytes(attributes: &Attributes) -> [u8; 88] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filesystem::{Handle, NodeId};
-    use crate::node::Timestamp;
+    use crate::node::{Handle, NodeId, Timestamp};
 
     fn u32_at(bytes: &[u8], at: usize) -> u32 {
         u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap())

@@ -8,38 +8,13 @@ use super::init::{self, InitRequest};
 use super::opcode::Opcode;
 use super::reader::Reader;
 use super::{REQUEST_HEADER_LEN, WRITE_ARGUMENTS_LEN, flags};
-use crate::filesystem::{
-    Allocate, Context, CopyRange, CreateMode, Handle, Ioctl, NodeId, OpenFlags, Read, Release, Rename, Seek,
-    SetAttributes, SetTime, Write,
+use crate::arguments::{
+    Allocate, Context, CopyRange, CreateMode, Ioctl, OpenFlags, Read, Release, Rename, Seek, SetAttributes,
+    SetTime, Write,
 };
-use crate::node::Timestamp;
-use std::fmt;
+use crate::node::{Handle, NodeId, Timestamp};
 
-/// Why bytes are no request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParseError {
-    /// Shorter than its fields.
-    Truncated,
-    /// A string without its NUL.
-    Unterminated,
-    /// A name that is empty or holds a `/`.
-    Name,
-    /// A length that does not match what is there.
-    Length,
-}
-
-impl fmt::Display for ParseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ParseError::Truncated => "the request is shorter than its fields",
-            ParseError::Unterminated => "a string of the request has no end",
-            ParseError::Name => "a name of the request is empty or holds a slash",
-            ParseError::Length => "a length of the request does not match its bytes",
-        })
-    }
-}
-
-impl std::error::Error for ParseError {}
+pub use super::reader::ParseError;
 
 /// The header before every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

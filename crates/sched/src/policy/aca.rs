@@ -5,17 +5,11 @@
 //! idle, the CPU computes them as well. Tasks are distinct callers, the paper's
 //! "process"; the bytes are those of the request, of which a batch may be a part.
 
-use super::{CpuView, Decision, EngineView, Reason, Request, first_device, first_inline, whole};
-use crate::settings::Settings;
+use super::{Decision, Question, Reason, first_device, first_inline, whole};
 
 /// See the module.
 #[must_use]
-pub fn place(
-    settings: &Settings,
-    request: &Request,
-    engines: &[EngineView],
-    cpu: &CpuView,
-) -> Option<Decision> {
+pub fn place(&Question { settings, request, engines, cpu, .. }: &Question<'_>) -> Option<Decision> {
     let software = |reason| first_inline(engines).map(|engine| whole(engine, reason));
     let crowded = request.tasks > u32::from(settings.alpha);
     let large = request.request_bytes > u64::from(settings.beta_bytes);
@@ -36,16 +30,19 @@ mod tests {
     use strongroom_engine::Operation;
 
     use super::*;
-    use crate::policy::Placement;
+    use crate::Settings;
+    use crate::policy::{CpuView, EngineView, Placement, Request};
 
     /// Where a page goes that is a part of such a request.
     fn goes(operation: Operation, tasks: u32, request_bytes: u64, idle: f64) -> (usize, Reason) {
         let settings = Settings { alpha: 4, beta_bytes: 8192, idle_cpu_permille: 100, ..Settings::default() };
-        let usable = EngineView { usable: true, known: true, ..EngineView::UNUSABLE };
+        let usable = EngineView { usable: true, known: true, parallelism: 1.0, ..EngineView::default() };
         let engines = [EngineView { inline: true, ..usable }, usable];
         let request = Request { tasks, request_bytes, ..Request::whole(operation, 4096) };
         let cpu = CpuView { idle, ..CpuView::idle(4) };
-        let decision = place(&settings, &request, &engines, &cpu).expect("two engines");
+        let asked =
+            Question { settings: &settings, request: &request, engines: &engines, cpu, credit_ns: 0.0 };
+        let decision = place(&asked).expect("two engines");
         let Placement::Whole(engine) = decision.placement else { panic!("it divides nothing") };
         (engine, decision.reason)
     }

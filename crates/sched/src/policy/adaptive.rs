@@ -2,8 +2,8 @@
 //! `docs/scheduler.md` has the principle and the formulas; the names here are
 //! those of its table.
 
-use super::{Circumstances, Decision, EngineView, Placement, Reason, Request, whole};
-use crate::settings::{Objective, Settings};
+use super::{Decision, EngineView, Placement, Question, Reason, whole};
+use crate::settings::Objective;
 
 /// A division has to end this much sooner than the best engine alone, for it
 /// costs a copy and a second wait that the model does not know.
@@ -15,46 +15,35 @@ const KEEPS_UP: f64 = 4.0;
 
 /// See the module.
 #[must_use]
-pub fn place(
-    settings: &Settings,
-    request: &Request,
-    engines: &[EngineView],
-    now: &Circumstances,
-) -> Option<Decision> {
-    let usable = || engines.iter().enumerate().filter(|(_, engine)| engine.usable);
+pub fn place(asked: &Question<'_>) -> Option<Decision> {
+    let usable = || asked.engines.iter().enumerate().filter(|(_, engine)| engine.usable);
     if let Some((unknown, _)) = usable().find(|(_, engine)| !engine.known && engine.in_flight == 0) {
         return Some(whole(unknown, Reason::Probe));
     }
-    let delay = Delay::new(settings.objective, request, now);
+    let delay = Delay::new(asked);
     // One that is out for the first time counts as what it says of itself.
     let costs = usable().map(|(at, engine)| (at, delay.of(engine)));
     let (best, least) = costs.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
     let is_due = |engine: &EngineView| {
         let cost = delay.of(engine);
-        engine.in_flight == 0 && engine.confidence * cost < least && now.credit_ns >= cost - least
+        engine.in_flight == 0 && engine.confidence * cost < least && asked.credit_ns >= cost - least
     };
     if let Some((probed, _)) = usable().find(|(at, engine)| *at != best && is_due(engine)) {
         return Some(whole(probed, Reason::Probe));
     }
-    let reason = match settings.objective {
+    let reason = match asked.settings.objective {
         Objective::Cpu => return Some(whole(best, Reason::CheapestCpu)),
         Objective::Latency => Reason::Soonest,
         Objective::Throughput => Reason::Least,
     };
-    best_split(request, engines, &delay, least * SPLIT_GAIN).or(Some(whole(best, reason)))
+    best_split(asked, &delay, least * SPLIT_GAIN).or(Some(whole(best, reason)))
 }
 
 /// What a request costs on an engine beyond the best of those that are known.
-pub(crate) fn extra_cost(
-    chosen: usize,
-    settings: &Settings,
-    request: &Request,
-    engines: &[EngineView],
-    now: &Circumstances,
-) -> f64 {
-    let delay = Delay::new(settings.objective, request, now);
-    let spent = delay.of(&engines[chosen]);
-    let known = engines.iter().filter(|engine| engine.usable && engine.known);
+pub(crate) fn extra_cost(chosen: usize, asked: &Question<'_>) -> f64 {
+    let delay = Delay::new(asked);
+    let spent = delay.of(&asked.engines[chosen]);
+    let known = asked.engines.iter().filter(|engine| engine.usable && engine.known);
     spent - known.map(|engine| delay.of(engine)).fold(spent, f64::min)
 }
 
@@ -71,12 +60,12 @@ struct Delay {
 }
 
 impl Delay {
-    fn new(objective: Objective, request: &Request, now: &Circumstances) -> Delay {
-        let stretch = now.cpu.stretch(request.computing);
+    fn new(&Question { settings, request, cpu, .. }: &Question<'_>) -> Delay {
+        let (objective, stretch) = (settings.objective, cpu.stretch(request.computing));
         match objective {
             Objective::Throughput => {
-                let own = 1.0 - now.cpu.saturated * now.cpu.own;
-                Delay { objective, price: now.cpu.price(request), stretch, own }
+                let own = 1.0 - cpu.saturated * cpu.own;
+                Delay { objective, price: cpu.price(request), stretch, own }
             }
             Objective::Latency | Objective::Cpu => Delay { objective, price: 0.0, stretch, own: 1.0 },
         }
@@ -105,7 +94,8 @@ impl Delay {
 
 /// The best division between an inline engine and a device, if it costs less
 /// than `limit`: both shall end at the same time.
-fn best_split(request: &Request, engines: &[EngineView], delay: &Delay, limit: f64) -> Option<Decision> {
+fn best_split(asked: &Question<'_>, delay: &Delay, limit: f64) -> Option<Decision> {
+    let &Question { request, engines, .. } = asked;
     if request.segments < 2 {
         return None;
     }
@@ -115,9 +105,18 @@ fn best_split(request: &Request, engines: &[EngineView], delay: &Delay, limit: f
     let (inline, software) = engines.iter().enumerate().find(usable(true))?;
     let segment_bytes = request.bytes as f64 / f64::from(request.segments);
     let divide = |(device, hardware): (usize, &EngineView)| {
-        let waits = (hardware.finish_ns() - hardware.cpu_ns - hardware.service_ns).max(0.0);
-        let slope = software.per_byte_ns * delay.stretch + hardware.per_byte_ns;
-        let bytes = (software.service_ns * delay.stretch - waits - hardware.fixed_ns) / slope;
+        // The device serves its part at once, or behind all that it has; then who
+        // waits for it wants a CPU.
+        let bytes_behind = |backlog_ns: f64, parallelism: f64| {
+            let before = (backlog_ns + hardware.fixed_ns) / parallelism + hardware.cpu_wait_ns;
+            let slope = software.per_byte_ns * delay.stretch + hardware.per_byte_ns / parallelism;
+            (software.service_ns * delay.stretch - before) / slope
+        };
+        let at_once = bytes_behind(0.0, 1.0);
+        let bytes = match hardware.behind() > 0.0 {
+            true => at_once.min(bytes_behind(hardware.backlog_ns, hardware.parallelism)),
+            false => at_once,
+        };
         let device_segments = (bytes / segment_bytes).floor();
         if !(device_segments >= 1.0 && device_segments < f64::from(request.segments)) {
             return None;

@@ -1,11 +1,10 @@
 //! `fixed`: always the same engine.
 
-use super::{Decision, EngineView, Reason, first_inline, whole};
-use crate::settings::Settings;
+use super::{Decision, Question, Reason, first_inline, whole};
 
 /// The engine that the settings name; where that cannot be used, the CPU.
 #[must_use]
-pub fn place(settings: &Settings, engines: &[EngineView]) -> Option<Decision> {
+pub fn place(&Question { settings, engines, .. }: &Question<'_>) -> Option<Decision> {
     let named = usize::from(settings.engine);
     match engines.get(named) {
         Some(engine) if engine.usable => Some(whole(named, Reason::Forced)),

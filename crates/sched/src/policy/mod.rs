@@ -46,8 +46,9 @@ impl Request {
     }
 }
 
-/// What is known of one engine for one request. Times are in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What is known of one engine for one request. Times are in nanoseconds. By
+/// default it is not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EngineView {
     /// It has the operation and takes the size, is not quarantined, and the
     /// consumer has not used up its share of it.
@@ -128,9 +129,15 @@ impl CpuView {
     }
 }
 
-/// What a policy is told besides requests and engines.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Circumstances {
+/// What a policy is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// What the scheduler is told to do.
+    pub settings: &'a Settings,
+    /// What is to be placed.
+    pub request: &'a Request,
+    /// What is known of the engines, in their order.
+    pub engines: &'a [EngineView],
     /// What is known of the CPU.
     pub cpu: CpuView,
     /// Delay that may be spent on trying an engine out, in nanoseconds.
@@ -154,66 +161,40 @@ pub enum Placement {
     },
 }
 
-/// Why it goes there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// No other can take it.
-    Only,
-    /// The settings name it.
-    Forced,
-    /// A threshold of the settings.
-    Threshold,
-    /// The CPU has time to spare (`aca`).
-    IdleCpu,
-    /// It ends soonest.
-    Soonest,
-    /// It costs all together least.
-    Least,
-    /// It costs the CPU least and keeps up.
-    CheapestCpu,
-    /// Two engines end sooner than one.
-    Split,
-    /// To learn what it costs.
-    Probe,
-    /// The engine that was chosen was busy or could not.
-    Spilled,
-    /// A mask is made here, or used.
-    Mask,
+/// Makes [`Reason`] of what each is for, its variant, and its name in reports.
+macro_rules! reasons {
+    ($($about:literal $variant:ident $name:literal,)+) => {
+        /// Why it goes there.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Reason {
+            $(#[doc = $about] $variant,)+
+        }
+
+        impl Reason {
+            /// Every reason, each at its own number.
+            pub const ALL: &[Reason] = &[$(Reason::$variant),+];
+
+            /// For reports.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Reason::$variant => $name),+ }
+            }
+        }
+    };
 }
 
-impl Reason {
-    /// Every reason, each at its own number.
-    pub const ALL: [Reason; 11] = [
-        Reason::Only,
-        Reason::Forced,
-        Reason::Threshold,
-        Reason::IdleCpu,
-        Reason::Soonest,
-        Reason::Least,
-        Reason::CheapestCpu,
-        Reason::Split,
-        Reason::Probe,
-        Reason::Spilled,
-        Reason::Mask,
-    ];
-
-    /// For reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Reason::Only => "only",
-            Reason::Forced => "forced",
-            Reason::Threshold => "threshold",
-            Reason::IdleCpu => "idle-cpu",
-            Reason::Soonest => "soonest",
-            Reason::Least => "least-cost",
-            Reason::CheapestCpu => "cheapest-cpu",
-            Reason::Split => "split",
-            Reason::Probe => "probe",
-            Reason::Spilled => "spilled",
-            Reason::Mask => "mask",
-        }
-    }
+reasons! {
+    "No other can take it." Only "only",
+    "The settings name it." Forced "forced",
+    "A threshold of the settings." Threshold "threshold",
+    "The CPU has time to spare (`aca`)." IdleCpu "idle-cpu",
+    "It ends soonest." Soonest "soonest",
+    "It costs all together least." Least "least-cost",
+    "It costs the CPU least and keeps up." CheapestCpu "cheapest-cpu",
+    "Two engines end sooner than one." Split "split",
+    "To learn what it costs." Probe "probe",
+    "The engine that was chosen was busy or could not." Spilled "spilled",
+    "A mask is made here, or used." Mask "mask",
 }
 
 /// A placement and its reason.
@@ -242,22 +223,6 @@ fn first_device(engines: &[EngineView]) -> Option<usize> {
 }
 
 impl EngineView {
-    /// Of an engine that is not there.
-    pub(crate) const UNUSABLE: EngineView = EngineView {
-        usable: false,
-        inline: false,
-        known: false,
-        service_ns: 0.0,
-        fixed_ns: 0.0,
-        per_byte_ns: 0.0,
-        cpu_ns: 0.0,
-        backlog_ns: 0.0,
-        in_flight: 0,
-        parallelism: 1.0,
-        cpu_wait_ns: 0.0,
-        confidence: 1.0,
-    };
-
     /// As if it had nothing to do, and were not to be tried out.
     pub(crate) fn rests(&mut self) {
         (self.backlog_ns, self.in_flight, self.confidence) = (0.0, 0, 1.0);
@@ -266,18 +231,16 @@ impl EngineView {
     /// How many others wait longer for one more batch on this device: all that it
     /// has, in turn, from where it has as many as it serves at once.
     pub(crate) fn behind(&self) -> f64 {
-        let in_flight = f64::from(self.in_flight);
-        if self.inline { 0.0 } else { (in_flight + 1.0 - self.parallelism).clamp(0.0, 1.0) * in_flight }
+        if self.inline { 0.0 } else { waiting(self.in_flight, self.parallelism) * f64::from(self.in_flight) }
     }
 
-    /// When a request would be done: alone at once, else when what is there
-    /// has been served as far as the engine's parallelism makes it wait.
+    /// When a request would be done.
     #[must_use]
     pub fn finish_ns(&self) -> f64 {
-        if self.inline {
-            self.service_ns
-        } else {
-            self.service_ns.max((self.backlog_ns + self.service_ns) / self.parallelism) + self.cpu_ns
+        let queue = (self.backlog_ns, self.in_flight);
+        match self.inline {
+            true => self.service_ns,
+            false => served_ns(self.service_ns, queue, self.parallelism) + self.cpu_ns,
         }
     }
 
@@ -289,23 +252,45 @@ impl EngineView {
     }
 }
 
+/// How far one more waits where so many are in flight and so many are served at
+/// once: not at all, or, from 1 on, for its turn.
+pub(crate) fn waiting(in_flight: u32, parallelism: f64) -> f64 {
+    (f64::from(in_flight) + 1.0 - parallelism).clamp(0.0, 1.0)
+}
+
+/// How long a device takes to serve one more, behind so much work of so many.
+pub(crate) fn served_ns(service_ns: f64, (backlog_ns, in_flight): (f64, u32), parallelism: f64) -> f64 {
+    let in_turn = (backlog_ns + service_ns) / parallelism;
+    service_ns + (in_turn - service_ns).max(0.0) * waiting(in_flight, parallelism)
+}
+
 /// Places a request. None only when no engine is usable.
 #[must_use]
-pub fn place(
-    settings: &Settings,
-    request: &Request,
-    engines: &[EngineView],
-    now: &Circumstances,
-) -> Option<Decision> {
-    let mut usable = engines.iter().enumerate().filter(|(_, engine)| engine.usable);
+pub fn place(asked: &Question<'_>) -> Option<Decision> {
+    let mut usable = asked.engines.iter().enumerate().filter(|(_, engine)| engine.usable);
     let first = usable.next()?.0;
     if usable.next().is_none() {
         return Some(whole(first, Reason::Only));
     }
-    match settings.policy {
-        Policy::Fixed => fixed::place(settings, engines),
-        Policy::Size => size::place(settings, request, engines),
-        Policy::Aca => aca::place(settings, request, engines, &now.cpu),
-        Policy::Adaptive => adaptive::place(settings, request, engines, now),
+    match asked.settings.policy {
+        Policy::Fixed => fixed::place(asked),
+        Policy::Size => size::place(asked),
+        Policy::Aca => aca::place(asked),
+        Policy::Adaptive => adaptive::place(asked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_request_waits_for_large_ones_only_where_no_unit_is_free() {
+        let small = 10_000.0;
+        let large = (7.0 * 500_000.0, 7);
+        assert_eq!(served_ns(small, large, 8.0), small, "the eighth of eight");
+        assert_eq!(served_ns(small, large, 7.0), (3_500_000.0 + small) / 7.0);
+        assert_eq!(served_ns(small, (small, 1), 1.0), 2.0 * small);
+        assert_eq!(served_ns(small, (0.0, 0), 1.0), small);
     }
 }

@@ -1,12 +1,11 @@
 //! `size`: one threshold, as the packet-size distribution mode of DPDK's
 //! cryptodev scheduler has it.
 
-use super::{Decision, EngineView, Reason, Request, first_device, first_inline, whole};
-use crate::settings::Settings;
+use super::{Decision, Question, Reason, first_device, first_inline, whole};
 
-/// A device from [`Settings::beta_bytes`] on, the CPU below.
+/// A device from [`beta_bytes`](crate::Settings::beta_bytes) on, the CPU below.
 #[must_use]
-pub fn place(settings: &Settings, request: &Request, engines: &[EngineView]) -> Option<Decision> {
+pub fn place(&Question { settings, request, engines, .. }: &Question<'_>) -> Option<Decision> {
     let large = request.bytes >= u64::from(settings.beta_bytes);
     let chosen = if large { first_device(engines) } else { None }.or_else(|| first_inline(engines));
     chosen.map(|engine| whole(engine, Reason::Threshold))

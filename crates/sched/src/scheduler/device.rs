@@ -273,6 +273,7 @@ mod tests {
     use strongroom_engine_cpu::CpuEngine;
 
     use super::*;
+    use crate::policy::Request;
     use crate::scheduler::Scheduler;
 
     /// A device that answers when it is told to.
@@ -328,8 +329,12 @@ mod tests {
         let scheduler = Scheduler::fixed(engine, Arc::new(CpuEngine::new()));
         let session = scheduler.session(Algorithm::Aead(Aead::XAes256Gcm), &[1; 32]).unwrap();
         let state = session.state::<SchedulerSession>().unwrap();
+        let request = Request::whole(Operation::Seal, 4096);
         let there = || {
-            let view = (state.record(0).in_flight(), scheduler.core.engines[0].in_flight.load(Relaxed));
+            let view = (
+                state.record(0).view(&request, true).in_flight,
+                scheduler.core.engines[0].in_flight.load(Relaxed),
+            );
             (view, scheduler.core.in_flight.load(Relaxed))
         };
         let mut tickets: Vec<Ticket> = (0..3)

@@ -6,11 +6,9 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use strongroom_sched::{Scheduler, Statistics};
@@ -18,19 +16,18 @@ use strongroom_sched::{Scheduler, Statistics};
 use super::daemon::{Ender, Served};
 use super::open::Plan;
 use crate::args::disk::DiskCloseArgs;
-use crate::control::{Told, followed, own_directory, remove_dead, sockets};
+use crate::control::{ANSWER_TIMEOUT, Told, exchange, followed, own_directory, sockets};
 use crate::daemon::ending::{Ending, Witness};
+use crate::daemon::server::{Server, send};
 use crate::daemon::status::EngineStatus;
 use crate::failure::{Exit, Failure, Result};
 use crate::report::{self, Output};
 use crate::trace::{Subject, Tracing};
 
+/// Longest answer.
+const LEN_MAX: u64 = 64 << 10;
 /// The beginning of the names of sockets.
 const PREFIX: &str = "disk-";
-/// Longest request or answer.
-const LEN_MAX: u64 = 64 << 10;
-/// Longest wait for an answer that takes no work, and for a request.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
@@ -131,73 +128,47 @@ impl OpenDisk {
     }
 }
 
-/// The socket of this process.
-fn own_socket() -> Result<PathBuf> {
-    Ok(own_directory()?.join(format!("{PREFIX}{}.socket", std::process::id())))
-}
-
-/// Removes the socket of this process, which ends.
-pub(super) fn remove() {
-    if let Ok(path) = own_socket() {
-        let _ = std::fs::remove_file(path);
-    }
-}
-
-/// Answers in threads of their own until the process ends.
+/// Answers in threads of their own until the process ends, or what is given is
+/// dropped.
 ///
 /// # Errors
 /// When there is no place for a socket, or no thread.
-pub(super) fn listen(open: &Arc<OpenDisk>) -> Result<()> {
-    remove_dead(&own_directory()?);
-    let path = own_socket()?;
-    let failed = |error: std::io::Error| Failure::system(&path, &error);
-    let _ = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path).map_err(failed)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+pub(super) fn listen(open: &Arc<OpenDisk>) -> Result<Server> {
+    let server = Server::bind(&format!("{PREFIX}{}.socket", std::process::id()))?;
     let open = Arc::clone(open);
-    let serve = move || {
-        for stream in listener.incoming().flatten() {
-            let open = Arc::clone(&open);
-            // Without a thread the peer sees the connection end.
-            let _ = std::thread::Builder::new().name("control".into()).spawn(move || {
-                let witness = open.ending.witness();
-                let _ = converse(&open, &stream, &witness);
-            });
+    server.start(move |request, stream| {
+        if let Request::TraceStop = request {
+            send_trace(&open, stream);
+            return;
         }
-    };
-    let thread = std::thread::Builder::new().name("control".into()).spawn(serve);
-    thread.map(drop).map_err(failed)
+        let witness = open.ending.witness();
+        send(stream, &open.answer(request, &witness));
+    })?;
+    Ok(server)
 }
 
-fn converse(open: &OpenDisk, mut stream: &UnixStream, witness: &Witness<'_>) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    let mut line = String::new();
-    BufReader::new(stream.take(LEN_MAX)).read_line(&mut line)?;
-    let Ok(request) = serde_json::from_str(&line) else { return Ok(()) };
-    if let Request::TraceStop = request {
-        let trace = open.tracing.stop(&open.traced, None);
-        let answer = match &trace {
-            Ok(bytes) => Answer::Trace { bytes: bytes.len() as u64 },
-            Err(failure) => Answer::Failed(failure.into()),
-        };
-        let mut line = serde_json::to_vec(&answer)?;
-        line.push(b'\n');
-        stream.write_all(&line)?;
-        return stream.write_all(&trace.unwrap_or_default());
+/// Sends what was recorded after its announcement, or why there is nothing.
+fn send_trace(open: &OpenDisk, mut stream: &UnixStream) {
+    match open.tracing.stop(&open.traced, None) {
+        Ok(bytes) => {
+            send(stream, &Answer::Trace { bytes: bytes.len() as u64 });
+            // A peer that is gone needs none.
+            let _ = stream.write_all(&bytes);
+        }
+        Err(failure) => send(stream, &Answer::Failed((&failure).into())),
     }
-    let mut answer = serde_json::to_vec(&open.answer(request, witness))?;
-    answer.push(b'\n');
-    stream.write_all(&answer)
 }
 
 fn ask(socket: &Path, request: Request) -> Option<Answer> {
-    asked(socket, request).map(|(answer, _)| answer)
+    let stream = UnixStream::connect(socket).ok()?;
+    let timeout = matches!(request, Request::Tell).then_some(ANSWER_TIMEOUT);
+    exchange(&stream, &request, timeout).ok()
 }
 
 /// The answer, and what follows it.
 fn asked(socket: &Path, request: Request) -> Option<(Answer, BufReader<UnixStream>)> {
     let mut stream = UnixStream::connect(socket).ok()?;
-    let timeout = (!matches!(request, Request::Close { .. })).then_some(TIMEOUT);
+    let timeout = (!matches!(request, Request::Close { .. })).then_some(ANSWER_TIMEOUT);
     stream.set_read_timeout(timeout).ok()?;
     let mut line = serde_json::to_vec(&request).ok()?;
     line.push(b'\n');

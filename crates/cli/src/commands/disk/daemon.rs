@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::mm::MlockAllFlags;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
 use strongroom_disk::backing::Backing;
 use strongroom_disk::nbd::{Server, ServerHandle};
@@ -28,10 +28,11 @@ use super::control::{self, OpenDisk};
 use super::holders::holders;
 use super::image;
 use super::open::{Export, Plan};
-use crate::compose::compose;
+use crate::compose::compose_for;
 use crate::confinement::{self, Deeds, Reach};
-use crate::daemon::launch;
-use crate::daemon::log::{Log, Severity};
+use crate::daemon::launch::{self, Ready};
+use crate::daemon::server::Server as ControlServer;
+use crate::daemon::unmounting;
 use crate::failure::{Exit, Failure, Result};
 use crate::secrets::terminal::Input;
 use crate::trace::{Subject, Traced, Tracing};
@@ -44,8 +45,6 @@ pub(super) const FILE_NAME: &str = "volume";
 const FORCE_LIMIT: Duration = Duration::from_secs(2);
 /// How often it is tried meanwhile.
 const RETRY: Duration = Duration::from_millis(100);
-/// How long those who wait for the end may take to hear of it.
-const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
 /// What an export serves.
 pub(super) struct Served {
@@ -170,9 +169,9 @@ impl OpenDisk {
 /// Serves as the process that was launched, and tells it of any failure until
 /// the disk can be used.
 pub(super) fn run_launched(plan: &Plan) -> Exit {
-    launch::served(plan.log.as_ref(), |log, ready| {
+    launch::served(plan.log.as_ref(), false, |ready| {
         let secret = launch::receive_bytes(Input::standard())?;
-        serve(plan, secret, log, ready)
+        serve(plan, secret, &ready)
     })
 }
 
@@ -181,22 +180,20 @@ pub(super) fn run_launched(plan: &Plan) -> Exit {
 /// # Errors
 /// What kept it from opening, or from closing well.
 pub(super) fn run_foreground(plan: &Plan, secret: Option<SecretBytes>) -> Result<()> {
-    let log = Arc::new(Log::open(plan.log.as_ref())?);
-    serve(plan, secret, &log, &|| ())
+    launch::in_foreground(plan.log.as_ref(), false, |ready| serve(plan, secret, &ready))
 }
 
-fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Arc<Log>, ready: &(dyn Fn() + Sync)) -> Result<()> {
+fn serve(plan: &Plan, secret: Option<SecretBytes>, ready: &Ready) -> Result<()> {
     // Before anything can be seen, so that a signal never leaves it behind.
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
-        .map_err(|error| Failure::new(Exit::Other, format!("signals cannot be caught: {error}")))?;
+    let signals = unmounting::signals()?;
     confinement::drop_capabilities(plan.confined);
-    let engines = compose(plan.engine.as_deref())?;
+    let engines = compose_for(plan.engine.as_deref(), &plan.placing, None)?.scheduler;
     let tracing = Tracing::new(Arc::clone(&engines));
     let engine = tracing.engine();
     let (volume, image, cipher) = open_volume(plan, secret, &engine)?;
     let served = Served { volume: Arc::new(volume), engines, tracing, cipher };
     let volume = &served.volume;
-    protect(log);
+    protect();
     if !plan.ephemeral {
         // Swap is ephemeral, as a rule. What cannot be mapped is read.
         let _ = image.map();
@@ -205,33 +202,28 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, log: &Arc<Log>, ready: &(dyn 
         confinement::restrict(plan.confined, runs);
         let secrets = strongroom_memory::standing();
         if !(secrets.secrets_locked && secrets.stacks_locked) {
-            log.write(
-                Severity::Warning,
-                "keys could not be locked in memory: raise the limit with `ulimit -l`",
-            );
+            tracing::warn!("keys could not be locked in memory: raise the limit with `ulimit -l`");
         }
-        log.write(Severity::Notice, &format!("confined: {}", confinement::standing()));
-        log.write(Severity::Notice, &format!("opened {} at {}", plan.image.display(), at.display()));
+        tracing::info!("confined: {}", confinement::standing());
+        tracing::info!("opened {} at {}", plan.image.display(), at.display());
         ready();
     };
     let ran = match &plan.export {
-        Export::Nbd(socket) => serve_nbd(plan, socket, &served, log, signals, || opened(socket, None)),
+        Export::Nbd(socket) => serve_nbd(plan, socket, &served, signals, || opened(socket, None)),
         Export::Raw(directory) => {
-            serve_raw(plan, directory, &served, log, signals, |runs| opened(directory, runs))
+            serve_raw(plan, directory, &served, signals, |runs| opened(directory, runs))
         }
-        Export::Ublk(_) => serve_ublk(plan, &served, log, signals, |at| opened(at, None)),
+        Export::Ublk(_) => serve_ublk(plan, &served, signals, |at| opened(at, None)),
     };
-    let open = ran.inspect_err(|_| control::remove())?;
+    let (open, server) = ran?;
     let flushed = match volume.is_read_only() {
         true => Ok(()),
         false => volume.flush().map_err(|error| image::explain(error, &plan.image)),
     };
-    log.write(Severity::Notice, &format!("closed {}", plan.image.display()));
+    tracing::info!("closed {}", plan.image.display());
     drop(served);
-    control::remove();
-    open.ending.set(flushed.clone());
-    open.ending.drain(DRAIN_LIMIT);
-    flushed
+    drop(server);
+    open.ending.conclude(flushed)
 }
 
 /// The volume, with the image locked, the image, and the cipher's name.
@@ -280,16 +272,16 @@ fn ephemeral(plan: &Plan) -> Result<(Segment, SecretBytes)> {
 /// What a process does that may have to write so that the kernel gets memory:
 /// its pages are there before they are touched, and stay; and its own writes
 /// wait for no writes that wait for it.
-fn protect(log: &Log) {
+fn protect() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE;
     if let Err(errno) = rustix::mm::mlockall(flags) {
-        log.write(Severity::Warning, &format!("memory cannot be locked ({errno}): unfit to serve swap"));
+        tracing::warn!("memory cannot be locked ({errno}): unfit to serve swap");
     }
     if let Err(errno) = rustix::process::configure_io_flusher_behavior(true) {
-        log.write(Severity::Warning, &format!("no I/O flusher ({errno}): unfit to serve swap"));
+        tracing::warn!("no I/O flusher ({errno}): unfit to serve swap");
     }
 }
 
@@ -297,10 +289,9 @@ fn serve_nbd(
     plan: &Plan,
     socket: &Path,
     served: &Served,
-    log: &Arc<Log>,
     signals: Signals,
     ready: impl FnOnce(),
-) -> Result<Arc<OpenDisk>> {
+) -> Result<(Arc<OpenDisk>, ControlServer)> {
     let device = served.device();
     let server = Server::bind(socket, device).map_err(|error| {
         let failure = Failure::system(socket, &error);
@@ -319,20 +310,19 @@ fn serve_nbd(
         Reach { directory: beside, deeds: Deeds::Removal },
     ];
     confinement::restrict_files(plan.confined, &reach);
-    begin(&open, log, signals)?;
+    let control = begin(&open, signals)?;
     ready();
     server.run();
-    Ok(open)
+    Ok((open, control))
 }
 
 fn serve_raw(
     plan: &Plan,
     directory: &Path,
     served: &Served,
-    log: &Arc<Log>,
     signals: Signals,
     ready: impl FnOnce(Option<&'static str>),
-) -> Result<Arc<OpenDisk>> {
+) -> Result<(Arc<OpenDisk>, ControlServer)> {
     let options = MountOptions {
         source: plan.image.to_string_lossy().into_owned(),
         subtype: strongroom_fuse::mount::Subtype::Disk,
@@ -352,10 +342,10 @@ fn serve_raw(
     };
     let session = Session::new(mount, file, options).tapped(Arc::clone(&served.tracing) as Arc<_>);
     let open = OpenDisk::new(plan, served, Ender::Raw(session.handle(), directory.to_owned()));
-    begin(&open, log, signals)?;
+    let control = begin(&open, signals)?;
     ready(session.handle().unmounts_by());
     match session.run() {
-        Ok(_) => Ok(open),
+        Ok(_) => Ok((open, control)),
         Err(error) => Err(Failure::new(Exit::Other, error.to_string())),
     }
 }
@@ -363,22 +353,24 @@ fn serve_raw(
 fn serve_ublk(
     plan: &Plan,
     served: &Served,
-    log: &Arc<Log>,
     signals: Signals,
     ready: impl FnOnce(&Path),
-) -> Result<Arc<OpenDisk>> {
+) -> Result<(Arc<OpenDisk>, ControlServer)> {
     let device = served.device();
     let server = strongroom_ublk::Server::start(device).map_err(|error| explain_ublk(&error))?;
     let plan = Plan { export: Export::Ublk(server.path()), ..plan.clone() };
     let open = OpenDisk::new(&plan, served, Ender::Ublk(server.handle()));
-    if let Err(failure) = begin(&open, log, signals) {
-        let _ = server.handle().stop();
-        server.run();
-        return Err(failure);
-    }
+    let control = match begin(&open, signals) {
+        Ok(control) => control,
+        Err(failure) => {
+            let _ = server.handle().stop();
+            server.run();
+            return Err(failure);
+        }
+    };
     ready(&server.path());
     server.run();
-    Ok(open)
+    Ok((open, control))
 }
 
 pub(super) fn explain_ublk(error: &StartError) -> Failure {
@@ -395,20 +387,20 @@ pub(super) fn explain_ublk(error: &StartError) -> Failure {
 }
 
 /// Starts what ends the disk: signals and the control socket.
-fn begin(open: &Arc<OpenDisk>, log: &Arc<Log>, mut signals: Signals) -> Result<()> {
-    control::listen(open)?;
-    let (open, log) = (Arc::clone(open), Arc::clone(log));
+fn begin(open: &Arc<OpenDisk>, mut signals: Signals) -> Result<ControlServer> {
+    let server = control::listen(open)?;
+    let open = Arc::clone(open);
     let wait = move || {
         // The first asks, and the export ends when its users do; the second
         // does not wait for them.
         wait_signal(&mut signals);
         if let Err(failure) = open.ender.end(false) {
             let text = format!("{}: it ends with its users, or by a second signal", failure.message());
-            log.write(Severity::Warning, &text);
+            tracing::warn!("{text}");
             while open.ender.end(!open.ender.waits()).is_err() {
                 if signals.pending().any(|signal| signal != SIGHUP) {
                     if let Err(failure) = open.force() {
-                        log.write(Severity::Error, failure.message());
+                        tracing::error!("{}", failure.message());
                     }
                     break;
                 }
@@ -421,8 +413,8 @@ fn begin(open: &Arc<OpenDisk>, log: &Arc<Log>, mut signals: Signals) -> Result<(
             let _ = open.force();
         }
     };
-    let thread = std::thread::Builder::new().name("signals".into()).spawn(wait);
-    thread.map(drop).map_err(|error| Failure::new(Exit::Other, format!("no thread can be started: {error}")))
+    unmounting::spawn("signals", wait)?;
+    Ok(server)
 }
 
 /// Waits for a signal that ends.

@@ -23,7 +23,7 @@ pub(super) fn run(args: &DiskFormatArgs, output: Output) -> Result<Exit> {
         return Err(Failure::usage("a new disk has no key slot to be tried").hint("Leave --key-slot out."));
     }
     let mut new = new_header(args)?;
-    let engine = image::engine(None)?;
+    let engine = image::engine(None, &[])?;
     new.check(&engine).map_err(|error| image::explain(error, &args.image))?;
     let made = make_files(args, &new)?;
     let outcome = make(args, &mut new, &engine, &made, output);

@@ -11,7 +11,7 @@ use strongroom_format::vault::names::VAULT_DIRECTORY;
 use strongroom_keys::SecretBytes;
 
 use crate::args::disk::DiskSecretArgs;
-use crate::compose::compose;
+use crate::compose::compose_for;
 use crate::failure::{Exit, Failure, Result};
 use crate::secrets::{KeyFileRange, Source};
 
@@ -72,9 +72,9 @@ pub(super) fn lock(path: &Path, device: &FileBacking, read: Option<&Header>) -> 
     }
 }
 
-/// The engines, and as what a disk takes them.
-pub(super) fn engine(name: Option<&str>) -> Result<Arc<dyn Engine>> {
-    Ok(compose(name)?)
+/// The engines, and as what a disk takes them; `words` are settings.
+pub(super) fn engine(name: Option<&str>, words: &[String]) -> Result<Arc<dyn Engine>> {
+    Ok(compose_for(name, words, None)?.scheduler)
 }
 
 /// The part of a key file that is meant.

@@ -80,7 +80,7 @@ impl Changing {
     fn begin(path: &Path, args: &DiskSecretArgs) -> Result<Changing> {
         let device = image::open(path, true)?;
         let header = image::header(path, &device)?;
-        let engine = image::engine(None)?;
+        let engine = image::engine(None, &[])?;
         let secret = image::secret(args, path)?;
         let unlocked = header.unlock(&*device, &engine, secret.expose(), args.key_slot);
         let unlocked = unlocked.map_err(|error| image::explain(error, path))?;

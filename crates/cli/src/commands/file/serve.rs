@@ -4,7 +4,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
@@ -16,24 +15,20 @@ use strongroom_fuse::{Errno, Mount, MountOptions, Session, SessionHandle, Sessio
 use super::failure;
 use super::mount::{Plan, handed_on};
 use crate::confinement;
-use crate::control::{Answer, Request, mounts};
+use crate::control::{self, Answer, Request, mounts};
 use crate::daemon::ending::Ending;
-use crate::daemon::launch;
-use crate::daemon::log::{Log, Severity};
+use crate::daemon::launch::{self, Ready};
 use crate::daemon::server::{Server, answer, send};
 use crate::daemon::unmounting::{self, HELD_AFTER};
 use crate::failure::{Exit, Failure, Result};
 use crate::secrets::terminal::Input;
 
-/// How long those who wait for the end may take to hear of it.
-const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 /// Failed reads that the log tells of: a program may try again for ever.
 const TOLD_MAX: u32 = 100;
 
 /// The plain file as the kernel asks for it.
 struct Shown {
     ranges: Ranges,
-    log: Arc<Log>,
     told: AtomicU32,
 }
 
@@ -50,7 +45,7 @@ impl Bytes for Shown {
                 Ok(read) => done += read,
                 Err(error) => {
                     if self.told.fetch_add(1, Ordering::Relaxed) < TOLD_MAX {
-                        self.log.write(Severity::Error, &error.to_string());
+                        tracing::error!("{}", error.to_string());
                     }
                     return Err(Errno::IO);
                 }
@@ -68,9 +63,9 @@ struct Served {
 
 /// Serves as the process that was launched.
 pub(super) fn run_launched(plan: &Plan) -> Exit {
-    launch::served(plan.log.as_ref(), |log, ready| {
+    launch::served(plan.log.as_ref(), false, |ready| {
         let key = handed_on(launch::receive_bytes(Input::standard())?.as_ref())?;
-        serve(plan, &key, log, ready)
+        serve(plan, &key, &ready)
     })
 }
 
@@ -79,10 +74,10 @@ pub(super) fn run_launched(plan: &Plan) -> Exit {
 /// # Errors
 /// What kept it from being shown.
 pub(super) fn run_foreground(plan: &Plan, key: &FileKey) -> Result<()> {
-    serve(plan, key, &Arc::new(Log::open(plan.log.as_ref())?), &|| ())
+    launch::in_foreground(plan.log.as_ref(), false, |ready| serve(plan, key, &ready))
 }
 
-fn serve(plan: &Plan, key: &FileKey, log: &Arc<Log>, ready: &(dyn Fn() + Sync)) -> Result<()> {
+fn serve(plan: &Plan, key: &FileKey, ready: &Ready) -> Result<()> {
     confinement::drop_capabilities(plan.confined);
     // Before anything is mounted, so that none can leave a mount behind.
     let signals = unmounting::signals()?;
@@ -101,26 +96,24 @@ fn serve(plan: &Plan, key: &FileKey, log: &Arc<Log>, ready: &(dyn Fn() + Sync)) 
     };
     let mount = Mount::new(&plan.directory, &options).map_err(crate::daemon::explain)?;
     let device = mounts::any_at(mount.path())?.device;
-    let shown = Shown { ranges, log: Arc::clone(log), told: AtomicU32::new(0) };
+    let shown = Shown { ranges, told: AtomicU32::new(0) };
     let file = Arc::new(SingleFile::new(plan.name().as_bytes(), shown, modified));
     let options = SessionOptions { writeback_cache: false, ..SessionOptions::default() };
     let session = Session::new(mount, file, options);
     let served = Arc::new(Served { session: session.handle(), ending: Ending::default() });
-    let server = Server::bind(device)?;
+    let server = Server::bind(&control::socket_name(device))?;
     let asked = Arc::clone(&served);
     server.start(move |request, stream| asked.converse(&request, stream))?;
-    served.end_on_signals(signals, log)?;
+    served.end_on_signals(signals)?;
     confinement::restrict(plan.confined, served.session.unmounts_by());
     let (from, to) = (plan.file.display(), plan.directory.display());
-    log.write(Severity::Notice, &format!("mounted {from} at {to}, confined: {}", confinement::standing()));
+    tracing::info!("mounted {from} at {to}, confined: {}", confinement::standing());
     ready();
     let ran = session.run();
-    log.write(Severity::Notice, &format!("unmounted {from}"));
+    tracing::info!("unmounted {from}");
     drop(server);
     let outcome = ran.map(drop).map_err(|error| Failure::new(Exit::Other, error.to_string()));
-    served.ending.set(outcome.clone());
-    served.ending.drain(DRAIN_LIMIT);
-    outcome
+    served.ending.conclude(outcome)
 }
 
 impl Served {
@@ -152,12 +145,12 @@ impl Served {
 
     /// Unmounts at the first signal, or detaches what is in use; the second
     /// ends it by force.
-    fn end_on_signals(self: &Arc<Served>, mut signals: Signals, log: &Arc<Log>) -> Result<()> {
-        let (served, log) = (Arc::clone(self), Arc::clone(log));
+    fn end_on_signals(self: &Arc<Served>, mut signals: Signals) -> Result<()> {
+        let served = Arc::clone(self);
         let wait = move || {
             let mut is_detached = false;
             for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
-                log.write(Severity::Notice, &format!("signal {signal}: unmounting"));
+                tracing::info!("signal {signal}: unmounting");
                 let ended = match is_detached {
                     true => served.session.abort().map_err(|error| error.to_string()),
                     false => unmounting::unmount(&served.session, false)
@@ -165,7 +158,7 @@ impl Served {
                         .map_err(|failure| failure.message().to_owned()),
                 };
                 if let Err(text) = ended {
-                    log.write(Severity::Error, &text);
+                    tracing::error!("{text}");
                 }
                 is_detached = true;
             }

@@ -73,7 +73,7 @@ struct EngineDocument {
 impl From<&EngineReport> for EngineDocument {
     fn from(report: &EngineReport) -> EngineDocument {
         let placement = |(reason, count): (Reason, u64)| Placement { reason: reason.name(), count };
-        let counted = Reason::ALL.into_iter().zip(report.reasons).filter(|(_, count)| *count > 0);
+        let counted = Reason::ALL.iter().copied().zip(report.reasons).filter(|(_, count)| *count > 0);
         EngineDocument {
             engine: report.engine.clone(),
             bytes: report.bytes,
