@@ -22,7 +22,7 @@ use strongroom_harness::subject::{Kind, Settings, Subject};
 use strongroom_harness::tally::Tally;
 use strongroom_harness::workspace;
 
-const TARGETS: [&str; 11] = [
+const TARGETS: [&str; 12] = [
     "page",
     "journal",
     "header",
@@ -34,6 +34,7 @@ const TARGETS: [&str; 11] = [
     "age_header",
     "age_armor",
     "age_stream",
+    "trace",
 ];
 /// Seconds for each target in the short form, which CI runs.
 const SHORT: u64 = 15;
@@ -60,7 +61,7 @@ pub(crate) struct FuzzArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = INPUT_LIMIT)]
     input_limit: u64,
     /// Only these targets (page, journal, header, names, special, request, freshness, luks, age_header, age_armor,
-    /// age_stream)
+    /// age_stream, trace)
     targets: Vec<String>,
     /// A built strongroom binary, for the corpora [default: build one]
     #[arg(long, value_name = "FILE")]
@@ -116,12 +117,15 @@ fn host() -> Result<String> {
     host.map(str::to_owned).ok_or_else(|| Failure::new("rustc names no host"))
 }
 
-/// The bytes of a vault that was used and killed: header, journal, pages, names, special records.
+/// The bytes of a vault that was used and killed: header, journal, pages, names, special records; and a trace
+/// of that.
 fn seeds(subject: &Subject) -> Result<Vec<Vec<u8>>> {
     let scratch = Scratch::new(None, "fuzz")?;
     let vault = Vault::create(subject, scratch.path())?;
     let mount = vault.mount(MountOptions::new(Duration::from_secs(120)))?;
     let plain = mount.path().to_path_buf();
+    let recorded = scratch.path().join("recorded");
+    trace(subject, "start", &[plain.as_os_str()])?;
     fs::create_dir(plain.join("directory"))?;
     fs::write(plain.join("directory/file"), vec![7; 600_000])?;
     fs::write(plain.join("n".repeat(250)), "content")?;
@@ -130,14 +134,23 @@ fn seeds(subject: &Subject) -> Result<Vec<Vec<u8>>> {
     std::os::unix::fs::FileExt::write_all_at(&file, &[8; 5000], 5000)?;
     file.sync_all()?;
     drop(file);
+    trace(subject, "stop", &[plain.as_os_str(), "-o".as_ref(), recorded.as_os_str()])?;
     mount.crash()?;
-    let mut seeds = Vec::new();
+    let mut seeds = vec![fs::read(&recorded).context("a trace")?];
     collect(&vault.place.store, &mut seeds)?;
     if let Subject::Strongroom { binary, .. } = subject {
         seeds.extend(single_files(binary, scratch.path())?);
     }
     ensure!(seeds.len() >= 8, "only {} seeds", seeds.len());
     Ok(seeds)
+}
+
+/// Begins or ends a trace.
+fn trace(subject: &Subject, what: &str, words: &[&std::ffi::OsStr]) -> Result {
+    let Subject::Strongroom { binary, .. } = subject else { return Err(Failure::new("it records nothing")) };
+    let mut command = Command::new(binary);
+    command.args(["trace", what]).args(words);
+    command::output(&mut command, Duration::from_secs(20)).map(drop)
 }
 
 /// A file in age's format for several recipients, as bytes and armored.

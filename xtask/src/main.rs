@@ -85,6 +85,9 @@ enum Task {
     LuksPressure(luks::pressure::PressureArgs),
     /// Make docs/papers.md from the models that replay published documents
     Papers,
+    /// Record loads, predict them under other suites, and run them under those
+    #[command(name = "whatif")]
+    WhatIf(compare::whatif::WhatIfArgs),
     /// Run the scheduler's policies on modelled machines, all of them
     Simulate(simulate::SimulateArgs),
     /// Test the engine for GPUs without a GPU, and look at what compilers make of its kernels
@@ -128,6 +131,7 @@ fn main() -> ExitCode {
         Task::Vm(arguments) => concluded(vm::run(&arguments)),
         Task::LuksPressure(arguments) => luks::pressure::fill(&arguments),
         Task::Papers => papers::run(),
+        Task::WhatIf(arguments) => compare::whatif::run(&arguments),
         Task::Simulate(arguments) => simulate::run(&arguments),
         Task::Gpu(arguments) => concluded(gpu::run(&arguments)),
         Task::Dudect(arguments) => concluded(dudect::run(&arguments)),

@@ -9,7 +9,7 @@
 pub(crate) mod holders;
 pub(crate) mod mounts;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -49,6 +49,10 @@ pub(crate) enum Request {
         /// Words of the form `NAME=VALUE`.
         settings: Vec<String>,
     },
+    /// Record the load.
+    TraceStart,
+    /// End that. The answer names a number of bytes, which follow it.
+    TraceStop,
 }
 
 /// What is answered.
@@ -59,6 +63,11 @@ pub(crate) enum Answer {
     Status(Box<MountStatus>),
     /// It is done.
     Done,
+    /// To `trace-stop`: so many bytes follow.
+    Trace {
+        /// Of the trace.
+        bytes: u64,
+    },
     /// To `unmount`: the name is gone, and something keeps the file system.
     Held,
     /// It failed.
@@ -288,8 +297,29 @@ impl Client {
     /// # Errors
     /// The daemon's failure, or that it is gone.
     pub(crate) fn ask(&mut self, request: Request) -> Result<Answer> {
-        let timeout = matches!(request, Request::Status | Request::Set { .. }).then_some(ANSWER_TIMEOUT);
+        let timeout = matches!(request, Request::Status | Request::Set { .. } | Request::TraceStart)
+            .then_some(ANSWER_TIMEOUT);
         self.ask_within(request, timeout)
+    }
+
+    /// Ends a trace and gets it, as a file has it.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub(crate) fn stop_trace(&mut self) -> Result<Vec<u8>> {
+        let mut line = serde_json::to_vec(&Request::TraceStop).expect("a request has text keys");
+        line.push(b'\n');
+        let asked =
+            self.stream.set_read_timeout(Some(ANSWER_TIMEOUT)).and_then(|()| self.stream.write_all(&line));
+        asked.map_err(|_| gone())?;
+        let mut reader = BufReader::new(&self.stream);
+        let mut answer = String::new();
+        reader.read_line(&mut answer).map_err(|_| gone())?;
+        match serde_json::from_str(&answer) {
+            Ok(Answer::Failed(told)) => Err(told.into()),
+            Ok(Answer::Trace { bytes }) => followed(reader, bytes).ok_or_else(gone),
+            _ => Err(gone()),
+        }
     }
 
     /// As [`Client::ask`], giving up after `timeout`.
@@ -302,6 +332,16 @@ impl Client {
             answer => Ok(answer),
         }
     }
+}
+
+/// Longest trace that is taken: its records, and room for the header.
+const TRACE_LEN_MAX: u64 = (strongroom_trace::RECORDS_MAX * strongroom_trace::RECORD_LEN) as u64 + (1 << 20);
+
+/// The bytes that were announced; `None` when fewer come.
+pub(crate) fn followed(reader: impl std::io::Read, bytes: u64) -> Option<Vec<u8>> {
+    let mut found = Vec::new();
+    reader.take(bytes.min(TRACE_LEN_MAX)).read_to_end(&mut found).ok()?;
+    (found.len() as u64 == bytes).then_some(found)
 }
 
 /// Asks a daemon, and gives its answer; after `timeout` none is waited for.

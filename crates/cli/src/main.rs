@@ -30,6 +30,7 @@ mod secrets;
 mod set;
 mod status;
 mod sync;
+mod trace;
 mod tree;
 mod umount;
 mod unlock;
@@ -141,6 +142,9 @@ fn run(command: Command, output: Output) -> Result<Exit> {
         Command::Simulate(args) => commands::simulate::run(&args, output),
         Command::Engines(args) => commands::engines::run(&args, output),
         Command::Tune(args) => commands::tune::run(&args, output),
+        Command::Report(args) => commands::report::run(&args, output),
+        Command::Trace(command) => commands::trace::run(&command, output),
+        Command::WhatIf(args) => commands::whatif::run(&args, output),
         Command::Bench(BenchCommand::Crypto(args)) => commands::bench::run(&args, output),
         Command::Bench(BenchCommand::File(args)) => commands::bench::file::run(&args, output),
         Command::MountHelper(args) => mount::helper(args.args),

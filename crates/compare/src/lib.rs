@@ -19,6 +19,7 @@ mod provider;
 mod report;
 mod result;
 mod statistics;
+pub mod whatif;
 mod work;
 
 use clap::{Args, Subcommand};

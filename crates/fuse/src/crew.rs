@@ -13,6 +13,7 @@ use crate::filesystem::Filesystem;
 use crate::forgets::Backlog;
 use crate::mount::MountPoint;
 use crate::statistics::Counters;
+use crate::tap::Tap;
 use crate::transport::{Chosen, DEPTH, Device, ReceiveError, Ring, Yielders};
 use crate::worker::{self, Duty};
 use rustix::fd::OwnedFd;
@@ -97,6 +98,7 @@ pub(crate) struct Service<'a, F: ?Sized> {
     filesystem: &'a F,
     point: &'a MountPoint,
     around: Option<&'a ReadAround>,
+    tap: Option<&'a dyn Tap>,
     backlog: Backlog,
     /// One for each queue.
     rolls: Vec<Mutex<Roll>>,
@@ -110,6 +112,7 @@ impl<'a, F: Filesystem + ?Sized> Service<'a, F> {
         filesystem: &'a F,
         point: &'a MountPoint,
         around: Option<&'a ReadAround>,
+        tap: Option<&'a dyn Tap>,
         chosen: &Chosen,
     ) -> Service<'a, F> {
         let queues = match chosen {
@@ -117,7 +120,8 @@ impl<'a, F: Filesystem + ?Sized> Service<'a, F> {
             Chosen::Rings(rings) => rings.queues,
         };
         let rolls = (0..queues).map(|_| Mutex::new(Roll { threads: DEPTH, waiting: 0 })).collect();
-        Service { filesystem, point, around, backlog: Backlog::default(), rolls, ends: Mutex::default() }
+        let backlog = Backlog::default();
+        Service { filesystem, point, around, tap, backlog, rolls, ends: Mutex::default() }
     }
 
     /// Serves by a thread for each lane until all have ended, and says how each
@@ -136,7 +140,7 @@ impl<'a, F: Filesystem + ?Sized> Service<'a, F> {
 
     fn duty<'b>(&'b self, counters: &'b Counters, way: Way<'b>) -> Duty<'b, F> {
         let watch = self.around.map(|around| around.watch(way));
-        Duty { filesystem: self.filesystem, counters, backlog: &self.backlog, watch }
+        Duty { filesystem: self.filesystem, counters, backlog: &self.backlog, watch, tap: self.tap }
     }
 
     fn roll(&self, queue: u16) -> MutexGuard<'_, Roll> {

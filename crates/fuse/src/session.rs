@@ -12,6 +12,7 @@ use crate::mount::{Mount, MountError, UnmountMode};
 use crate::negotiation::{SessionOptions, Unfit, negotiate};
 use crate::notify::Notifier;
 use crate::statistics::{Counters, Statistics};
+use crate::tap::Tap;
 use crate::transport::{
     Chosen, Device, ReceiveError, Reply, Rings, Transport, TransportReport, Turn, Yielders,
 };
@@ -60,7 +61,6 @@ impl fmt::Display for SessionError {
 impl std::error::Error for SessionError {}
 
 /// A mount and the file system that answers for it.
-#[derive(Debug)]
 pub struct Session<F> {
     // Before `mount`, so that its descriptor is closed before the unmount.
     device: Device,
@@ -69,6 +69,7 @@ pub struct Session<F> {
     options: SessionOptions,
     counters: Arc<[Counters]>,
     transport: Arc<OnceLock<TransportReport>>,
+    tap: Option<Arc<dyn Tap>>,
 }
 
 /// Steers a session from other threads. It does not keep the mount alive.
@@ -90,7 +91,13 @@ impl<F: Filesystem> Session<F> {
         let device = Device::new(Arc::new(file), options.transfer_bytes());
         // One more for the thread that reads around.
         let counters = (0..=threads_max(&options)).map(|_| Counters::new()).collect();
-        Session { device, mount, filesystem, options, counters, transport: Arc::default() }
+        Session { device, mount, filesystem, options, counters, transport: Arc::default(), tap: None }
+    }
+
+    /// Has `tap` look on.
+    #[must_use]
+    pub fn tapped(self, tap: Arc<dyn Tap>) -> Session<F> {
+        Session { tap: Some(tap), ..self }
     }
 
     /// For other threads.
@@ -196,13 +203,13 @@ impl<F: Filesystem> Session<F> {
 
     /// Runs the workers and waits for all of them.
     fn serve(self, chosen: &Chosen) -> Result<Ended, SessionError> {
-        let Session { device, mount, filesystem, counters, options, .. } = self;
+        let Session { device, mount, filesystem, counters, options, tap, .. } = self;
         let notifier = Notifier::new(&device);
         let yielders = Arc::new(Yielders::new());
         let lanes = crew::lanes(device, chosen, options.workers.max(1), &yielders);
         let (filling, workers) = counters.split_last().expect("there is one more than workers");
         let around = options.read_around.then(ReadAround::new);
-        let service = Service::new(&*filesystem, mount.point(), around.as_ref(), chosen);
+        let service = Service::new(&*filesystem, mount.point(), around.as_ref(), tap.as_deref(), chosen);
         let ends = thread::scope(|scope| {
             if let Some(around) = &around {
                 let (filesystem, notifier) = (&*filesystem, &notifier);

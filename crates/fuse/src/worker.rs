@@ -11,6 +11,7 @@ use crate::errno::Errno;
 use crate::filesystem::Filesystem;
 use crate::forgets::Backlog;
 use crate::statistics::Counters;
+use crate::tap::{Tap, Tapped};
 use crate::transport::{ReceiveError, Received, Reply, Transport};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -24,6 +25,8 @@ pub(crate) struct Duty<'a, F: ?Sized> {
     pub(crate) backlog: &'a Backlog,
     /// With it, what programs read piece by piece is read around.
     pub(crate) watch: Option<Watch<'a>>,
+    /// Looks on.
+    pub(crate) tap: Option<&'a dyn Tap>,
 }
 
 /// Serves until the transport ends, and says how.
@@ -44,7 +47,8 @@ pub(crate) fn serve<F: Filesystem + ?Sized>(
             counters.malformed();
             continue;
         };
-        let (answer, touch) = answer(duty, received, &header, &mut body);
+        let tap = duty.tap.filter(|tap| tap.is_on());
+        let (answer, touch) = answer(duty, tap, received, &header, &mut body);
         let unique = header.context.unique;
         let reply = match answer {
             Ok(Answer::Silence) => None,
@@ -63,7 +67,11 @@ pub(crate) fn serve<F: Filesystem + ?Sized>(
         }
         // That there is no attribute of a name is an answer like others.
         let failed = answer.is_err_and(|errno| errno != Errno::NODATA);
-        counters.request(header.opcode, failed, started.elapsed());
+        let took = started.elapsed();
+        counters.request(header.opcode, failed, took);
+        if let Some(tap) = tap {
+            tap.answered(took);
+        }
         if let Some(watch) = &watch {
             watch.answered(touch);
         }
@@ -85,6 +93,7 @@ fn forget_some<F: Filesystem + ?Sized>(duty: &Duty<'_, F>) {
 
 fn answer<F: Filesystem + ?Sized>(
     duty: &Duty<'_, F>,
+    tap: Option<&dyn Tap>,
     received: Received<'_>,
     header: &Header,
     body: &mut Body,
@@ -96,6 +105,9 @@ fn answer<F: Filesystem + ?Sized>(
         return (Err(Errno::INVAL), Touch::Nothing);
     };
     Origin::serves(header.context.pid, received.payload_len as u64);
+    if let Some(tap) = tap {
+        tap.begins(Tapped::from(&request), header.node, header.context.pid);
+    }
     let mut exchange = Exchange {
         filesystem,
         context: header.context,
@@ -232,7 +244,8 @@ mod tests {
             replies: Vec::new(),
         };
         let backlog = Backlog::default();
-        let duty = Duty { filesystem: &Awkward, counters: &counters, backlog: &backlog, watch: None };
+        let duty =
+            Duty { filesystem: &Awkward, counters: &counters, backlog: &backlog, watch: None, tap: None };
         assert_eq!(serve(&mut script, &duty), ReceiveError::Unmounted);
         (script.replies, counters)
     }

@@ -5,6 +5,7 @@
 //! 64 KiB; 128 KiB is predicted. Of the mixtures the closed network of
 //! [`crate::queueing`] is fitted on one and four threads and predicts two.
 
+use crate::Gpu;
 use crate::queueing::Demand;
 use crate::table::{Cell, Claim, Origin, Replay, Table};
 
@@ -157,6 +158,22 @@ fn mixtures() -> Table {
     }
 }
 
+/// EncFS++ waits for a launch where nothing was made ahead: random reads less
+/// sequential ones, in microseconds.
+fn launch() -> Line {
+    let wait = |size: usize| {
+        microseconds(SIZES[size], MICRO[5].masks[0][size])
+            - microseconds(SIZES[size], MICRO[1].masks[0][size])
+    };
+    Line::fit([wait(0), wait(1)])
+}
+
+/// The document's card, as far as its random reads tell.
+pub(crate) fn gpu() -> Gpu {
+    let launch = launch();
+    Gpu { launch_ns: launch.request * 1e3, bytes_per_second: 1e6 / launch.byte }
+}
+
 /// Throughput of EncFS++ over that of EncFS, and of what a CPU second brings.
 fn gains(table: &Micro) -> [[f64; 3]; 2] {
     let gain = std::array::from_fn(|size| table.masks[0][size] / table.encfs[0][size]);
@@ -173,12 +190,7 @@ fn claims() -> Vec<Claim> {
         [["sequential read"].as_slice(), &["random read"], &["sequential write", "random write"]]
             .map(|titles| most(titles, 0));
     let [all, random_cpu] = [["sequential read"].as_slice(), &["random read"]].map(|titles| most(titles, 1));
-    // EncFS++ waits for a launch where nothing was made ahead: random reads less sequential ones.
-    let wait = |size: usize| {
-        microseconds(SIZES[size], MICRO[5].masks[0][size])
-            - microseconds(SIZES[size], MICRO[1].masks[0][size])
-    };
-    let launch = Line::fit([wait(0), wait(1)]);
+    let launch = launch();
     let cipher = elapsed(&MICRO[1].encfs[0]).byte - elapsed(&MICRO[1].masks[0]).byte;
     vec![
         Claim {

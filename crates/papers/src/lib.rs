@@ -20,6 +20,21 @@ mod table;
 
 pub use table::{Cell, Claim, Errors, Origin, Replay, Table};
 
+/// What a GPU takes that makes masks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gpu {
+    /// From asking for a batch until the first of it is there.
+    pub launch_ns: f64,
+    /// After that.
+    pub bytes_per_second: f64,
+}
+
+/// The card of paper-002, fitted on its tables: for hosts that have none.
+#[must_use]
+pub fn gpu() -> Gpu {
+    encfs::gpu()
+}
+
 /// The documents, by the names that `strongroom simulate` takes.
 pub const NAMES: [&str; 5] = ["paper-000", "paper-001", "paper-002", "paper-003", "paper-004"];
 

@@ -5,6 +5,7 @@ use strongroom_sched::placing::Moment;
 use strongroom_sched::policy::{Placement, Reason, Request};
 use strongroom_sched::record::{Flight, Measurement, Record};
 
+use crate::replay::Turn;
 use crate::world::{World, operation};
 
 /// Batches are divided between segments of so many bytes: blocks of a vault.
@@ -24,6 +25,8 @@ enum Step {
     HeadComputed,
     Answered,
     Concluded,
+    /// Everything is computed, and something else is waited for.
+    Waits,
 }
 
 /// A batch, or the part of it, that a device has.
@@ -52,6 +55,10 @@ pub(crate) struct Client {
     /// Bytes of the request, and those that are not placed yet.
     bytes: u64,
     rest: u64,
+    /// Most bytes of a batch, and what is waited for after the last one, where a
+    /// script says it.
+    batch_bytes: Option<u64>,
+    wait_ns: u64,
     /// Bytes of the batch that the CPU computes, where, and why.
     head: u64,
     inline: usize,
@@ -104,9 +111,11 @@ impl Client {
                 self.learn_device(world);
                 self.batch_done(me, world);
             }
-            Step::Parked | Step::Begin | Step::Place | Step::Head | Step::Answered => {}
+            // A request of a script may have nothing to compute.
+            Step::Place if self.rest == 0 => self.computed(me, world),
+            Step::Parked | Step::Begin | Step::Place | Step::Head | Step::Answered | Step::Waits => {}
         }
-        self.step != Step::Parked && !self.on_device.is_awaited
+        !matches!(self.step, Step::Parked | Step::Waits) && !self.on_device.is_awaited
     }
 
     /// Nothing is left to do but to wait for the device.
@@ -119,8 +128,11 @@ impl Client {
     /// Now that it has a CPU: the CPU time that it wants, if any.
     pub(crate) fn advance(&mut self, me: usize, world: &mut World<'_>) -> Option<u64> {
         if self.step == Step::Begin {
-            self.draw(me, world);
             self.step = Step::Place;
+            if let Some(script) = world.script {
+                return Some(self.follow(&script[me][self.turn as usize]));
+            }
+            self.draw(me, world);
             if world.host.request_cpu_ns > 0.0 {
                 return Some(world.drawn(world.host.request_cpu_ns));
             }
@@ -134,6 +146,17 @@ impl Client {
             Step::Answered => Some(self.conclude(world)),
             _ => None,
         }
+    }
+
+    /// The next request of a script; the CPU time before its first batch.
+    fn follow(&mut self, turn: &Turn) -> u64 {
+        self.is_write = turn.is_write;
+        self.bytes = turn.batch_bytes * u64::from(turn.batches);
+        self.rest = self.bytes;
+        self.batch_bytes = Some(turn.batch_bytes);
+        self.wait_ns = turn.wait_ns;
+        self.turn += 1;
+        (turn.think_cpu_ns + turn.cpu_ns).max(1)
     }
 
     /// The next request. Sizes and directions follow sequences of low
@@ -157,7 +180,7 @@ impl Client {
 
     /// Places the next batch; the CPU time until it is computed or submitted.
     fn place(&mut self, world: &mut World<'_>) -> u64 {
-        let bytes = self.rest.min(world.host.batch_bytes.unwrap_or(u64::MAX));
+        let bytes = self.rest.min(self.batch_bytes.or(world.host.batch_bytes).unwrap_or(u64::MAX));
         self.rest -= bytes;
         world.in_flight += 1;
         world.computing += 1;
@@ -292,11 +315,32 @@ impl Client {
         (self.head, self.timed, self.on_device) = (0, None, OnDevice::default());
         self.step = Step::Place;
         if self.rest == 0 {
-            let goes_on = world.request_done(me, self.began);
-            let step = if goes_on { Step::Begin } else { Step::Parked };
-            world.asking -= u32::from(!goes_on);
-            *self = Client { step, turn: self.turn, began: world.now, ..Client::default() };
+            self.computed(me, world);
         }
+    }
+
+    /// All batches are done.
+    fn computed(&mut self, me: usize, world: &mut World<'_>) {
+        match std::mem::take(&mut self.wait_ns) {
+            0 => self.request_done(me, world),
+            wait_ns => {
+                self.step = Step::Waits;
+                world.waits(me, wait_ns);
+            }
+        }
+    }
+
+    /// What it waited for is over; whether it goes on at once.
+    pub(crate) fn waited(&mut self, me: usize, world: &mut World<'_>) -> bool {
+        self.request_done(me, world);
+        self.step != Step::Parked
+    }
+
+    fn request_done(&mut self, me: usize, world: &mut World<'_>) {
+        let goes_on = world.request_done(me, self.began, self.turn);
+        let step = if goes_on { Step::Begin } else { Step::Parked };
+        world.asking -= u32::from(!goes_on);
+        *self = Client { step, turn: self.turn, began: world.now, ..Client::default() };
     }
 }
 

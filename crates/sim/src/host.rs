@@ -14,6 +14,9 @@ pub enum Cost {
     /// For each size, ascending, its nanoseconds; a batch takes those of the
     /// first that is not smaller, or of the last.
     Table(Vec<(u64, f64)>),
+    /// The same, and between two sizes by a straight line; beyond the last as from
+    /// the one before to it.
+    Points(Vec<(u64, f64)>),
 }
 
 impl Cost {
@@ -38,6 +41,23 @@ impl Cost {
                 let row = rows.iter().find(|(size, _)| *size >= bytes).or(rows.last());
                 row.map_or(0.0, |(_, ns)| *ns)
             }
+            Cost::Points(points) => interpolated(points, bytes),
+        }
+    }
+}
+
+/// Below the first size it is the first one's, since what a batch takes at least
+/// is not known there.
+fn interpolated(points: &[(u64, f64)], bytes: u64) -> f64 {
+    match points {
+        [] => 0.0,
+        [(_, only)] => *only,
+        [(first, least), ..] if bytes <= *first => *least,
+        [..] => {
+            let above = points.iter().position(|(size, _)| *size >= bytes).unwrap_or(points.len() - 1).max(1);
+            let ((from, low), (to, high)) = (points[above - 1], points[above]);
+            let slope = (high - low) / (to - from).max(1) as f64;
+            (low + slope * (bytes as f64 - from as f64)).max(0.0)
         }
     }
 }
@@ -158,6 +178,9 @@ mod tests {
         assert_eq!(Cost::at_rate(100.0, 1000.0).ns(4096), 4196.0);
         let table = Cost::Table(vec![(1024, 5.0), (4096, 7.0)]);
         assert_eq!([1, 1024, 1025, 4096, 9999].map(|bytes| table.ns(bytes)), [5.0, 5.0, 7.0, 7.0, 7.0]);
+        let points = Cost::Points(vec![(1024, 5.0), (4096, 8.0)]);
+        assert_eq!([1, 1024, 2048, 4096, 8192].map(|bytes| points.ns(bytes)), [5.0, 5.0, 6.0, 8.0, 12.0]);
+        assert_eq!([Cost::Points(vec![]), Cost::Points(vec![(512, 3.0)])].map(|cost| cost.ns(9)), [0.0, 3.0]);
         let slows = Drift::Slows { factor: 3.0, until_ns: 100 };
         assert_eq!([0, 50, 100, 200].map(|now| slows.factor(now)), [1.0, 2.0, 3.0, 3.0]);
     }

@@ -15,6 +15,7 @@ use crate::device::{DeviceAtWork, Job, varied};
 use crate::host::{Cost, Host};
 use crate::latency::Latencies;
 use crate::random::Random;
+use crate::replay::{Replayed, Turn};
 use crate::report::{EngineReport, Interval, Rate, Report};
 use crate::scope::Scope;
 use crate::workload::{Pace, Phase, Workload};
@@ -40,6 +41,7 @@ enum Event {
     SliceEnds { cpu: usize },
     Answers { device: usize, client: usize },
     Asks { client: usize },
+    Waited { client: usize },
     BurstBegins { phase: usize },
     PhaseBegins { phase: usize },
     BackgroundBegins,
@@ -76,6 +78,10 @@ pub(crate) struct World<'h> {
     pub(crate) engines: Vec<EngineReport>,
     phases: &'h [Phase],
     phase: usize,
+    /// In place of phases: what each client asks for.
+    pub(crate) script: Option<&'h [Vec<Turn>]>,
+    /// Clients that have more in the script.
+    scripted: usize,
     /// Clients of the burst that are not answered yet.
     in_burst: u32,
     clients: Vec<Client>,
@@ -112,10 +118,31 @@ pub fn run(host: &Host, workload: &Workload, options: &Options) -> Report {
     run_within(host, workload, options).0
 }
 
+/// Has clients ask for what a script says, until nothing is left.
+pub(crate) fn run_script(host: &Host, script: &[Vec<Turn>], options: &Options) -> Replayed {
+    let options = Options { duration_ns: u64::MAX, ..*options };
+    let mut world = World::new(host, script.len(), &[], &options);
+    world.script = Some(script);
+    world.begin();
+    while world.scripted > 0 {
+        let Some(Reverse((at, _, event))) = world.events.pop() else { break };
+        world.now = at;
+        world.happens(event);
+    }
+    let Tally { requests, latency_ns, .. } = world.tally;
+    Replayed {
+        duration_ns: world.now,
+        cpu_ns: world.cpus.busy_ns() - world.background_ns,
+        requests,
+        latency_ns_mean: (latency_ns / u128::from(requests.max(1))) as u64,
+        engines: world.engines,
+    }
+}
+
 /// The same; and the settings of `aca` under which it would be the same run.
 pub(crate) fn run_within(host: &Host, workload: &Workload, options: &Options) -> (Report, Scope) {
-    assert!(!host.inline.is_empty(), "a host has an inline engine");
-    let mut world = World::new(host, workload, options);
+    let clients = workload.phases.iter().map(|phase| phase.clients).max().expect("a phase") as usize;
+    let mut world = World::new(host, clients, &workload.phases, options);
     world.begin();
     while let Some(Reverse((at, _, event))) = world.events.pop() {
         if at >= world.duration_ns {
@@ -146,8 +173,8 @@ fn capability(inline: bool, cost: &Cost, queue_max: usize) -> Capability {
 }
 
 impl<'h> World<'h> {
-    fn new(host: &'h Host, workload: &'h Workload, options: &Options) -> World<'h> {
-        let clients = workload.phases.iter().map(|phase| phase.clients).max().expect("a phase") as usize;
+    fn new(host: &'h Host, clients: usize, phases: &'h [Phase], options: &Options) -> World<'h> {
+        assert!(!host.inline.is_empty(), "a host has an inline engine");
         let background = host.background.threads as usize;
         let owners = (0..clients).map(Owner::Client).chain((0..background).map(|_| Owner::Background));
         let inline = host.inline.iter().map(|engine| capability(true, &engine.write, usize::MAX));
@@ -170,8 +197,10 @@ impl<'h> World<'h> {
             background_ns: 0,
             results: vec![0; host.devices.len()],
             engines: host.engines().map(engine).collect(),
-            phases: &workload.phases,
+            phases,
             phase: 0,
+            script: None,
+            scripted: 0,
             in_burst: 0,
             clients: (0..clients).map(|_| Client::default()).collect(),
             cpus: Cpus::new(host.cpus, clients + background),
@@ -191,10 +220,21 @@ impl<'h> World<'h> {
             let from = u128::from(self.phases[phase].from_permille) * u128::from(self.duration_ns) / 1000;
             self.schedule(from as u64, Event::PhaseBegins { phase });
         }
+        for (client, turns) in self.script.unwrap_or_default().iter().enumerate() {
+            if let Some(first) = turns.first() {
+                self.scripted += 1;
+                self.schedule(first.think_wait_ns, Event::Asks { client });
+            }
+        }
         self.schedule(0, Event::Samples { turn: 0 });
         if self.host.background.threads > 0 {
             self.schedule(0, Event::BackgroundBegins);
         }
+    }
+
+    /// A client has to be told when so much time has passed.
+    pub(crate) fn waits(&mut self, client: usize, wait_ns: u64) {
+        self.schedule(self.now + wait_ns, Event::Waited { client });
     }
 
     fn schedule(&mut self, at: u64, event: Event) {
@@ -213,6 +253,7 @@ impl<'h> World<'h> {
             Event::Asks { client } => {
                 self.asks(client);
             }
+            Event::Waited { client } => self.waited(client),
             Event::BurstBegins { phase } if phase == self.phase => self.burst_begins(),
             Event::BurstBegins { .. } => {}
             Event::PhaseBegins { phase } => self.phase_begins(phase),
@@ -255,13 +296,23 @@ impl<'h> World<'h> {
 
     /// A client asks, unless it waits for an answer already.
     fn asks(&mut self, client: usize) -> bool {
-        let may = self.clients[client].is_parked() && client < self.phase().clients as usize;
+        let is_wanted = self.script.is_some() || client < self.phase().clients as usize;
+        let may = self.clients[client].is_parked() && is_wanted;
         if may {
             self.clients[client].ask(self.now);
             self.asking += 1;
             self.wake(client);
         }
         may
+    }
+
+    fn waited(&mut self, client: usize) {
+        let mut state = std::mem::take(&mut self.clients[client]);
+        let goes_on = state.waited(client, self);
+        self.clients[client] = state;
+        if goes_on {
+            self.wake(client);
+        }
     }
 
     fn background(&mut self, works: bool) {
@@ -410,11 +461,21 @@ impl<'h> World<'h> {
     }
 
     /// Counts a request, and says whether its client goes on at once.
-    pub(crate) fn request_done(&mut self, client: usize, began: u64) -> bool {
+    pub(crate) fn request_done(&mut self, client: usize, began: u64, turn: u64) -> bool {
         let took = self.now - began;
         self.tally.requests += 1;
         self.tally.latency_ns += u128::from(took);
         self.tally.latencies.add(took);
+        if let Some(script) = self.script {
+            let Some(next) = script[client].get(turn as usize) else {
+                self.scripted -= 1;
+                return false;
+            };
+            if next.think_wait_ns > 0 {
+                self.schedule(self.now + next.think_wait_ns, Event::Asks { client });
+            }
+            return next.think_wait_ns == 0;
+        }
         let is_wanted = client < self.phase().clients as usize;
         match self.phase().pace {
             Pace::Steady => is_wanted,

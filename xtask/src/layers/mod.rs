@@ -60,6 +60,7 @@ const LAYERS: &[Layer] = &[
     layer("disk", &["format", "keys", "engine", "store", "memory"], &["bench", "engine-cpu", "sched"]),
     layer("file", &["format", "engine"], &["engine-cpu"]),
     layer("archive", &[], &[]),
+    layer("trace", &[], &[]),
     layer("fuse", &["units", "engine", "store", "vault", "disk"], &["format", "keys", "engine-cpu", "sched"]),
     layer("ublk", &["engine", "disk"], &[]),
     layer(
@@ -84,6 +85,7 @@ const LAYERS: &[Layer] = &[
             "archive",
             "file",
             "fuse",
+            "trace",
             "ublk",
         ],
         &["device-vfio-user"],

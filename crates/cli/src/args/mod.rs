@@ -7,8 +7,10 @@ pub(crate) mod file;
 pub(crate) mod freshness;
 pub(crate) mod history;
 pub(crate) mod mount;
+pub(crate) mod report;
 pub(crate) mod secret;
 pub(crate) mod simulate;
+pub(crate) mod trace;
 pub(crate) mod values;
 pub(crate) mod vault;
 
@@ -20,7 +22,9 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use engines::{BenchCommand, EnginesArgs, TuneArgs};
 pub(crate) use freshness::FreshnessCommand;
 pub(crate) use mount::{MountArgs, SetArgs, StatusArgs, SyncArgs, UmountArgs};
+pub(crate) use report::ReportArgs;
 pub(crate) use simulate::SimulateArgs;
+pub(crate) use trace::{TraceCommand, WhatIfArgs};
 pub(crate) use values::Percent;
 pub(crate) use vault::{CheckArgs, HeaderCommand, InfoArgs, InitArgs, KeyCommand, SalvageArgs};
 
@@ -95,6 +99,12 @@ pub(crate) enum Command {
     Engines(EnginesArgs),
     /// Measure what computes here, and keep the result for mounts to begin with
     Tune(TuneArgs),
+    /// Say which suite and engine to take on this machine and what is slow, as text or as a page
+    Report(ReportArgs),
+    #[command(subcommand)]
+    Trace(TraceCommand),
+    #[command(name = "whatif")]
+    WhatIf(WhatIfArgs),
     /// Measure without keeping anything
     #[command(subcommand)]
     Bench(BenchCommand),

@@ -1,7 +1,7 @@
 //! `disk`: encrypted disks in LUKS.
 
 mod confirm;
-mod control;
+pub(super) mod control;
 mod cost;
 mod crypttab;
 mod daemon;

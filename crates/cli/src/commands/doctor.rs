@@ -47,11 +47,11 @@ struct Item {
 }
 
 #[derive(Serialize)]
-struct SuiteReport {
-    suite: &'static str,
+pub(super) struct SuiteReport {
+    pub(super) suite: &'static str,
     /// It has passed its known-answer test.
-    available: bool,
-    recommended: bool,
+    pub(super) available: bool,
+    pub(super) recommended: bool,
     bytes_per_second_expected: Option<u64>,
 }
 
@@ -243,7 +243,7 @@ fn self_tests(engine: &CpuEngine) -> Item {
     }
 }
 
-fn suites(engine: &CpuEngine) -> Vec<SuiteReport> {
+pub(super) fn suites(engine: &CpuEngine) -> Vec<SuiteReport> {
     let recommended = if aes_instructions() { Suite::Xaes256Gcm } else { Suite::XChaCha20Poly1305 };
     Suite::ALL
         .into_iter()
@@ -260,7 +260,7 @@ fn suites(engine: &CpuEngine) -> Vec<SuiteReport> {
 }
 
 /// Features of this CPU that the engines can use.
-fn cpu_features() -> Vec<&'static str> {
+pub(super) fn cpu_features() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     let all = [
         ("aes", std::arch::is_x86_feature_detected!("aes")),

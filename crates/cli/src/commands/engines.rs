@@ -11,14 +11,14 @@ use strongroom_engine_gpu::{Found, survey};
 
 use crate::args::EnginesArgs;
 use crate::failure::{Exit, Result};
-use crate::profile::file;
+use crate::profile::{Found as ProfileFound, Hardware, file};
 use crate::report::Output;
 use crate::{device, gpu};
 
 /// Whether and when an engine computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum State {
+pub(super) enum State {
     /// Mounts use it.
     Used,
     /// It works, and mounts use it when it is named.
@@ -29,7 +29,7 @@ enum State {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum SelfTest {
+pub(super) enum SelfTest {
     /// It computes the published vectors.
     Passed,
     /// It does not: the algorithm is not offered.
@@ -37,23 +37,37 @@ enum SelfTest {
 }
 
 #[derive(Debug, Serialize)]
-struct AlgorithmReport {
-    name: String,
+pub(super) struct AlgorithmReport {
+    pub(super) name: String,
     /// What code computes it.
-    code: &'static str,
+    pub(super) code: &'static str,
     /// That code reads no memory and takes no branch by key or data.
-    constant_time: bool,
-    self_test: SelfTest,
+    pub(super) constant_time: bool,
+    pub(super) self_test: SelfTest,
     /// Mounts that use several engines have it on this one.
-    used: bool,
+    pub(super) used: bool,
 }
 
 #[derive(Debug, Serialize)]
-struct EngineReport {
-    name: String,
-    state: State,
-    reason: String,
-    algorithms: Vec<AlgorithmReport>,
+pub(super) struct EngineReport {
+    pub(super) name: String,
+    pub(super) state: State,
+    pub(super) reason: String,
+    pub(super) algorithms: Vec<AlgorithmReport>,
+}
+
+impl EngineReport {
+    /// Algorithms whose self-test says this.
+    pub(super) fn count(&self, self_test: SelfTest) -> usize {
+        self.algorithms.iter().filter(|algorithm| algorithm.self_test == self_test).count()
+    }
+}
+
+/// Everything that computes here, and what was measured of it.
+pub(super) struct Survey {
+    pub(super) engines: Vec<EngineReport>,
+    pub(super) hardware: Hardware,
+    pub(super) found: ProfileFound,
 }
 
 #[derive(Debug, Serialize)]
@@ -80,6 +94,31 @@ struct Document {
 /// # Errors
 /// When the report cannot be written.
 pub(crate) fn run(args: &EnginesArgs, output: Output) -> Result<Exit> {
+    let Survey { mut engines, hardware, found } = survey_here();
+    engines.extend(function_reports(args.engine.as_deref())?);
+    let document = Document {
+        schema: "strongroom.engines/1",
+        version: env!("CARGO_PKG_VERSION"),
+        cpu: hardware.cpu,
+        cpus: hardware.cpus,
+        engines,
+        profile: found
+            .profile
+            .map(|profile| ProfileReport { measured: profile.measured, version: profile.version }),
+        profile_ignored: found.remark,
+    };
+    output.print(&document, |document| text(document, args.all))?;
+    Ok(exit(&document.engines))
+}
+
+/// 6 when a self-test failed.
+pub(super) fn exit(engines: &[EngineReport]) -> Exit {
+    let failed = engines.iter().any(|report| report.count(SelfTest::Failed) > 0);
+    if failed { Exit::Unsupported } else { Exit::Done }
+}
+
+/// Looks at everything that could compute.
+pub(super) fn survey_here() -> Survey {
     let beside = CpuEngine::side_by_side();
     let names: Vec<String> = beside.iter().map(|engine| engine.name().to_owned()).collect();
     let found = file::find(&names);
@@ -99,23 +138,7 @@ pub(crate) fn run(args: &EnginesArgs, output: Output) -> Result<Exit> {
         algorithms: Vec::new(),
     });
     engines.extend(device_reports());
-    engines.extend(function_reports(args.engine.as_deref())?);
-    let document = Document {
-        schema: "strongroom.engines/1",
-        version: env!("CARGO_PKG_VERSION"),
-        cpu: hardware.cpu,
-        cpus: hardware.cpus,
-        engines,
-        profile: found
-            .profile
-            .map(|profile| ProfileReport { measured: profile.measured, version: profile.version }),
-        profile_ignored: found.remark,
-    };
-    output.print(&document, |document| text(document, args.all))?;
-    let failed = |report: &EngineReport| {
-        report.algorithms.iter().any(|algorithm| algorithm.self_test == SelfTest::Failed)
-    };
-    Ok(if document.engines.iter().any(failed) { Exit::Unsupported } else { Exit::Done })
+    Survey { engines, hardware, found }
 }
 
 fn tier_report(tier: Tier, beside: Option<&CpuEngine>, worthwhile: bool) -> EngineReport {

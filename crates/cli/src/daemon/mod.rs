@@ -52,6 +52,7 @@ use crate::profile::Profile;
 use crate::report::{self, Output};
 use crate::secrets::Source;
 use crate::secrets::terminal::Input;
+use crate::trace::{Subject, Tracing};
 use crate::unlock::{LockedVault, Unlocked};
 
 /// Open files that every process may have, where more cannot be had.
@@ -171,6 +172,8 @@ pub(crate) struct Daemon {
     engines: Arc<Scheduler>,
     /// The scheduler as the vault has it, with a clock.
     metered: Arc<Metered>,
+    /// What is recorded of its load, when somebody wants that.
+    tracing: Arc<Tracing>,
     /// The vault's store, which knows how long the system took.
     local: Arc<LocalStore>,
     /// What was measured on this machine before.
@@ -191,6 +194,16 @@ impl Daemon {
     fn applies(&self, settings: Settings) {
         self.engines.set(settings);
         self.session.allow_looking(settings.objective != Objective::Cpu);
+    }
+
+    /// What a trace is of.
+    fn traced(&self) -> Subject {
+        let header = self.vault.header();
+        Subject {
+            of: "mount",
+            algorithm: header.suite.name().to_owned(),
+            block_size_bytes: header.block_size.bytes(),
+        }
     }
 }
 
@@ -245,7 +258,8 @@ fn serve(plan: &Plan, unlocked: Unlocked, ready: Ready, output: Output) -> Resul
     }
     let damage = Arc::new(DamageLog::new());
     let Unlocked { store, root, .. } = unlocked;
-    let metered = Arc::new(Metered::new(Arc::clone(&engines) as Arc<dyn Engine>));
+    let tracing = Tracing::new(Arc::clone(&engines));
+    let metered = Arc::new(Metered::new(tracing.engine()));
     let (engine, local) = (Arc::clone(&metered) as Arc<dyn Engine>, Arc::clone(&store));
     let observer = Arc::clone(&damage) as Arc<_>;
     let file = plan.freshness.as_deref();
@@ -264,7 +278,8 @@ fn serve(plan: &Plan, unlocked: Unlocked, ready: Ready, output: Output) -> Resul
         freshness::tell(&vault, file, output);
         plan.history.remember_freshness(vault.header().vault, file, output);
     }
-    let opened = Opened { vault: Arc::new(vault), engines, metered, local, profile, damage, file_limit };
+    let vault = Arc::new(vault);
+    let opened = Opened { vault, engines, metered, tracing, local, profile, damage, file_limit };
     let (daemon, outcome) = match mounted(plan, &opened, ready, signals) {
         Ok(ended) => ended,
         Err(failure) => {
@@ -289,6 +304,7 @@ struct Opened {
     vault: Arc<Vault>,
     engines: Arc<Scheduler>,
     metered: Arc<Metered>,
+    tracing: Arc<Tracing>,
     local: Arc<LocalStore>,
     profile: Option<Profile>,
     damage: Arc<DamageLog>,
@@ -306,7 +322,7 @@ fn mounted(
     ready: Ready,
     signals: Signals,
 ) -> Result<(Arc<Daemon>, Result<()>)> {
-    let Opened { vault, engines, metered, local, profile, damage, file_limit } = opened;
+    let Opened { vault, engines, metered, tracing, local, profile, damage, file_limit } = opened;
     let mount = Mount::new(&plan.directory, &plan.mount).map_err(explain)?;
     let device = mounts::at(mount.path())?.device;
     let timeouts = if plan.is_read_only() { Timeouts::SHARED } else { Timeouts::SOLE };
@@ -323,13 +339,14 @@ fn mounted(
         ..SessionOptions::default()
     };
     let together = options.threads_together();
-    let session = Session::new(mount, Arc::clone(&adapter), options);
+    let session = Session::new(mount, Arc::clone(&adapter), options).tapped(Arc::clone(tracing) as Arc<_>);
     adapter.attach(&session.handle(), together);
     let daemon = Arc::new(Daemon {
         plan: plan.clone(),
         vault: Arc::clone(vault),
         engines: Arc::clone(engines),
         metered: Arc::clone(metered),
+        tracing: Arc::clone(tracing),
         local: Arc::clone(local),
         profile: profile.clone(),
         damage: Arc::clone(damage),

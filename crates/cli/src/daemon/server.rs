@@ -116,6 +116,10 @@ pub(super) fn converse(daemon: &Arc<Daemon>, request: Request, stream: &UnixStre
             }
             send(stream, &answer(applied));
         }
+        Request::TraceStart => send(stream, &answer(daemon.tracing.start(Some(daemon.local.times())))),
+        Request::TraceStop => {
+            send_trace(stream, daemon.tracing.stop(&daemon.traced(), Some(daemon.local.times())));
+        }
         Request::Sync => send(stream, &answer(daemon.vault.sync().map_err(Failure::from))),
         Request::Unmount { lazy } => {
             // First, for with the mount the process ends.
@@ -153,6 +157,18 @@ pub(crate) fn answer(outcome: Result<()>) -> Answer {
     match outcome {
         Ok(()) => Answer::Done,
         Err(failure) => Answer::Failed((&failure).into()),
+    }
+}
+
+/// Sends a trace after its announcement, or why there is none.
+pub(crate) fn send_trace(mut stream: &UnixStream, trace: Result<Vec<u8>>) {
+    match trace {
+        Ok(bytes) => {
+            send(stream, &Answer::Trace { bytes: bytes.len() as u64 });
+            // A peer that is gone needs none.
+            let _ = stream.write_all(&bytes);
+        }
+        Err(failure) => send(stream, &answer(Err(failure))),
     }
 }
 

@@ -48,7 +48,7 @@ fn is_for_reading(mounted: &mounts::Mounted) -> Result<bool> {
     let mut client = Client::connect(mounted).ok_or_else(|| unanswered(mounted))?;
     match client.ask(Request::Status)? {
         Answer::Status(status) => Ok(status.read_only),
-        Answer::Done | Answer::Held | Answer::Failed(_) => Err(unanswered(mounted)),
+        _ => Err(unanswered(mounted)),
     }
 }
 

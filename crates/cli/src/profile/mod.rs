@@ -114,7 +114,7 @@ fn operation(name: &str) -> Option<Operation> {
 }
 
 /// What is measured in place of an algorithm: the rule for IVs hardly counts.
-fn measured_as(algorithm: Algorithm) -> Algorithm {
+pub(crate) fn measured_as(algorithm: Algorithm) -> Algorithm {
     match algorithm {
         Algorithm::Sector(sector) => Algorithm::Sector(SectorCipher { iv: SectorIv::Plain64, ..sector }),
         aead @ Algorithm::Aead(_) => aead,
@@ -142,6 +142,69 @@ pub(crate) fn worthwhile(engines: &[(String, bool)], measurements: &[Measurement
 }
 
 impl Profile {
+    /// What was measured of an algorithm with one batch at a time on a machine
+    /// that did nothing else.
+    pub(crate) fn alone<'p>(&'p self, algorithm: &'p str) -> impl Iterator<Item = &'p Measurement> {
+        self.measurements.iter().filter(move |found| {
+            !found.loaded && found.threads == 1 && found.in_flight == 1 && found.algorithm == algorithm
+        })
+    }
+
+    /// Whether an engine is none of the CPU: those have a break-even point, or
+    /// none that was found, for each algorithm.
+    pub(crate) fn is_device(&self, engine: &str) -> bool {
+        self.break_even.iter().any(|even| even.engine == engine)
+    }
+
+    /// The fastest engine at a size, one batch at a time.
+    pub(crate) fn fastest(&self, algorithm: &str, operation: &str, bytes: u64) -> Option<&Measurement> {
+        let of = self.measurements.iter().filter(|found| {
+            !found.loaded
+                && found.threads == 1
+                && found.in_flight == 1
+                && found.algorithm == algorithm
+                && found.operation == operation
+                && found.bytes == bytes
+        });
+        of.min_by(|one, other| one.batch_ns.total_cmp(&other.batch_ns))
+    }
+
+    /// From which size on which engine is the fastest, one batch at a time: the
+    /// crossovers, the smallest size first. One that is hardly faster than the
+    /// last is none.
+    pub(crate) fn crossovers(&self, algorithm: &str, operation: &str) -> Vec<(u64, &Measurement)> {
+        let of = self.alone(algorithm).filter(|found| found.operation == operation);
+        let mut sizes: Vec<u64> = of.map(|found| found.bytes).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let mut changes: Vec<(u64, &Measurement)> = Vec::new();
+        for size in sizes {
+            let Some(best) = self.fastest(algorithm, operation, size) else { continue };
+            let is_another = |(_, last): &(u64, &Measurement)| {
+                let stays = self.alone(algorithm).find(|found| {
+                    (&found.engine, found.bytes) == (&last.engine, size) && found.operation == operation
+                });
+                last.engine != best.engine
+                    && stays.is_none_or(|stays| best.batch_ns < FASTER * stays.batch_ns)
+            };
+            if changes.last().is_none_or(is_another) {
+                changes.push((size, best));
+            }
+        }
+        changes
+    }
+
+    /// The algorithms that were measured, in their order.
+    pub(crate) fn algorithms(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for found in &self.measurements {
+            if !names.contains(&found.algorithm.as_str()) {
+                names.push(&found.algorithm);
+            }
+        }
+        names
+    }
+
     /// Whether an engine is worth a choice.
     pub(crate) fn is_worthwhile(&self, engine: &str) -> bool {
         self.worthwhile.iter().any(|name| name == engine)

@@ -7,22 +7,22 @@ const IDLE: f64 = 0.5;
 
 /// Shares of the time that requests took, between two moments.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Shares {
+pub(crate) struct Shares {
     /// Share of the time of all threads in which they answered requests; above
     /// 1 where more is done in the background.
-    pub(super) busy: f64,
+    pub(crate) busy: f64,
     /// Of this, cryptography's.
-    pub(super) cryptography: f64,
+    pub(crate) cryptography: f64,
     /// The store's.
-    pub(super) store: f64,
+    pub(crate) store: f64,
     /// What is left: the kernel's interface, names, the journal, waiting for
     /// locks.
-    pub(super) fuse: f64,
+    pub(crate) fuse: f64,
 }
 
 /// Where the time went since `before`, in `seconds` of `workers` threads;
 /// `None` when nothing was done.
-pub(super) fn shares(before: &TimeStatus, now: &TimeStatus, seconds: f64, workers: u64) -> Option<Shares> {
+pub(crate) fn shares(before: &TimeStatus, now: &TimeStatus, seconds: f64, workers: u64) -> Option<Shares> {
     let since = |value: fn(&TimeStatus) -> u64| value(now).saturating_sub(value(before)) as f64;
     let (requests, cryptography) = (since(|time| time.requests_ns), since(|time| time.cryptography_ns));
     let store = since(TimeStatus::store_ns);
@@ -41,7 +41,7 @@ pub(super) fn shares(before: &TimeStatus, now: &TimeStatus, seconds: f64, worker
 
 impl Shares {
     /// In words.
-    pub(super) fn verdict(&self) -> &'static str {
+    pub(crate) fn verdict(&self) -> &'static str {
         let largest = self.cryptography.max(self.store).max(self.fuse);
         if self.busy < IDLE {
             "nothing here: the daemon waits for requests"

@@ -1,7 +1,7 @@
 //! `status`: what mounts have done since they were mounted, once, live, or
 //! for Prometheus.
 
-mod bottleneck;
+pub(crate) mod bottleneck;
 mod prometheus;
 mod watch;
 
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &StatusArgs, output: Output) -> Result<Exit> {
 
 /// The status of every mount that this user may ask; one that does not answer
 /// is warned of.
-fn own(output: Output) -> Result<Vec<MountStatus>> {
+pub(crate) fn own(output: Output) -> Result<Vec<MountStatus>> {
     let uid = rustix::process::geteuid().as_raw();
     let asked = mounts::vaults()?.into_iter().filter(|mounted| uid == 0 || mounted.owner == uid);
     let told = |mounted| ask(&mounted).map_err(|failure| output.warn(failure.message())).ok();
@@ -59,7 +59,7 @@ fn ask(mounted: &mounts::Mounted) -> Result<MountStatus> {
     let mut client = Client::connect(mounted).ok_or_else(|| unanswered(mounted))?;
     match client.ask(Request::Status).map_err(|failure| failure.at(&mounted.path))? {
         Answer::Status(status) => Ok(*status),
-        Answer::Done | Answer::Held | Answer::Failed(_) => Err(unanswered(mounted)),
+        _ => Err(unanswered(mounted)),
     }
 }
 

@@ -21,18 +21,21 @@ use strongroom_fuse::{
     Mount, MountErrorKind, MountOptions, Session, SessionHandle, SessionOptions, TransportChoice, UnmountMode,
 };
 use strongroom_keys::{SecretBytes, random};
+use strongroom_sched::Scheduler;
 use strongroom_ublk::StartError;
 
 use super::control::{self, OpenDisk};
 use super::holders::holders;
 use super::image;
 use super::open::{Export, Plan};
+use crate::compose::compose_for;
 use crate::confinement::{self, Deeds, Reach};
 use crate::daemon::launch::{self, Ready};
 use crate::daemon::server::Server as ControlServer;
 use crate::daemon::unmounting;
 use crate::failure::{Exit, Failure, Result};
 use crate::secrets::terminal::Input;
+use crate::trace::{Subject, Traced, Tracing};
 use crate::umount::in_use;
 
 /// The name of the one file of a raw export.
@@ -42,6 +45,30 @@ pub(super) const FILE_NAME: &str = "volume";
 const FORCE_LIMIT: Duration = Duration::from_secs(2);
 /// How often it is tried meanwhile.
 const RETRY: Duration = Duration::from_millis(100);
+
+/// What an export serves.
+pub(super) struct Served {
+    volume: Arc<Volume>,
+    pub(super) engines: Arc<Scheduler>,
+    pub(super) tracing: Arc<Tracing>,
+    /// The cipher of its sectors, as dm-crypt names it.
+    pub(super) cipher: String,
+}
+
+impl Served {
+    /// For exports that do not go through FUSE, whose requests are looked at
+    /// there.
+    fn device(&self) -> Arc<dyn Device> {
+        let device = Arc::clone(&self.volume) as Arc<dyn Device>;
+        Arc::new(Traced::new(device, Arc::clone(&self.tracing)))
+    }
+
+    /// What a trace is of.
+    pub(super) fn traced(&self) -> Subject {
+        let block_size_bytes = self.volume.sector_len().into();
+        Subject { of: "disk", algorithm: self.cipher.clone(), block_size_bytes }
+    }
+}
 
 /// How an export is ended.
 #[derive(Clone)]
@@ -160,9 +187,12 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, ready: &Ready) -> Result<()> 
     // Before anything can be seen, so that a signal never leaves it behind.
     let signals = unmounting::signals()?;
     confinement::drop_capabilities(plan.confined);
-    let engine = image::engine(plan.engine.as_deref(), &plan.placing)?;
-    let (volume, image) = open_volume(plan, secret, &engine)?;
-    let volume = Arc::new(volume);
+    let engines = compose_for(plan.engine.as_deref(), &plan.placing, None)?.scheduler;
+    let tracing = Tracing::new(Arc::clone(&engines));
+    let engine = tracing.engine();
+    let (volume, image, cipher) = open_volume(plan, secret, &engine)?;
+    let served = Served { volume: Arc::new(volume), engines, tracing, cipher };
+    let volume = &served.volume;
     protect();
     if !plan.ephemeral {
         // Swap is ephemeral, as a rule. What cannot be mapped is read.
@@ -179,11 +209,11 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, ready: &Ready) -> Result<()> 
         ready();
     };
     let ran = match &plan.export {
-        Export::Nbd(socket) => serve_nbd(plan, socket, &volume, signals, || opened(socket, None)),
+        Export::Nbd(socket) => serve_nbd(plan, socket, &served, signals, || opened(socket, None)),
         Export::Raw(directory) => {
-            serve_raw(plan, directory, &volume, signals, |runs| opened(directory, runs))
+            serve_raw(plan, directory, &served, signals, |runs| opened(directory, runs))
         }
-        Export::Ublk(_) => serve_ublk(plan, &volume, signals, |at| opened(at, None)),
+        Export::Ublk(_) => serve_ublk(plan, &served, signals, |at| opened(at, None)),
     };
     let (open, server) = ran?;
     let flushed = match volume.is_read_only() {
@@ -192,16 +222,16 @@ fn serve(plan: &Plan, secret: Option<SecretBytes>, ready: &Ready) -> Result<()> 
     };
     tracing::info!("closed {}", plan.image.display());
     // Whoever is told that it is closed may open the image.
-    drop((volume, image, server));
+    drop((served, image, server));
     open.ending.conclude(flushed)
 }
 
-/// The volume, with the image locked, and the image.
+/// The volume, with the image locked, the image, and the cipher's name.
 fn open_volume(
     plan: &Plan,
     secret: Option<SecretBytes>,
     engine: &Arc<dyn Engine>,
-) -> Result<(Volume, Arc<FileBacking>)> {
+) -> Result<(Volume, Arc<FileBacking>, String)> {
     let explain = |error| image::explain(error, &plan.image);
     let device = image::open(&plan.image, !plan.read_only)?;
     let (segment, key) = match (plan.ephemeral, secret) {
@@ -221,7 +251,8 @@ fn open_volume(
     };
     let options = VolumeOptions { read_only: plan.read_only, discard: plan.discard };
     let backing = Arc::clone(&device) as Arc<dyn Backing>;
-    Ok((Volume::open(engine, backing, segment, &key, options).map_err(explain)?, device))
+    let cipher = segment.encryption.to_string();
+    Ok((Volume::open(engine, backing, segment, &key, options).map_err(explain)?, device, cipher))
 }
 
 /// The whole image under a key that is nowhere else.
@@ -257,11 +288,11 @@ fn protect() {
 fn serve_nbd(
     plan: &Plan,
     socket: &Path,
-    volume: &Arc<Volume>,
+    served: &Served,
     signals: Signals,
     ready: impl FnOnce(),
 ) -> Result<(Arc<OpenDisk>, ControlServer)> {
-    let device = Arc::clone(volume) as Arc<dyn Device>;
+    let device = served.device();
     let server = Server::bind(socket, device).map_err(|error| {
         let failure = Failure::system(socket, &error);
         match error.kind() {
@@ -270,7 +301,7 @@ fn serve_nbd(
             _ => failure,
         }
     })?;
-    let open = OpenDisk::new(plan, Ender::Nbd(server.handle()));
+    let open = OpenDisk::new(plan, served, Ender::Nbd(server.handle()));
     // Whatever it reads and writes is open by now, and it has no thread yet.
     let own = crate::control::own_directory()?;
     let beside = socket.parent().unwrap_or(Path::new("/"));
@@ -288,7 +319,7 @@ fn serve_nbd(
 fn serve_raw(
     plan: &Plan,
     directory: &Path,
-    volume: &Arc<Volume>,
+    served: &Served,
     signals: Signals,
     ready: impl FnOnce(Option<&'static str>),
 ) -> Result<(Arc<OpenDisk>, ControlServer)> {
@@ -300,7 +331,7 @@ fn serve_raw(
         ..MountOptions::default()
     };
     let mount = Mount::new(directory, &options).map_err(crate::daemon::explain)?;
-    let file = Arc::new(RawFile::new(FILE_NAME, Bytes::new(Arc::clone(volume))));
+    let file = Arc::new(RawFile::new(FILE_NAME, Bytes::new(Arc::clone(&served.volume))));
     // What the kernel was given is in the daemon at once: a loop device keeps
     // its own cache above. Long direct requests of one program go to several
     // workers by the device, over rings to those of the CPU that asks.
@@ -309,8 +340,8 @@ fn serve_raw(
         transport: TransportChoice::Device,
         ..SessionOptions::default()
     };
-    let session = Session::new(mount, file, options);
-    let open = OpenDisk::new(plan, Ender::Raw(session.handle(), directory.to_owned()));
+    let session = Session::new(mount, file, options).tapped(Arc::clone(&served.tracing) as Arc<_>);
+    let open = OpenDisk::new(plan, served, Ender::Raw(session.handle(), directory.to_owned()));
     let control = begin(&open, signals)?;
     ready(session.handle().unmounts_by());
     match session.run() {
@@ -321,14 +352,14 @@ fn serve_raw(
 
 fn serve_ublk(
     plan: &Plan,
-    volume: &Arc<Volume>,
+    served: &Served,
     signals: Signals,
     ready: impl FnOnce(&Path),
 ) -> Result<(Arc<OpenDisk>, ControlServer)> {
-    let device = Arc::clone(volume) as Arc<dyn Device>;
+    let device = served.device();
     let server = strongroom_ublk::Server::start(device).map_err(|error| explain_ublk(&error))?;
     let plan = Plan { export: Export::Ublk(server.path()), ..plan.clone() };
-    let open = OpenDisk::new(&plan, Ender::Ublk(server.handle()));
+    let open = OpenDisk::new(&plan, served, Ender::Ublk(server.handle()));
     let control = match begin(&open, signals) {
         Ok(control) => control,
         Err(failure) => {

@@ -132,7 +132,11 @@ impl Served {
                 Err(error) => answer(Err(Failure::new(Exit::Other, error.to_string()))),
             },
             Request::Closed => answer(witness.wait()),
-            Request::Status | Request::Sync | Request::Set { .. } => {
+            Request::Status
+            | Request::Sync
+            | Request::Set { .. }
+            | Request::TraceStart
+            | Request::TraceStop => {
                 answer(Err(Failure::usage("a single file is mounted here, and no vault")))
             }
         };

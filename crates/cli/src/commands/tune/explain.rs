@@ -13,7 +13,7 @@ const BLOCK: u64 = 4 << 10;
 /// What a reader wants to know, one matter in each.
 pub(super) fn sentences(engines: &[(String, bool)], profile: &Profile) -> Vec<String> {
     let mut sentences: Vec<String> =
-        algorithms(profile).iter().map(|name| of_algorithm(engines, profile, name)).collect();
+        profile.algorithms().iter().map(|name| of_algorithm(engines, profile, name)).collect();
     sentences.extend(of_machine(engines, profile));
     sentences
 }
@@ -30,33 +30,19 @@ pub(super) fn of_machine(engines: &[(String, bool)], profile: &Profile) -> Vec<S
     sentences
 }
 
-fn algorithms(profile: &Profile) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for found in &profile.measurements {
-        if !names.contains(&found.algorithm.as_str()) {
-            names.push(&found.algorithm);
-        }
-    }
-    names
-}
-
 /// The fastest engine for each algorithm and operation, for a block of 4 KiB
 /// and for 64 KiB.
 pub(super) fn table(profile: &Profile) -> String {
     let mut text = format!("{:<22}{:<9}{:<13}{:>10}  {:<13}{:>10}\n", "", "", "4 KiB", "", "64 KiB", "");
-    for algorithm in algorithms(profile) {
+    for algorithm in profile.algorithms() {
         let mut operations: Vec<&str> =
-            alone(profile, algorithm).map(|found| found.operation.as_str()).collect();
+            profile.alone(algorithm).map(|found| found.operation.as_str()).collect();
         operations.sort_unstable();
         operations.dedup();
         for operation in operations {
-            let cells = [BLOCK, TYPICAL].map(|size| {
-                let of = alone(profile, algorithm)
-                    .filter(|found| found.operation == operation && found.bytes == size);
-                match of.min_by(|one, other| one.batch_ns.total_cmp(&other.batch_ns)) {
-                    Some(best) => (best.engine.as_str(), gigabytes(best.bytes_per_second)),
-                    None => ("-", String::new()),
-                }
+            let cells = [BLOCK, TYPICAL].map(|size| match profile.fastest(algorithm, operation, size) {
+                Some(best) => (best.engine.as_str(), gigabytes(best.bytes_per_second)),
+                None => ("-", String::new()),
             });
             let [(small, small_rate), (large, large_rate)] = cells;
             // Writing to a string does not fail.
@@ -69,12 +55,6 @@ pub(super) fn table(profile: &Profile) -> String {
     text
 }
 
-fn alone<'p>(profile: &'p Profile, algorithm: &'p str) -> impl Iterator<Item = &'p Measurement> {
-    profile.measurements.iter().filter(move |found| {
-        !found.loaded && found.threads == 1 && found.in_flight == 1 && found.algorithm == algorithm
-    })
-}
-
 fn gigabytes(rate: f64) -> String {
     format!("{:.2} GB/s", rate / 1e9)
 }
@@ -82,26 +62,13 @@ fn gigabytes(rate: f64) -> String {
 /// Which engine is the fastest, where that changes, and by how much.
 fn of_algorithm(engines: &[(String, bool)], profile: &Profile, algorithm: &str) -> String {
     let mut parts = Vec::new();
-    let mut operations: Vec<&str> = alone(profile, algorithm).map(|found| found.operation.as_str()).collect();
+    let mut operations: Vec<&str> = profile.alone(algorithm).map(|found| found.operation.as_str()).collect();
     operations.dedup();
     operations.sort_unstable();
     operations.dedup();
     for operation in operations {
-        let of = || alone(profile, algorithm).filter(|found| found.operation == operation);
-        let mut sizes: Vec<u64> = of().map(|found| found.bytes).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        let fastest = |size: u64| {
-            let at = of().filter(|found| found.bytes == size);
-            at.min_by(|one, other| one.batch_ns.total_cmp(&other.batch_ns))
-        };
-        let mut changes: Vec<(u64, &Measurement)> = Vec::new();
-        for size in sizes {
-            let Some(best) = fastest(size) else { continue };
-            if changes.last().is_none_or(|(_, last)| last.engine != best.engine) {
-                changes.push((size, best));
-            }
-        }
+        let of = || profile.alone(algorithm).filter(|found| found.operation == operation);
+        let changes = profile.crossovers(algorithm, operation);
         let mut text = format!("{operation}: ");
         let words: Vec<String> = changes
             .iter()
@@ -112,7 +79,7 @@ fn of_algorithm(engines: &[(String, bool)], profile: &Profile, algorithm: &str) 
             })
             .collect();
         text.push_str(&words.join(", "));
-        if let Some(best) = fastest(TYPICAL) {
+        if let Some(best) = profile.fastest(algorithm, operation, TYPICAL) {
             let others = of().filter(|found| found.bytes == TYPICAL && found.engine != best.engine);
             text.push_str(&format!(", {} at 64 KiB", gigabytes(best.bytes_per_second)));
             let known = |found: &&Measurement| engines.iter().any(|(name, _)| *name == found.engine);
@@ -132,7 +99,7 @@ fn of_algorithm(engines: &[(String, bool)], profile: &Profile, algorithm: &str) 
 fn under_load(engine: &str, profile: &Profile) -> Option<String> {
     let mut shares: Vec<f64> = Vec::new();
     for loaded in profile.measurements.iter().filter(|found| found.loaded && found.engine == engine) {
-        let idle = alone(profile, &loaded.algorithm).find(|idle| {
+        let idle = profile.alone(&loaded.algorithm).find(|idle| {
             (&idle.engine, &idle.operation, idle.bytes) == (&loaded.engine, &loaded.operation, loaded.bytes)
         });
         shares.extend(idle.map(|idle| loaded.bytes_per_second / idle.bytes_per_second));

@@ -1,0 +1,116 @@
+//! `report`: what it says with and without a profile, a mount and a store.
+
+use serde_json::Value;
+
+use crate::support::{Place, Run, finish};
+
+/// Runs the program with a state directory of this place.
+fn run(place: &Place, line: &str) -> Run {
+    let mut command = place.command(line.split_whitespace());
+    command.env("XDG_STATE_HOME", place.path("state")).env("HOME", place.path("home"));
+    finish(command.output().expect("setsid"))
+}
+
+fn conclusion<'d>(document: &'d Value, about: &str) -> &'d Value {
+    let all = document["conclusions"].as_array().expect("a list");
+    all.iter()
+        .find(|conclusion| conclusion["about"] == about)
+        .unwrap_or_else(|| panic!("{about}: {document:#}"))
+}
+
+fn text<'d>(conclusion: &'d Value, field: &str) -> &'d str {
+    conclusion[field].as_str().expect("text")
+}
+
+/// What a browser would fetch or run.
+const ACTIVE: [&str; 7] = ["<script", "<link", "<img", "src=", "url(", "http", "@import"];
+
+/// A page that stands alone, below 1 MB, with every tag closed.
+fn assert_is_a_page(page: &str) {
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"), "{page}");
+    assert!(page.len() < 1_000_000, "{} bytes", page.len());
+    for word in ACTIVE {
+        assert!(!page.contains(word), "{word}");
+    }
+    for tag in ["section", "article", "table", "tr", "figure", "svg", "ul", "li"] {
+        let opened = page.matches(&format!("<{tag} ")).count() + page.matches(&format!("<{tag}>")).count();
+        assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+}
+
+#[test]
+fn without_a_profile_it_says_what_to_run() {
+    let place = Place::new();
+    let document = run(&place, "report -o report.html --json").expect(0).document();
+    assert_eq!(document["profile_measured"], Value::Null);
+    assert!(text(conclusion(&document, "suite"), "because").contains("strongroom tune"));
+    assert!(text(conclusion(&document, "engine"), "says").contains("strongroom tune"));
+    assert_eq!(text(conclusion(&document, "durability"), "says"), "Not measured.");
+    let page = String::from_utf8(place.read("report.html")).expect("UTF-8");
+    assert_is_a_page(&page);
+    assert!(page.contains("<strong>Nothing was measured.</strong>") && !page.contains("<polyline"), "{page}");
+    let shown = run(&place, "report").expect(0).stdout;
+    assert!(shown.contains("RATES\n  not measured") && shown.contains("ENGINES"), "{shown}");
+}
+
+#[test]
+fn with_a_profile_it_names_suite_engine_and_crossover_and_draws_them() {
+    let place = Place::new();
+    run(&place, "tune xaes-256 xchacha20 cascade --engine sim --seconds 2").expect(0);
+    // A profile is for its engines: the usual ones have none.
+    assert_eq!(run(&place, "report --json").expect(0).document()["profile_measured"], Value::Null);
+    let line = "report --engine sim -o report.html --store .";
+    let document = run(&place, &format!("{line} --json")).expect(0).document();
+    let suite = conclusion(&document, "suite");
+    assert!(text(suite, "says").starts_with("Take x") && text(suite, "because").contains("/s"), "{suite}");
+    assert!(text(conclusion(&document, "engine"), "because").contains("is the fastest"));
+    // What is measured here holds the prediction: more than nothing, and of every thread count.
+    let predictions = document["predictions"].as_array().expect("a list");
+    let loaded = |row: &&Value| text(row, "what").contains("busy thread");
+    assert!(predictions.iter().any(|row| loaded(&row)), "{predictions:?}");
+    for row in predictions {
+        assert!(row["predicted"].as_f64() > Some(0.0) && row["measured"].as_f64() > Some(0.0), "{row}");
+    }
+    let durability = &document["durability"];
+    assert!(durability["samples"].as_u64() > Some(0), "{durability}");
+    let page = String::from_utf8(place.read("report.html")).expect("UTF-8");
+    assert_is_a_page(&page);
+    // Two engines for each of three suites, and the suites on theirs.
+    assert_eq!(page.matches("<polyline").count(), 9, "{page}");
+    assert!(page.contains("prefers-color-scheme:dark") && page.contains("@media print"));
+    let said = run(&place, line).expect(0).stdout;
+    assert!(said.contains("Suite: Take x") && said.ends_with("Written: report.html\n"), "{said}");
+}
+
+#[test]
+fn a_mount_is_told_of_as_status_tells_of_it_and_no_file_is_named() {
+    let place = Place::new().vault();
+    std::fs::create_dir(place.path("m")).expect("a directory");
+    place.line("mount v m --password-file password").expect(0);
+    place.write("m/confidential-name", [7; 100_000]);
+    let status = place.line("status m --json").expect(0).document();
+    let document = place.line("report -o report.html --json").expect(0).document();
+    let page = String::from_utf8(place.read("report.html")).expect("UTF-8");
+    place.line("umount m").expect(0);
+    let own = status["mounts"][0]["mount_point"].as_str().expect("a path");
+    let mounts = document["mounts"].as_array().expect("a list");
+    let mount = mounts.iter().find(|mount| mount["mount_point"] == own).expect("it is listed");
+    for field in ["suite", "block_size_bytes", "since", "vault"] {
+        assert_eq!(mount[field], status["mounts"][0][field], "{field}");
+    }
+    let slow = document["conclusions"].as_array().expect("a list").iter();
+    assert!(slow.filter(|found| found["about"] == "slow").any(|found| text(found, "says").contains(own)));
+    assert!(page.contains(own), "{page}");
+    let whole = format!("{document}{page}");
+    assert!(!whole.contains("confidential-name") && !whole.contains("correct horse"));
+    assert_is_a_page(&page);
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_leaves_no_page() {
+    let place = Place::new();
+    assert_eq!(run(&place, "report --engine steam --json").expect(2).error()["kind"], "usage");
+    run(&place, "report --store nowhere -o report.html --json").expect(2).error();
+    assert!(!place.exists("report.html"));
+    run(&place, "report -o nowhere/report.html --json").expect(2).error();
+}
