@@ -210,7 +210,7 @@ impl<'v, 'a> Walk<'v, 'a> {
             return;
         }
         let (folder, stored) = (folder.clone(), item.stored.clone());
-        self.findings.note(Fact::Adoptable(Adoptable { folder, stored, name, other }));
+        self.findings.note(Fact::Adoptable(Adoptable { folder, stored, of, name, other }));
     }
 
     /// Verifies a symlink, FIFO, socket or device node.
@@ -219,6 +219,7 @@ impl<'v, 'a> Walk<'v, 'a> {
             Kind::Symlink => self.counts.symlinks += 1,
             _ => self.counts.others += 1,
         }
+        let Some(of) = item.name.bound().map(<[u8]>::to_vec) else { return };
         self.long_targets.extend(special.long_target());
         if special.kind() == Kind::Symlink
             && let Err(error) = self.survey.target(special)

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use strongroom_format::vault::DirectoryId;
-use strongroom_store::Kind;
 use strongroom_vault::error::errno::ENOTEMPTY;
 use strongroom_vault::namespace::repair::{LostFound, Repairer};
 use strongroom_vault::namespace::survey::{Folder, joined};
@@ -128,7 +127,7 @@ impl Carrier<'_> {
     }
 
     fn bind_later(&mut self, step: usize, entry: &Misplaced, path: Vec<Vec<u8>>) {
-        if entry.item.node.kind() == Kind::File && !entry.is_linked && entry.is_whole {
+        if entry.is_bound() {
             self.unbound.push(Unbound { step, path });
         }
     }
@@ -202,7 +201,7 @@ fn adopt(vault: &Vault, entry: &Adoptable) -> std::result::Result<Vec<u8>, Error
     }
     match entry.other {
         Some(other) => names.adopt_entry(number, &entry.stored, other, &entry.name),
-        None => names.adopt_copy(number, &entry.stored, &entry.name),
+        None => names.adopt_copy(number, &entry.stored, &entry.of, &entry.name),
     }
 }
 

@@ -95,7 +95,7 @@ impl Repair {
             let outcome = if step.outcome == "done" { "repaired" } else { "NOT repaired" };
             let _ = write!(text, "{outcome}: {}", step.line());
             if let Some(error) = &step.error {
-                let _ = write!(text, ": {error}");
+                let _ = write!(text, ": {}", shown(error.as_bytes()));
             }
             text.push('\n');
         }
