@@ -690,6 +690,36 @@ fn a_damaged_journal_is_given_up_and_kept_aside() {
     }
 }
 
+/// Something else in place of a journal is damage, and nothing that the store
+/// failed at.
+#[test]
+fn a_journal_that_is_no_file_is_damage() {
+    for kind in ["FIFO", "symlink", "directory"] {
+        let place = Place::new().vault();
+        place.open().file("a", 5000).sync().overwrite("a", 100).crash();
+        let mut names: Vec<_> = place.tree("v/.strongroom").into_keys().collect();
+        names.retain(|name| name.starts_with("journal."));
+        let journal = place.path("v/.strongroom").join(&names[0]);
+        fs::remove_file(&journal).expect("removed");
+        match kind {
+            "FIFO" => {
+                let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+                rustix::fs::mknodat(rustix::fs::CWD, &journal, rustix::fs::FileType::Fifo, mode, 0)
+                    .expect("made");
+            }
+            "symlink" => std::os::unix::fs::symlink("/dev/zero", &journal).expect("made"),
+            _ => fs::create_dir(&journal).expect("made"),
+        }
+        let document = check(&place).expect(4).document();
+        assert_eq!(document["damage"][0]["kind"], "journal", "{kind}: {document:#}");
+        let message = document["damage"][0]["message"].as_str().expect("a text");
+        assert!(message.contains(".strongroom"), "{kind}: {message}");
+        let document = repair(&place).expect(9).document();
+        assert_eq!(actions(&document), ["recover"], "{kind}");
+        check(&place).expect(0);
+    }
+}
+
 /// What settling has cut is told, and salvaged as far as it opens.
 #[test]
 fn what_settling_cut_is_listed_and_salvaged() {
