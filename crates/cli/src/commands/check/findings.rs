@@ -277,6 +277,7 @@ impl Document {
     /// interrupt.
     pub(super) fn exit(&self) -> Exit {
         match &self.repair {
+            Some(repair) if repair.is_interrupted => Exit::RepairIncomplete,
             Some(repair) if repair.is_done => match repair.remaining.is_empty() && self.unreadable.is_empty()
             {
                 true => Exit::Repaired,
@@ -339,7 +340,8 @@ pub(super) fn text(document: &Document) -> String {
     if document.not_listed > 0 {
         let _ = writeln!(text, "{} more findings are not listed.", document.not_listed);
     }
-    if document.interrupted {
+    // Of a repair it says so itself.
+    if document.interrupted && document.repair.is_none() {
         text.push_str("Interrupted: not everything was looked at.\n");
     }
     if let Some(repair) = &document.repair {

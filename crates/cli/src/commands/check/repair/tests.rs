@@ -253,3 +253,29 @@ fn names_in_a_record_that_are_not_the_vaults_are_kept_once() {
     assert_eq!(count, NAMES);
     assert_eq!(lists.values().sum::<usize>(), NAMES, "names that are kept");
 }
+
+/// What was not begun when the user wants it to end stays as it is, and is told
+/// as damage.
+#[test]
+fn an_interrupted_repair_does_no_further_step() {
+    let memory = filled(Suite::Xaes256Gcm);
+    damage(&memory);
+    let store: Arc<dyn Store> = Arc::new(memory);
+    let (args, interrupt) = (arguments(), Interrupt::default());
+    let mut subject = subject(&store);
+    let findings = Findings::new(true);
+    let mut document = check(&args, &subject, &findings, &interrupt, false).expect("it can be read");
+    let facts = findings.take_facts();
+    interrupt.ask();
+    let output = Output { json: true };
+    let repair = run(&args, &mut subject, &document, facts, None, &interrupt, output).expect("no error");
+    let repair = repair.expect("there is damage");
+    assert!(!repair.steps.is_empty());
+    assert!(repair.steps.iter().all(|step| step.outcome == "planned"), "{:#?}", repair.steps);
+    assert!(document.damage.iter().all(|finding| repair.remaining.contains(finding)));
+    assert!(repair.text().contains("Interrupted"), "{}", repair.text());
+    document.repair = Some(repair);
+    assert!(matches!(document.exit(), Exit::RepairIncomplete));
+    let again = check(&args, &subject, &Findings::default(), &Interrupt::default(), false);
+    assert_eq!(again.expect("it can be read").damage, document.damage);
+}
