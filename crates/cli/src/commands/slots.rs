@@ -100,7 +100,8 @@ pub(super) fn table(slots: &[SlotReport]) -> String {
         };
         let cost = slot.guess_cost().unwrap_or_else(uniform);
         let created = slot.created.as_deref().unwrap_or_default();
-        let SlotReport { index, kind, label, .. } = slot;
+        let SlotReport { index, kind, .. } = slot;
+        let label = report::shown(slot.label.as_bytes());
         let line = format!("{index:>4}  {kind:<17}  {created:<20}  {cost:<33}  {label}");
         let _ = writeln!(text, "{}", line.trim_end());
     }

@@ -374,13 +374,48 @@ fn a_file_under_the_name_of_another_goes_to_lost_found() {
 fn a_repair_that_was_cut_is_taken_up() {
     for suite in SUITES {
         let place = filled(suite);
-        place.open().directory("lost+found").file("lost+found/in the way", 10).close();
-        fs::rename(place.stored("docs/a"), place.stored("lost+found/in the way")).expect("moved");
+        let copy = |from: &str, to: &str| {
+            let copied =
+                std::process::Command::new("cp").arg("-a").args([place.path(from), place.path(to)]).status();
+            assert!(copied.expect("cp").success());
+        };
+        copy("v", "sound");
+        fs::rename(place.stored("docs/a"), place.stored("docs/b")).expect("moved");
+        let document = repair(&place).expect(8).document();
+        let name = document["repair"]["steps"][0]["to"].as_str().expect("a path").to_owned();
+        fs::remove_dir_all(place.path("v")).expect("removed");
+        copy("sound", "v");
+        place.open().directory("lost+found").file(&name, 10).close();
+        fs::rename(place.stored("docs/a"), place.stored(&name)).expect("moved");
         check(&place).expect(4);
         let document = repair(&place).expect(8).document();
         assert_eq!(actions(&document), ["bind"]);
         check(&place).expect(0);
-        assert_eq!(plain(&place, 0)["lost+found/in the way"], Node::File(content(5000)));
+        assert_eq!(plain(&place, 0)[&name], Node::File(content(5000)));
+    }
+}
+
+/// What a name in `lost+found` shows is what that name was given to, there too.
+#[test]
+fn a_file_under_the_name_of_another_in_lost_found_is_not_bound_to_it() {
+    for suite in SUITES {
+        for path in ["docs/a", "docs/link", "lost+found/secret"] {
+            let place = filled(suite);
+            let filling = place.open();
+            filling
+                .directory("lost+found")
+                .file("lost+found/letter", 10)
+                .file("lost+found/secret", 3000)
+                .close();
+            fs::rename(place.stored(path), place.stored("lost+found/letter")).expect("moved");
+            let document = repair(&place).expect(8).document();
+            assert_eq!(actions(&document), ["lost-found"], "{path}");
+            check(&place).expect(0);
+            let after = plain(&place, 0);
+            assert!(!after.contains_key("lost+found/letter"), "{path}: {:?}", after.keys());
+            let to = document["repair"]["steps"][0]["to"].as_str().expect("a path");
+            assert!(to.contains('#') && after.contains_key(to), "{to}");
+        }
     }
 }
 
@@ -655,6 +690,36 @@ fn a_damaged_journal_is_given_up_and_kept_aside() {
     }
 }
 
+/// Something else in place of a journal is damage, and nothing that the store
+/// failed at.
+#[test]
+fn a_journal_that_is_no_file_is_damage() {
+    for kind in ["FIFO", "symlink", "directory"] {
+        let place = Place::new().vault();
+        place.open().file("a", 5000).sync().overwrite("a", 100).crash();
+        let mut names: Vec<_> = place.tree("v/.strongroom").into_keys().collect();
+        names.retain(|name| name.starts_with("journal."));
+        let journal = place.path("v/.strongroom").join(&names[0]);
+        fs::remove_file(&journal).expect("removed");
+        match kind {
+            "FIFO" => {
+                let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+                rustix::fs::mknodat(rustix::fs::CWD, &journal, rustix::fs::FileType::Fifo, mode, 0)
+                    .expect("made");
+            }
+            "symlink" => std::os::unix::fs::symlink("/dev/zero", &journal).expect("made"),
+            _ => fs::create_dir(&journal).expect("made"),
+        }
+        let document = check(&place).expect(4).document();
+        assert_eq!(document["damage"][0]["kind"], "journal", "{kind}: {document:#}");
+        let message = document["damage"][0]["message"].as_str().expect("a text");
+        assert!(message.contains(".strongroom"), "{kind}: {message}");
+        let document = repair(&place).expect(9).document();
+        assert_eq!(actions(&document), ["recover"], "{kind}");
+        check(&place).expect(0);
+    }
+}
+
 /// What settling has cut is told, and salvaged as far as it opens.
 #[test]
 fn what_settling_cut_is_listed_and_salvaged() {
@@ -751,6 +816,51 @@ fn a_conflict_copy_gets_a_name_of_its_own() {
         }
         assert!(stored.iter().all(|path| !marked(path, mark).exists()));
     }
+}
+
+/// What belongs under another name is no second version of this one.
+#[test]
+fn a_conflict_copy_of_another_entry_is_left() {
+    for (suite, mark) in SUITES.into_iter().cycle().zip(MARKS) {
+        let place = filled(suite);
+        place.open().fifo("docs/fifo").close();
+        for (of, to) in [("top", "docs/a"), ("above/link", "docs/b"), ("docs/fifo", "docs/a")] {
+            let copy = marked(&place.stored(to), mark);
+            fs::copy(place.stored(of), &copy).expect("copied");
+            let kinds: Vec<Value> = left(&place).iter().map(|found| found["kind"].clone()).collect();
+            assert!(kinds.iter().any(|kind| kind == "home"), "{of} as {to}: {kinds:?}");
+            fs::remove_file(copy).expect("removed");
+        }
+        // Beside one that is: that alone is adopted.
+        let of_another = marked(&place.stored("docs/b"), mark);
+        fs::copy(place.stored("top"), &of_another).expect("copied");
+        fs::copy(place.stored("docs/a"), marked(&place.stored("docs/a"), mark)).expect("copied");
+        let document = repair(&place).expect(9).document();
+        assert_eq!(actions(&document), ["adopt"]);
+        assert!(of_another.exists());
+    }
+}
+
+/// Nobody authenticates what stands behind a stored name.
+#[test]
+fn a_mark_of_control_characters_gets_into_no_plain_name() {
+    let place = filled(SUITES[0]);
+    let stored = place.stored("docs/a");
+    for mark in ["\u{1b}[2J\nNo damage found.", " \u{85}\u{7f}"] {
+        fs::copy(&stored, marked(&stored, mark)).expect("copied");
+    }
+    let mut bytes = std::os::unix::ffi::OsStrExt::as_bytes(stored.as_os_str()).to_vec();
+    bytes.extend(b" \xff\xfe");
+    fs::copy(&stored, <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&bytes)).expect("copied");
+    let told = place.line("check v --password-file password").expect(4).stdout;
+    assert!(told.lines().all(|line| !line.contains(|c: char| c.is_control())), "{told:?}");
+    assert!(!told.lines().any(|line| line.starts_with("No damage")), "{told:?}");
+    let marks = ["_[2J_No damage found.", " __", " __.1"];
+    let before = plain(&place, 0);
+    assert!(marks.iter().all(|mark| before.contains_key(&format!("docs/a{mark}"))), "{:?}", before.keys());
+    let told = place.line("check v --password-file password --repair --yes").expect(8).stdout;
+    assert!(told.lines().all(|line| !line.contains(|c: char| c.is_control())), "{told:?}");
+    assert_eq!(plain(&place, 0), before);
 }
 
 #[test]

@@ -6,12 +6,15 @@ use strongroom_format::vault::journal::{
     CLEAR_LEN, SEGMENTS, SLOT_LEN, SegmentHeader, SegmentStart, segment,
 };
 use strongroom_format::vault::record::Place;
-use strongroom_store::{Access, AllocateMode, File, FileRef, Node, NodeRef, RenameMode};
+use strongroom_store::{Access, AllocateMode, File, FileRef, Kind, Node, NodeRef, RenameMode};
 use strongroom_units::BlockSize;
 
 use crate::error::{Damage, Error, Result};
 use crate::reading::{copy_at, read_at};
 use crate::sealer::{Purpose, Sealer};
+
+/// What is said of a FIFO, symlink or directory in place of a segment.
+const NO_FILE: &str = "a journal in .strongroom is no file";
 
 /// The segments of one session's journal.
 pub(crate) struct Segments {
@@ -50,9 +53,17 @@ impl Segments {
     }
 
     /// Opens both segments.
+    ///
+    /// # Errors
+    /// Damage when something else has the name of one, or what the store reports.
     pub(crate) fn open(directory: &NodeRef, session: WriteSession, access: Access) -> Result<Segments> {
-        let open =
-            |segment| -> Result<FileRef> { Ok(directory.lookup(&name(session, segment))?.open(access)?) };
+        let open = |segment| -> Result<FileRef> {
+            let node = directory.lookup(&name(session, segment))?;
+            match node.kind() {
+                Kind::File => Ok(node.open(access)?),
+                _ => Err(Error::Damaged(Damage::Journal(NO_FILE))),
+            }
+        };
         Ok(Segments { files: [open(0)?, open(1)?] })
     }
 

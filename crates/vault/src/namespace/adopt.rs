@@ -22,25 +22,27 @@ use crate::error::{Damage, Error, Result, errno};
 const STEP: usize = 1 << 20;
 
 impl Namespace {
-    /// Gives the second version `stored` of a file or special record in a
-    /// directory a name of its own, `name` or one with a number behind it: its
+    /// Gives the second version `stored` of the file or special record `of` in
+    /// a directory a name of its own, `name` or one with a number behind it: its
     /// contents are copied into a new file, since there must not be two of one
     /// id. Gives the name.
     ///
     /// # Errors
-    /// `EISDIR` for directories, damage, or what the store reports; the version
-    /// is still there then.
-    pub fn adopt_copy(&self, parent: u64, stored: &[u8], name: &[u8]) -> Result<Vec<u8>> {
+    /// `EISDIR` for directories, damage, also when it does not belong under the
+    /// name `of`, or what the store reports; the version is still there then.
+    pub fn adopt_copy(&self, parent: u64, stored: &[u8], of: &[u8], name: &[u8]) -> Result<Vec<u8>> {
         self.writable()?;
         let directory = self.directory(parent)?;
         let source = directory.node.lookup(stored)?;
         let attributes = source.attributes()?;
+        let home = self.names.home(self.directory_id(&directory)?, of);
         let name = self.free_name(&directory, name)?;
         let owner = Owner { uid: attributes.uid, gid: attributes.gid };
         let creation = Creation { mode: attributes.mode, umask: 0, owner };
         let inode = self.pin_unbound(Arc::clone(&source))?;
         let made = match &inode.shape {
-            Shape::File => self.copy_file(&source, parent, &name, &creation)?,
+            Shape::File => self.copy_file(&source, home, parent, &name, &creation)?,
+            Shape::Special(record) if !record.belongs(home) => return Err(Error::Damaged(Damage::Home)),
             Shape::Special(record) => self.copy_special(&inode, record, parent, &name, &creation)?,
             Shape::Directory => return Err(Error::Refused(errno::EISDIR)),
             Shape::Broken(damage) => return Err(Error::Damaged(damage.clone())),
@@ -56,7 +58,8 @@ impl Namespace {
     /// directory, `name` there, or one with a number behind it. Gives the name.
     ///
     /// # Errors
-    /// Damage of what is moved, or what the store reports.
+    /// Damage of what is moved, also when it does not belong under the name, or
+    /// what the store reports.
     pub fn adopt_entry(
         &self,
         parent: u64,
@@ -72,7 +75,10 @@ impl Namespace {
         let to = self.free_name(&directory, name)?;
         let (from_home, home) = (self.names.home(other, name), self.names.home(id, &to));
         match &inode.shape {
-            Shape::File => self.bind_file(&node, home)?,
+            Shape::File => self.bind_file(&node, from_home, home)?,
+            Shape::Special(record) if !record.belongs(from_home) => {
+                return Err(Error::Damaged(Damage::Home));
+            }
             Shape::Special(record) => self.bind_special(&inode, record, from_home, home)?,
             Shape::Directory => {
                 let record = self.names.record_of(&*node)?;
@@ -91,11 +97,22 @@ impl Namespace {
         Ok(to)
     }
 
-    fn bind_file(&self, node: &NodeRef, home: Home) -> Result<()> {
-        let content = self.contents.open(node, None)?;
+    fn bind_file(&self, node: &NodeRef, from: Home, home: Home) -> Result<()> {
+        let content = self.open_belonging(node, from)?;
         let bound = content.bind(home).and_then(|()| content.sync());
         content.released();
         bound
+    }
+
+    /// Opens a file that belongs under `home`.
+    fn open_belonging(&self, node: &NodeRef, home: Home) -> Result<Arc<Content>> {
+        let content = self.contents.open(node, Some(home))?;
+        if content.belongs(home) {
+            return Ok(content);
+        }
+        // It was open already, under another name.
+        content.released();
+        Err(Error::Damaged(Damage::Home))
     }
 
     /// The side file of a stored name that nothing has any more.
@@ -120,8 +137,15 @@ impl Namespace {
         unreachable!("some number is free")
     }
 
-    fn copy_file(&self, source: &NodeRef, parent: u64, name: &[u8], creation: &Creation) -> Result<u64> {
-        let from = self.contents.open(source, None)?;
+    fn copy_file(
+        &self,
+        source: &NodeRef,
+        home: Home,
+        parent: u64,
+        name: &[u8],
+        creation: &Creation,
+    ) -> Result<u64> {
+        let from = self.open_belonging(source, home)?;
         let opening = Opening { write: true, exclusive: true, ..Opening::default() };
         let made = self.create(parent, name, creation, opening);
         let copied = made.and_then(|(entry, to)| {

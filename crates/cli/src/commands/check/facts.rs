@@ -1,6 +1,7 @@
 //! What a check has seen that a repair may want to know.
 
 use strongroom_format::vault::{DirectoryId, FileId};
+use strongroom_store::Kind;
 use strongroom_vault::namespace::survey::{Folder, Item, SpecialItem};
 
 /// Something seen.
@@ -46,6 +47,8 @@ pub(super) struct Adoptable {
     pub(super) folder: Folder,
     /// Its stored name.
     pub(super) stored: Vec<u8>,
+    /// The plain name to which it has to belong.
+    pub(super) of: Vec<u8>,
     /// The plain name that it is to get.
     pub(super) name: Vec<u8>,
     /// The id of the directory that its name was sealed in, where that is not
@@ -72,6 +75,13 @@ pub(super) struct Misplaced {
     pub(super) is_linked: bool,
     /// Its header page is whole, so that it can be bound to another name.
     pub(super) is_whole: bool,
+}
+
+impl Misplaced {
+    /// Whether it has to be bound to a name that it is moved to.
+    pub(super) fn is_bound(&self) -> bool {
+        self.item.node.kind() == Kind::File && !self.is_linked && self.is_whole
+    }
 }
 
 impl Fact {

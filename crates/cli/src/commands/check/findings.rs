@@ -129,17 +129,19 @@ impl Finding {
     pub(crate) fn line(&self) -> String {
         let mut text = if self.path.is_empty() { "/".to_owned() } else { shown(self.path.as_bytes()) };
         text.push_str(": ");
+        // It may name what the store has.
+        let message = shown(self.message.as_bytes());
         match (self.offset, self.bytes) {
             (Some(offset), Some(bytes)) if bytes > 0 => {
                 let _ = write!(text, "bytes {offset} to {} are lost", offset + bytes - 1);
                 if self.kind != "blocks" {
-                    let _ = write!(text, ": {}", self.message);
+                    let _ = write!(text, ": {message}");
                 }
             }
             _ if !self.is_damage() => {
-                let _ = write!(text, "could not be read: {}", self.message);
+                let _ = write!(text, "could not be read: {message}");
             }
-            _ => text.push_str(&self.message),
+            _ => text.push_str(&message),
         }
         if let Some(stored) = &self.stored {
             let _ = write!(text, " (stored as {})", shown(stored.as_bytes()));
@@ -275,6 +277,7 @@ impl Document {
     /// interrupt.
     pub(super) fn exit(&self) -> Exit {
         match &self.repair {
+            Some(repair) if repair.is_interrupted => Exit::RepairIncomplete,
             Some(repair) if repair.is_done => match repair.remaining.is_empty() && self.unreadable.is_empty()
             {
                 true => Exit::Repaired,
@@ -337,7 +340,8 @@ pub(super) fn text(document: &Document) -> String {
     if document.not_listed > 0 {
         let _ = writeln!(text, "{} more findings are not listed.", document.not_listed);
     }
-    if document.interrupted {
+    // Of a repair it says so itself.
+    if document.interrupted && document.repair.is_none() {
         text.push_str("Interrupted: not everything was looked at.\n");
     }
     if let Some(repair) = &document.repair {

@@ -64,6 +64,7 @@ pub(crate) fn run(args: &CheckArgs, output: Output) -> Result<Exit> {
     if args.repair && !document.interrupted {
         document.repair =
             repair::run(args, &mut subject, &document, findings.take_facts(), recovery, &interrupt, output)?;
+        document.interrupted = interrupt.is_asked();
         subject.reread()?;
         history.remember(&subject.header, output);
     }

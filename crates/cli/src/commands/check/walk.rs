@@ -117,15 +117,7 @@ impl<'v, 'a> Walk<'v, 'a> {
         if folder.fault.is_some() {
             self.findings.note(Fact::LostRecord { folder: folder.clone(), entries: listing.entries.len() });
         }
-        for foreign in &folder.foreign {
-            let record = joined(&folder.stored, DIRECTORY_RECORD.as_bytes());
-            let what = "what stands in a directory's record is none of the vault's";
-            self.findings.add(Finding::name(&folder.plain, &joined(&record, foreign), what));
-            if let Ok(node) = folder.node.lookup(DIRECTORY_RECORD.as_bytes()) {
-                let folder = Folder { node, stored: record, ..folder.clone() };
-                self.findings.note(Fact::Foreign { folder, stored: foreign.clone() });
-            }
-        }
+        self.foreign_records(&folder);
         for (stored, error) in &listing.failed {
             let stored = Some(joined(&folder.stored, stored));
             self.findings.add(Finding::new(&folder.plain, error).stored(stored));
@@ -135,6 +127,24 @@ impl<'v, 'a> Walk<'v, 'a> {
             self.leave(&joined(&folder.stored, orphan), "the name of an entry that is gone");
         }
         Some(Level { folder, rest: listing.entries.into_iter() })
+    }
+
+    /// Tells of the names in a directory's record that are none of the vault's,
+    /// of which whoever has the store may have made any number.
+    fn foreign_records(&self, folder: &Folder) {
+        if folder.foreign.is_empty() {
+            return;
+        }
+        let stored = joined(&folder.stored, DIRECTORY_RECORD.as_bytes());
+        let record = folder.node.lookup(DIRECTORY_RECORD.as_bytes());
+        let record = record.ok().map(|node| Folder { node, stored: stored.clone(), ..folder.clone() });
+        for foreign in folder.foreign.iter() {
+            let what = "what stands in a directory's record is none of the vault's";
+            self.findings.add(Finding::name(&folder.plain, &joined(&stored, foreign), what));
+            if let Some(record) = &record {
+                self.findings.note(Fact::Foreign { folder: record.clone(), stored: foreign.clone() });
+            }
+        }
     }
 
     fn leave(&mut self, stored: &[u8], what: impl Into<String>) {
@@ -209,8 +219,9 @@ impl<'v, 'a> Walk<'v, 'a> {
         } else if other.is_none() {
             return;
         }
+        let Some(of) = item.name.bound().map(<[u8]>::to_vec) else { return };
         let (folder, stored) = (folder.clone(), item.stored.clone());
-        self.findings.note(Fact::Adoptable(Adoptable { folder, stored, name, other }));
+        self.findings.note(Fact::Adoptable(Adoptable { folder, stored, of, name, other }));
     }
 
     /// Verifies a symlink, FIFO, socket or device node.

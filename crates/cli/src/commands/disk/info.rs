@@ -168,6 +168,7 @@ pub(super) fn table(slots: &[SlotReport]) -> String {
             (true, 2) => ", tried first",
             _ => "",
         };
+        let (cost, cipher) = (report::shown(cost.as_bytes()), report::shown(cipher.as_bytes()));
         let _ = writeln!(text, "{slot:>4}  {cost:<44}  {cipher}{note}");
     }
     text
@@ -181,12 +182,12 @@ fn argon2(name: &str, memory_bytes: u64, passes: u32, lanes: u32) -> String {
 pub(super) fn text(document: &Document) -> String {
     let mut text = format!("{}\n", document.image);
     let _ = writeln!(text, "  format       LUKS{}", document.luks_version);
-    let _ = writeln!(text, "  UUID         {}", document.uuid);
+    let _ = writeln!(text, "  UUID         {}", report::shown(document.uuid.as_bytes()));
     if !document.label.is_empty() {
-        let _ = writeln!(text, "  label        {}", document.label);
+        let _ = writeln!(text, "  label        {}", report::shown(document.label.as_bytes()));
     }
     let bits = document.key_bits.map_or_else(String::new, |bits| format!(", key of {bits} bits"));
-    let _ = writeln!(text, "  cipher       {}{bits}", document.cipher);
+    let _ = writeln!(text, "  cipher       {}{bits}", report::shown(document.cipher.as_bytes()));
     let _ = writeln!(text, "  sector size  {} bytes", document.sector_size);
     match document.data_bytes {
         Some(len) => {

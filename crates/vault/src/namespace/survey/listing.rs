@@ -20,7 +20,8 @@ pub enum Named {
     Conflict {
         /// The entry's plain name.
         of: Vec<u8>,
-        /// What the program has put behind the stored name.
+        /// What the program has put behind the stored name. Nothing
+        /// authenticates it: what is no printed character is `_` here.
         mark: Vec<u8>,
     },
     /// It is spelled as stored names are, and does not open.
@@ -91,6 +92,17 @@ pub struct Listing {
     pub orphans: Vec<Vec<u8>>,
     /// Stored names of entries whose name the store does not let read.
     pub failed: Vec<(Vec<u8>, Error)>,
+}
+
+/// A mark as it may stand in a plain name: whoever has the store chooses its
+/// bytes. It grows no longer.
+fn printed(mark: &[u8]) -> Vec<u8> {
+    let mut text = String::with_capacity(mark.len());
+    for chunk in mark.utf8_chunks() {
+        text.extend(chunk.valid().chars().map(|c| if c.is_control() { '_' } else { c }));
+        text.extend(chunk.invalid().iter().map(|_| '_'));
+    }
+    text.into_bytes()
 }
 
 impl Survey<'_> {
@@ -197,7 +209,7 @@ impl Survey<'_> {
             if self.namespace.names.is_spelled(name)
                 && let Ok(of) = self.open_entry(&folder.node, name, id)
             {
-                return Some(Named::Conflict { of, mark: mark.to_vec() });
+                return Some(Named::Conflict { of, mark: printed(mark) });
             }
         }
         None

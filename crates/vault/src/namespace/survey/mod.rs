@@ -69,8 +69,9 @@ pub struct Folder {
     pub fault: Option<&'static str>,
     /// Ids of directories that were put into this one, whose names open too.
     pub others: Vec<DirectoryId>,
-    /// Names in its record that are none of the vault's.
-    pub foreign: Vec<Vec<u8>>,
+    /// Names in its record that are none of the vault's: any number, shared by
+    /// all copies of this.
+    pub foreign: Arc<[Vec<u8>]>,
     /// Stored path from the vault's top, without a leading slash.
     pub stored: Vec<u8>,
     /// Plain path from the top, with placeholders for names that are lost.
@@ -123,7 +124,7 @@ impl Survey<'_> {
     pub fn top(&self) -> Folder {
         let id = self.namespace.names.root_directory();
         let node = self.namespace.store.root();
-        let (stored, plain, others, foreign) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (stored, plain, others, foreign) = (Vec::new(), Vec::new(), Vec::new(), Arc::default());
         Folder { node, id: Some(id), home: None, fault: None, others, foreign, stored, plain }
     }
 
@@ -139,12 +140,12 @@ impl Survey<'_> {
             (Some(name), Some(parent)) => Some(names.directory_home(parent, name)),
             _ => None,
         };
-        let (mut others, mut foreign) = (Vec::new(), Vec::new());
+        let (mut others, mut foreign) = (Vec::new(), Arc::default());
         let (id, fault) = match names.record_of(&*item.node) {
             Ok(record) => {
                 let is_home = home.is_none_or(|home| record.belongs(home));
                 others.extend(record.others);
-                foreign = record.foreign;
+                foreign = record.foreign.into();
                 let fault = match (is_home, others.is_empty()) {
                     (false, _) => Some(NOT_ITS_PLACE),
                     (true, false) => Some(TWO_IN_ONE),

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use strongroom_format::vault::DirectoryId;
-use strongroom_store::Kind;
 use strongroom_vault::error::errno::ENOTEMPTY;
 use strongroom_vault::namespace::repair::{LostFound, Repairer};
 use strongroom_vault::namespace::survey::{Folder, joined};
@@ -18,7 +17,7 @@ use super::plan::{Step, repairer};
 use crate::commands::check::Subject;
 use crate::commands::check::facts::{Adoptable, Misplaced};
 use crate::failure::Result;
-use crate::tree::options;
+use crate::tree::{Interrupt, options};
 
 /// A file to be bound: its step, and its plain path.
 struct Unbound {
@@ -26,14 +25,21 @@ struct Unbound {
     path: Vec<Vec<u8>>,
 }
 
-/// Carries out the steps, and notes in the reports what became of them.
+/// Carries out the steps, and notes in the reports what became of them. When
+/// the user wants it to end, those that were not begun stay planned.
 ///
 /// # Errors
 /// When the vault cannot be opened for binding files.
-pub(super) fn carry_out(subject: &mut Subject, steps: &[Step], reports: &mut [StepReport]) -> Result<()> {
+pub(super) fn carry_out(
+    subject: &mut Subject,
+    steps: &[Step],
+    reports: &mut [StepReport],
+    interrupt: &Interrupt,
+) -> Result<()> {
     let repairer = repairer(subject);
     let mut carrier = Carrier {
         subject,
+        interrupt,
         repairer,
         lost_found: None,
         unbound: Vec::new(),
@@ -41,6 +47,9 @@ pub(super) fn carry_out(subject: &mut Subject, steps: &[Step], reports: &mut [St
         merged: Vec::new(),
     };
     for (index, step) in steps.iter().enumerate() {
+        if interrupt.is_asked() {
+            break;
+        }
         match carrier.step(index, step) {
             Ok(to) => {
                 reports[index].outcome = "done";
@@ -67,6 +76,7 @@ fn note_failure(report: &mut StepReport, error: &Error) {
 
 struct Carrier<'a> {
     subject: &'a mut Subject,
+    interrupt: &'a Interrupt,
     repairer: Repairer,
     lost_found: Option<LostFound>,
     unbound: Vec<Unbound>,
@@ -128,7 +138,7 @@ impl Carrier<'_> {
     }
 
     fn bind_later(&mut self, step: usize, entry: &Misplaced, path: Vec<Vec<u8>>) {
-        if entry.item.node.kind() == Kind::File && !entry.is_linked && entry.is_whole {
+        if entry.is_bound() {
             self.unbound.push(Unbound { step, path });
         }
     }
@@ -145,8 +155,13 @@ impl Carrier<'_> {
 
     /// Binds the files that were moved to their new names, and gives those of
     /// their own to what synchronisation programs have left.
-    fn bind(self, reports: &mut [StepReport]) -> Result<()> {
+    fn bind(mut self, reports: &mut [StepReport]) -> Result<()> {
         self.subject.reread()?;
+        if self.interrupt.is_asked() {
+            let later = self.adoptable.drain(..).map(|(step, _)| step);
+            let later = later.chain(self.merged.drain(..).map(|(step, ..)| step));
+            later.for_each(|step| reports[step].outcome = "planned");
+        }
         if self.unbound.is_empty() && self.adoptable.is_empty() {
             self.merge(reports);
             return Ok(());
@@ -161,6 +176,10 @@ impl Carrier<'_> {
             }
         }
         for (step, entry) in &self.adoptable {
+            if self.interrupt.is_asked() {
+                reports[*step].outcome = "planned";
+                continue;
+            }
             match adopt(&vault, entry) {
                 Ok(name) => {
                     let to = joined(&entry.folder.plain, &name);
@@ -182,7 +201,11 @@ impl Carrier<'_> {
             let is_left = self
                 .adoptable
                 .iter()
-                .any(|(step, entry)| is_other(entry) && reports[*step].outcome == "failed");
+                .any(|(step, entry)| is_other(entry) && reports[*step].outcome != "done");
+            if is_left && self.interrupt.is_asked() {
+                reports[*step].outcome = "planned";
+                continue;
+            }
             let restored = match is_left {
                 true => Err(Error::Refused(ENOTEMPTY)),
                 false => self.repairer.restore_record(&folder.node, *id, home_of(folder)),
@@ -202,7 +225,7 @@ fn adopt(vault: &Vault, entry: &Adoptable) -> std::result::Result<Vec<u8>, Error
     }
     match entry.other {
         Some(other) => names.adopt_entry(number, &entry.stored, other, &entry.name),
-        None => names.adopt_copy(number, &entry.stored, &entry.name),
+        None => names.adopt_copy(number, &entry.stored, &entry.of, &entry.name),
     }
 }
 

@@ -41,6 +41,10 @@ pub(super) struct Repair {
     steps: Vec<StepReport>,
     /// What is still damaged.
     pub(super) remaining: Vec<Finding>,
+    /// The user ended it before everything was done; what remains was not
+    /// looked at again.
+    #[serde(skip)]
+    pub(super) is_interrupted: bool,
 }
 
 /// A step of the plan, and what became of it.
@@ -95,12 +99,15 @@ impl Repair {
             let outcome = if step.outcome == "done" { "repaired" } else { "NOT repaired" };
             let _ = write!(text, "{outcome}: {}", step.line());
             if let Some(error) = &step.error {
-                let _ = write!(text, ": {error}");
+                let _ = write!(text, ": {}", shown(error.as_bytes()));
             }
             text.push('\n');
         }
         match (self.is_done, self.remaining.len()) {
             (false, _) => text.push_str("Nothing was repaired.\n"),
+            (true, _) if self.is_interrupted => text.push_str(
+                "Interrupted: what is not listed as repaired may still be damaged. Repair again.\n",
+            ),
             (true, 0) => text.push_str("Everything was repaired.\n"),
             (true, count) => {
                 let _ = writeln!(text, "Still damaged ({count}):");
@@ -213,21 +220,26 @@ pub(super) fn run(
         crate::report::tell("\nTo be repaired:");
         reports.iter().for_each(|report| crate::report::tell(&format!("  {}", report.line())));
         if !confirm("Go on?", UNASKED)? {
-            return Ok(Some(Repair { is_done: false, steps: reports, remaining: document.damage.clone() }));
+            let remaining = document.damage.clone();
+            return Ok(Some(Repair { is_done: false, steps: reports, remaining, is_interrupted: false }));
         }
     }
     let mut remaining = document.damage.clone();
     if !reports.is_empty() {
-        carry_out(subject, &steps, &mut reports)?;
+        carry_out(subject, &steps, &mut reports, interrupt)?;
         let findings = Findings::new(false);
         let after = super::check(args, subject, &findings, interrupt, true)?;
-        remaining.retain(|finding| !finding.is_structural());
+        // A look that was interrupted says nothing of what it did not reach.
+        if !interrupt.is_asked() {
+            remaining.retain(|finding| !finding.is_structural());
+        }
         remaining.extend(after.damage);
         remaining.sort();
         remaining.dedup();
     }
+    let is_interrupted = interrupt.is_asked() && !reports.is_empty();
     // What a damaged journal held is gone, although nothing shows it now.
     remaining.extend(given_up.into_iter().filter(Finding::is_lost_journal));
     let steps = recovered.into_iter().chain(reports).collect();
-    Ok(Some(Repair { is_done: true, steps, remaining }))
+    Ok(Some(Repair { is_done: true, steps, remaining, is_interrupted }))
 }

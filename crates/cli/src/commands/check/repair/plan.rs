@@ -6,6 +6,7 @@ use std::sync::Arc;
 use strongroom_format::vault::{DirectoryId, FileId};
 use strongroom_keys::VaultKeys;
 use strongroom_store::Kind;
+use strongroom_vault::namespace::NAME_MAX;
 use strongroom_vault::namespace::repair::{LOST_FOUND, Repairer};
 use strongroom_vault::namespace::survey::{Folder, Named, Survey, joined};
 
@@ -14,6 +15,9 @@ use crate::commands::check::Subject;
 use crate::commands::check::facts::{Adoptable, Fact, Misplaced};
 use crate::failure::Result;
 use crate::tree::open_read_only;
+
+/// Room in a name for a dot and a number.
+const NUMBER_ROOM: usize = 21;
 
 /// One thing to do. They are done in the order of this list.
 pub(super) enum Step {
@@ -138,6 +142,10 @@ impl Seen {
                 Fact::Adoptable(entry) => seen.adoptable.push(entry),
             }
         }
+        // What belongs under another name is not a second version of this one.
+        let misplaced: BTreeSet<(&[u8], &[u8])> =
+            seen.misplaced.iter().map(|entry| (&entry.folder.stored[..], &entry.item.stored[..])).collect();
+        seen.adoptable.retain(|entry| !misplaced.contains(&(&entry.folder.stored[..], &entry.stored[..])));
         seen.misplaced
             .sort_by(|a, b| (&a.folder.stored, &a.item.stored).cmp(&(&b.folder.stored, &b.item.stored)));
         seen
@@ -179,11 +187,39 @@ pub(super) fn repairer(subject: &Subject) -> Repairer {
     Repairer::new(Arc::clone(&subject.store), &keys, header.base32_names)
 }
 
-/// Whether a plain path is that of a directory for what has no place: what
-/// stands in it under a wrong name was put there by a repair that was cut.
+/// Whether a plain path is that of a directory for what has no place.
 fn is_lost_found(path: &[u8]) -> bool {
     path.strip_prefix(LOST_FOUND.as_bytes())
         .is_some_and(|rest| rest.is_empty() || (rest[0] == b'.' && rest[1..].iter().all(u8::is_ascii_digit)))
+}
+
+fn lost_found(entry: &Misplaced, name: Vec<u8>) -> Step {
+    let name = if entry.is_bound() { marked_name(&name, &entry.placeholder) } else { name };
+    Step::LostFound { entry: entry.clone(), name }
+}
+
+/// The name under which a repair puts a file that it will bind, so that the
+/// next one knows it if this one is cut: the file's id, behind the name that it
+/// had if that is known.
+fn marked_name(name: &[u8], placeholder: &[u8]) -> Vec<u8> {
+    if name == placeholder {
+        return placeholder.to_vec();
+    }
+    let room = NAME_MAX - placeholder.len() - 1 - NUMBER_ROOM;
+    let mut kept = name.len().min(room);
+    // Between two characters, if it is UTF-8.
+    while kept < name.len() && kept > 0 && name[kept] & 0xC0 == 0x80 {
+        kept -= 1;
+    }
+    [&name[..kept], b".", placeholder].concat()
+}
+
+/// Whether a repair may have given this name to the file of this placeholder.
+fn is_marked(name: &[u8], placeholder: &[u8]) -> bool {
+    let ends = |name: &[u8]| name == placeholder || name.ends_with(&[b".", placeholder].concat());
+    let number = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let unnumbered = name[..name.len() - number].strip_suffix(b".").filter(|_| number > 0);
+    ends(name) || unnumbered.is_some_and(ends)
 }
 
 struct Planner<'a> {
@@ -196,7 +232,7 @@ impl Planner<'_> {
     fn records(&self, steps: &mut Vec<Step>) {
         for (folder, entries) in &self.seen.lost {
             match folder.id {
-                Some(id) if self.seen.folder(id).is_some() => {
+                Some(id) if self.seen.folder(id).is_some() && !self.would_forget(folder) => {
                     steps.push(Step::Record { folder: folder.clone(), id });
                 }
                 Some(_) => {}
@@ -212,6 +248,16 @@ impl Planner<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a new record would forget the id under which the name of an entry
+    /// opens that has to stay.
+    fn would_forget(&self, folder: &Folder) -> bool {
+        let is_other = |entry: &Misplaced| {
+            entry.folder.stored == folder.stored
+                && entry.item.directory.is_some_and(|id| folder.id != Some(id))
+        };
+        self.seen.misplaced.iter().any(|entry| is_other(entry) && !(entry.is_whole && self.can_move(entry)))
     }
 
     /// Whether an entry may be moved at all: not where that would touch a
@@ -261,11 +307,11 @@ impl Planner<'_> {
             let Some(name) = self.survey.name_in(&entry.folder, stored, id) else { continue };
             return Some(match self.seen.folder(id) {
                 Some(folder) => self.back_or_lost(entry, folder.clone(), id, name),
-                None => Step::LostFound { entry: entry.clone(), name },
+                None => lost_found(entry, name),
             });
         }
         // Without its header page a file cannot be bound to another name.
-        entry.is_whole.then(|| Step::LostFound { entry: entry.clone(), name: entry.placeholder.clone() })
+        entry.is_whole.then(|| lost_found(entry, entry.placeholder.clone()))
     }
 
     /// Where the side file is that has lost this entry.
@@ -295,7 +341,7 @@ impl Planner<'_> {
         if is_bound && is_free {
             Step::MoveBack { entry: entry.clone(), to, id, name }
         } else {
-            Step::LostFound { entry: entry.clone(), name }
+            lost_found(entry, name)
         }
     }
 
@@ -316,7 +362,10 @@ impl Planner<'_> {
         if !entry.is_whole {
             return Ok(None);
         }
-        if is_lost_found(&entry.folder.plain) {
+        if is_lost_found(&entry.folder.plain)
+            && let Named::Plain(name) = &entry.item.name
+            && is_marked(name, &entry.placeholder)
+        {
             return Ok(Some(Step::Bind { entry: entry.clone() }));
         }
         let mut name = entry.placeholder.clone();
@@ -331,6 +380,25 @@ impl Planner<'_> {
                 }
             }
         }
-        Ok(Some(Step::LostFound { entry: entry.clone(), name }))
+        Ok(Some(lost_found(entry, name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_a_repair_gives_tells_the_id() {
+        let (id, other) = (format!("#{}", "a1".repeat(16)), format!("#{}", "b2".repeat(16)));
+        let (id, other) = (id.as_bytes(), other.as_bytes());
+        for name in [&b"letter"[..], id, other, b"", &[b'n'; 255], "\u{fc}".repeat(127).as_bytes()] {
+            let given = marked_name(name, id);
+            assert!(given.len() + NUMBER_ROOM <= NAME_MAX);
+            assert!(is_marked(&given, id) && is_marked(&[&given[..], b".12"].concat(), id));
+            assert!(!is_marked(&given, other) && !is_marked(&[&given[..], b".x"].concat(), id));
+            assert!(name == id || !is_marked(name, id));
+            assert_eq!(std::str::from_utf8(&given).is_ok(), std::str::from_utf8(name).is_ok());
+        }
     }
 }

@@ -216,3 +216,66 @@ fn it_may_be_cut_anywhere_and_done_again() {
         }
     }
 }
+
+/// Whoever has the store may put any number of names into a directory's record:
+/// what a check notes of them grows as their number does.
+#[test]
+fn names_in_a_record_that_are_not_the_vaults_are_kept_once() {
+    const NAMES: usize = 3000;
+    let memory = filled(Suite::Xaes256Gcm);
+    let store: Arc<dyn Store> = Arc::new(memory);
+    let subject = subject(&store);
+    let (vault, _) =
+        open_read_only(Arc::clone(&store), &subject.header, subject.root.duplicate()).expect("it is sound");
+    let (top, docs) = place(vault.namespace().survey(), "docs");
+    let record = top.lookup(&docs).expect("a directory").lookup(b".id").expect("a record");
+    for number in 0..NAMES {
+        record.create(format!("{number:030}").as_bytes(), 0o600).expect("a file");
+    }
+    let findings = Findings::new(true);
+    let document =
+        check(&arguments(), &subject, &findings, &Interrupt::default(), false).expect("it can be read");
+    assert_eq!(document.damage.len(), NAMES);
+    let (mut count, mut lists) = (0, BTreeMap::new());
+    for fact in findings.take_facts() {
+        let folder = match fact {
+            Fact::Foreign { folder, .. } => {
+                count += 1;
+                folder
+            }
+            Fact::Folder(folder) => folder,
+            _ => continue,
+        };
+        lists.insert(folder.foreign.as_ptr(), folder.foreign.len());
+        // So that no two lists have one place.
+        std::mem::forget(folder);
+    }
+    assert_eq!(count, NAMES);
+    assert_eq!(lists.values().sum::<usize>(), NAMES, "names that are kept");
+}
+
+/// What was not begun when the user wants it to end stays as it is, and is told
+/// as damage.
+#[test]
+fn an_interrupted_repair_does_no_further_step() {
+    let memory = filled(Suite::Xaes256Gcm);
+    damage(&memory);
+    let store: Arc<dyn Store> = Arc::new(memory);
+    let (args, interrupt) = (arguments(), Interrupt::default());
+    let mut subject = subject(&store);
+    let findings = Findings::new(true);
+    let mut document = check(&args, &subject, &findings, &interrupt, false).expect("it can be read");
+    let facts = findings.take_facts();
+    interrupt.ask();
+    let output = Output { json: true };
+    let repair = run(&args, &mut subject, &document, facts, None, &interrupt, output).expect("no error");
+    let repair = repair.expect("there is damage");
+    assert!(!repair.steps.is_empty());
+    assert!(repair.steps.iter().all(|step| step.outcome == "planned"), "{:#?}", repair.steps);
+    assert!(document.damage.iter().all(|finding| repair.remaining.contains(finding)));
+    assert!(repair.text().contains("Interrupted"), "{}", repair.text());
+    document.repair = Some(repair);
+    assert!(matches!(document.exit(), Exit::RepairIncomplete));
+    let again = check(&args, &subject, &Findings::default(), &Interrupt::default(), false);
+    assert_eq!(again.expect("it can be read").damage, document.damage);
+}
