@@ -15,7 +15,7 @@ pub(crate) mod window;
 
 use std::sync::Arc;
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use strongroom_engine::client::Client;
 use strongroom_engine::{Decision, FreshNonce, Mask, MaskNonce, NonceSource, Order, SessionId};
@@ -34,8 +34,8 @@ const ORDER_MAX: usize = 4 << 20;
 /// Least bytes of one order: less is not worth a launch.
 const ORDER_MIN: usize = 128 << 10;
 
-/// What has not been used for so long is given back. Nonces of masks are drawn
-/// when these are ordered, so this also bounds how long a nonce waits.
+/// What has not been used for so long is given back, and a mask for writing that
+/// was ordered so long ago is not used: its nonce was drawn then.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// What pools of one kind did since the mount, in bytes.
@@ -102,6 +102,7 @@ impl Counters {
 struct Share {
     held: Arc<AtomicUsize>,
     bytes: usize,
+    ordered: Instant,
 }
 
 impl Drop for Share {
@@ -119,7 +120,7 @@ struct Lot<N> {
 /// A mask in a pool.
 struct Ready<N> {
     mask: Mask<N>,
-    _share: Arc<Share>,
+    share: Arc<Share>,
 }
 
 impl<N: MaskNonce> Lot<N> {
@@ -127,7 +128,7 @@ impl<N: MaskNonce> Lot<N> {
     fn poll(self) -> Result<impl Iterator<Item = Ready<N>>, Lot<N>> {
         let Lot { order, share } = self;
         match order.poll() {
-            Ok(masks) => Ok(masks.into_iter().map(move |mask| Ready { mask, _share: Arc::clone(&share) })),
+            Ok(masks) => Ok(masks.into_iter().map(move |mask| Ready { mask, share: Arc::clone(&share) })),
             Err(order) => Err(Lot { order, share }),
         }
     }
@@ -179,7 +180,7 @@ impl Masks {
             ring.clear();
             return Vec::new();
         };
-        let masks = ring.take(self, nonces, (version, session), blocks);
+        let masks = ring.take(self, nonces, (version, session), blocks, Instant::now());
         self.writes.used(masks.len() * self.block_len, (blocks - masks.len()) * self.block_len);
         masks
     }
@@ -200,14 +201,14 @@ impl Masks {
 
     fn reserve(&self, bytes: usize) -> Option<Share> {
         let held = self.held.fetch_add(bytes, Relaxed) + bytes;
-        let share = Share { held: Arc::clone(&self.held), bytes };
+        let share = Share { held: Arc::clone(&self.held), bytes, ordered: Instant::now() };
         (held <= HELD_MAX).then_some(share)
     }
 
     /// Drops what the ring has not been asked for lately.
     pub(crate) fn give_back(&self) {
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        if ring.is_idle() || self.standing().is_none() {
+        if ring.is_idle(Instant::now()) || self.standing().is_none() {
             ring.clear();
         }
     }
@@ -291,5 +292,22 @@ pub(crate) mod tests {
         drop(lots);
         masks.ring.lock().unwrap().clear();
         assert_eq!(masks.report().held, 0);
+    }
+
+    /// One that writes a little now and then takes no mask that has waited.
+    #[test]
+    fn a_mask_that_has_waited_is_not_used() {
+        let (masks, nonces) = (masks(4096), NonceSource::new().unwrap());
+        drop(await_masks(&masks, &nonces));
+        let mut ring = masks.ring.lock().unwrap();
+        let of = (masks.standing().unwrap(), nonces.session());
+        let mut later = |after: Duration| ring.take(&masks, &nonces, of, 1, Instant::now() + after).len();
+        let soon = IDLE / 2;
+        // What was ordered last is being made.
+        while later(Duration::ZERO) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(later(soon), 1, "in use, and not old");
+        assert_eq!(later(IDLE + IDLE / 4), 0, "in use, and old");
     }
 }

@@ -31,14 +31,16 @@ impl Ring {
         nonces: &NonceSource,
         of: (u64, SessionId),
         blocks: usize,
+        now: Instant,
     ) -> Vec<Mask<FreshNonce>> {
-        if self.of != Some(of) || self.is_idle() {
+        if self.of != Some(of) || self.is_idle(now) {
             self.clear();
             self.of = Some(of);
         }
-        self.last_asked = Some(Instant::now());
+        self.last_asked = Some(now);
         self.asked = self.asked.saturating_add(blocks * masks.block_len);
         self.collect();
+        self.drop_old(now);
         let taken = self.ready.drain(..blocks.min(self.ready.len())).map(|ready| ready.mask).collect();
         self.refill(masks, nonces, of.1);
         taken
@@ -51,6 +53,16 @@ impl Ring {
                 Ok(ready) => self.ready.extend(ready),
                 Err(lot) => return self.orders.push_front(lot),
             }
+        }
+    }
+
+    /// Drops what was ordered too long ago. What was asked for meanwhile no longer
+    /// says how much will be.
+    fn drop_old(&mut self, now: Instant) {
+        let is_old = |ready: &Ready<FreshNonce>| now.duration_since(ready.share.ordered) >= IDLE;
+        while self.ready.front().is_some_and(is_old) {
+            self.ready.pop_front();
+            self.asked = 0;
         }
     }
 
@@ -72,8 +84,8 @@ impl Ring {
         }
     }
 
-    pub(super) fn is_idle(&self) -> bool {
-        self.last_asked.is_none_or(|last| last.elapsed() >= IDLE)
+    pub(super) fn is_idle(&self, now: Instant) -> bool {
+        self.last_asked.is_none_or(|last| now.duration_since(last) >= IDLE)
     }
 
     /// Drops everything; the nonces of what was ordered are spent.
