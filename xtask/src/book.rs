@@ -1,8 +1,8 @@
 //! The documents as a book (mdBook), and the check that what they refer to is there.
 //!
-//! The book's source is staged under the target directory: the pages at the root of the repository, `docs/` and
-//! `bench/results/` beside each other as they lie here, so that their links hold in both places. Only
-//! `docs/SUMMARY.md`, which mdBook wants at the top, is rewritten.
+//! The book's source is staged under the target directory: the pages at the root of the repository and the
+//! directories that they link to beside each other as they lie here, so that their links hold in both places.
+//! Only `docs/SUMMARY.md`, which mdBook wants at the top, is rewritten.
 
 mod links;
 mod markdown;
@@ -24,6 +24,8 @@ const MDBOOK: Tool =
     Tool { name: "mdbook", version: "0.5.4", options: &["--no-default-features", "--features", "search"] };
 const BUILD_LIMIT: Duration = Duration::from_secs(120);
 const SUMMARY: &str = "docs/SUMMARY.md";
+/// Directories that are in the book as a whole.
+const STAGED: [&str; 3] = ["docs", "bench/results", "packaging"];
 
 #[derive(Args)]
 pub(crate) struct BookArgs {
@@ -65,18 +67,21 @@ fn stage(root: &Path, book: &Path) -> Result {
     }
     fs::create_dir_all(&source)?;
     fs::copy(root.join("book.toml"), book.join("book.toml")).context("book.toml")?;
-    for path in links::files(root)? {
-        let name = path.to_string_lossy();
-        let is_page = !name.contains('/') && (name.ends_with(".md") || name.starts_with("LICENSE"));
-        if is_page || name.starts_with("docs/") || name.starts_with("bench/results/") {
-            let to = source.join(&path);
-            fs::create_dir_all(to.parent().expect("a file is in a directory"))?;
-            fs::copy(root.join(&path), &to).context(path.display())?;
-        }
+    for path in links::files(root)?.iter().filter(|path| is_staged(path)) {
+        let to = source.join(path);
+        fs::create_dir_all(to.parent().expect("a file is in a directory"))?;
+        fs::copy(root.join(path), &to).context(path.display())?;
     }
     fs::remove_file(source.join(SUMMARY)).context(SUMMARY)?;
     let summary = fs::read_to_string(root.join(SUMMARY)).context(SUMMARY)?;
     Ok(fs::write(source.join("SUMMARY.md"), from_the_top(&summary))?)
+}
+
+/// Whether a file of the repository is part of the book's source.
+fn is_staged(path: &Path) -> bool {
+    let name = path.to_string_lossy();
+    let is_page = !name.contains('/') && (name.ends_with(".md") || name.starts_with("LICENSE"));
+    is_page || STAGED.iter().any(|directory| path.starts_with(directory))
 }
 
 /// The summary with the paths that hold at the top.
@@ -122,6 +127,25 @@ mod tests {
     #[test]
     fn links_anchors_and_functions_of_the_documents_are_there() -> Result {
         run(&BookArgs { check: true })
+    }
+
+    #[test]
+    fn what_pages_link_to_is_in_the_book() -> Result {
+        let root = workspace::root();
+        let mut outside = Vec::new();
+        for page in links::files(&root)?.iter().filter(|path| is_staged(path)) {
+            if page.extension().is_some_and(|kind| kind == "md") {
+                let found = markdown::links(&fs::read_to_string(root.join(page))?);
+                let own = found.iter().filter(|link| !link.contains(':') && !link.starts_with('#'));
+                let strays = own.filter(|link| {
+                    let path = link.split('#').next().unwrap_or_default();
+                    !links::beside(page, path).is_some_and(|target| is_staged(&target))
+                });
+                outside.extend(strays.map(|link| format!("{}: {link}", page.display())));
+            }
+        }
+        assert!(outside.is_empty(), "{outside:?}");
+        Ok(())
     }
 
     #[test]

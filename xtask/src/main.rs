@@ -7,6 +7,7 @@
 
 mod book;
 mod crash;
+mod deny;
 mod dist;
 mod dudect;
 mod fuzz;
@@ -16,6 +17,7 @@ mod layers;
 mod model;
 mod offer;
 mod papers;
+mod shipped;
 mod simulate;
 mod soundness;
 mod test;
@@ -29,7 +31,8 @@ use strongroom_harness::failure::{Result, ensure};
 use strongroom_harness::tally::Tally;
 use strongroom_ledger as ledger;
 use strongroom_suites::{
-    age, demo, fsx, git, kill, luks, posix, postgres, powercut, soak, sparse, sqlite, stress, vm,
+    age, demo, fsx, git, kill, luks, posix, postgres, powercut, readme, soak, sparse, sqlite, stores, stress,
+    vm,
 };
 
 #[derive(Parser)]
@@ -74,12 +77,16 @@ enum Task {
     Hostile(hostile::HostileArgs),
     /// Try many orders of the threads that share files, the journal and the table of live contents
     Model(model::ModelArgs),
+    /// Type the README's lines as root and as an ordinary user, in terminals of 80 and of 40 columns
+    Readme(readme::ReadmeArgs),
     /// Exchange encrypted disks with cryptsetup, QEMU, nbdkit, libnbd and fio, and put ext4 on them
     Luks(luks::LuksArgs),
     /// Read C2SP's vectors of age, and exchange single files with age and rage
     Age(age::AgeArgs),
     /// Exchange encrypted disks with dm-crypt in a virtual machine, and put ext4 on a ublk device there
     Vm(vm::VmArgs),
+    /// Try what stores keep, and a vault on each: ext4, XFS, btrfs, tmpfs, sshfs, JuiceFS, rclone, s3fs
+    Stores(stores::StoresArgs),
     /// Fill memory and check it: a part of `luks`
     #[command(hide = true)]
     LuksPressure(luks::pressure::PressureArgs),
@@ -102,8 +109,10 @@ enum Task {
     Test(test::TestArgs),
     /// Build the documents as a book, and check what they refer to
     Book(book::BookArgs),
-    /// Build a Debian package
+    /// Make a release: a Debian package, what it consists of, and sums
     Dist(dist::DistArgs),
+    /// Check licences, sources, banned crates and double versions of all libraries
+    Deny,
     /// Check which crate depends on which, and where unsafe code stands
     Layers,
 }
@@ -127,8 +136,10 @@ fn main() -> ExitCode {
         Task::Hostile(arguments) => concluded(hostile::run(&arguments)),
         Task::Model(arguments) => concluded(model::run(&arguments)),
         Task::Age(arguments) => concluded(age::run(&arguments)),
+        Task::Readme(arguments) => concluded(readme::run(&arguments)),
         Task::Luks(arguments) => concluded(luks::run(&arguments)),
         Task::Vm(arguments) => concluded(vm::run(&arguments)),
+        Task::Stores(arguments) => concluded(stores::run(&arguments)),
         Task::LuksPressure(arguments) => luks::pressure::fill(&arguments),
         Task::Papers => papers::run(),
         Task::WhatIf(arguments) => compare::whatif::run(&arguments),
@@ -140,6 +151,7 @@ fn main() -> ExitCode {
         Task::Test(arguments) => test::run(&arguments),
         Task::Book(arguments) => book::run(&arguments),
         Task::Dist(arguments) => dist::run(&arguments),
+        Task::Deny => deny::run(),
         Task::Layers => layers::run(),
     };
     match outcome {

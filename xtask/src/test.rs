@@ -16,7 +16,7 @@ use strongroom_harness::subject::{Kind, Settings, SubjectArgs};
 use strongroom_harness::tally::Tally;
 use strongroom_harness::{packages, workspace};
 use strongroom_suites::{
-    age, demo, fsx, git, kill, luks, posix, postgres, powercut, soak, sparse, sqlite, stress,
+    age, demo, fsx, git, kill, luks, posix, postgres, powercut, readme, soak, sparse, sqlite, stress,
 };
 
 /// Compiling for the tests from nothing, on two slow cores, and running them.
@@ -32,7 +32,7 @@ pub(crate) struct TestArgs {
     /// Where the working directories are made [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// Only these suites (cargo, unruly, crash, hostile, model, soundness, fuzz, gpu, dudect, demo, posix, fsx, stress, sqlite, postgres, kill, powercut,
+    /// Only these suites (cargo, unruly, crash, hostile, model, soundness, fuzz, gpu, dudect, demo, readme, posix, fsx, stress, sqlite, postgres, kill, powercut,
     /// soak, git, sparse, luks, age)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -44,7 +44,7 @@ struct Suite {
     run: fn(&SubjectArgs, bool) -> Result<Tally>,
 }
 
-const SUITES: [Suite; 22] = [
+const SUITES: [Suite; 23] = [
     Suite { name: "cargo", needs_root: false, run: |_, _| cargo_test() },
     Suite { name: "unruly", needs_root: false, run: |_, _| unruly_test() },
     Suite { name: "crash", needs_root: false, run: |_, long| crash::run(&crash::CrashArgs::on(long)) },
@@ -67,6 +67,11 @@ const SUITES: [Suite; 22] = [
     Suite { name: "gpu", needs_root: false, run: |_, _| gpu::run(&gpu::GpuArgs::all()) },
     Suite { name: "dudect", needs_root: false, run: |_, long| dudect::run(&dudect::DudectArgs::on(long)) },
     Suite { name: "demo", needs_root: false, run: |subject, _| demo::run(&demo::DemoArgs::on(subject)) },
+    Suite {
+        name: "readme",
+        needs_root: false,
+        run: |subject, _| readme::run(&readme::ReadmeArgs::on(subject.binary.clone(), subject.work.clone())),
+    },
     Suite { name: "posix", needs_root: true, run: |subject, _| posix::run(&posix::PosixArgs::on(subject)) },
     Suite { name: "fsx", needs_root: false, run: |subject, long| fsx::run(&fsx::FsxArgs::on(subject, long)) },
     Suite {

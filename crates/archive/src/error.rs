@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a directory was not packed, or an archive not unpacked.
 #[derive(Debug)]
@@ -29,14 +29,23 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::System(path, error) => write!(f, "{}: {error}", path.display()),
-            Error::Changed(path) => write!(f, "{}: it changed while it was read", path.display()),
+            Error::System(path, error) => write!(f, "{}: {error}", shown(path)),
+            Error::Changed(path) => write!(f, "{}: it changed while it was read", shown(path)),
             Error::Outside(path) => {
-                write!(f, "the entry {} would land outside of the directory", path.display())
+                write!(f, "the entry {} would land outside of the directory", shown(path))
             }
             Error::Archive(error) => write!(f, "this is no whole tar archive: {error}"),
         }
     }
+}
+
+/// A path without control characters: who made the archive chose its names.
+fn shown(path: &Path) -> String {
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    path.to_string_lossy().chars().map(escaped).collect()
 }
 
 impl std::error::Error for Error {
@@ -56,5 +65,16 @@ impl From<Error> for io::Error {
             _ => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_archives_cannot_steer_a_terminal() {
+        let error = Error::Outside(PathBuf::from("../a\u{1b}[2J\nb"));
+        assert_eq!(error.to_string(), "the entry ../a\\u{1b}[2J\\nb would land outside of the directory");
     }
 }

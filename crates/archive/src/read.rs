@@ -17,6 +17,10 @@ const BLOCK: usize = 512;
 /// Longest name or set of records before an entry.
 const AHEAD_MAX: u64 = 8 << 20;
 
+/// Longest name of an entry: twice what Linux takes in one call. No tree is so
+/// deep that it could not be removed.
+const NAME_MAX: usize = 8192;
+
 /// An entry's header and what stood before it.
 pub(crate) struct Head {
     pub(crate) header: Header,
@@ -89,6 +93,9 @@ impl<R: Read> Entries<R> {
         let of_header = || header.link_name_bytes().map(|name| name.into_owned());
         let target = of_record(b"linkpath").or(target).or_else(of_header);
         let name = of_record(b"path").or(name).unwrap_or_else(|| header.path_bytes().into_owned());
+        if name.len() > NAME_MAX {
+            return Err(malformed("a name that is longer than any system has"));
+        }
         Ok(Head { name, target, len: self.left, records, header })
     }
 
@@ -98,8 +105,8 @@ impl<R: Read> Entries<R> {
 
     /// The next header; none at the end.
     fn header(&mut self) -> Result<Option<Header>, Error> {
-        let rest = self.left + self.padding;
-        self.skip(rest)?;
+        let rest = self.left.checked_add(self.padding);
+        self.skip(rest.ok_or_else(|| malformed("a size that no file has"))?)?;
         let mut block = [0; BLOCK];
         self.from.read_exact(&mut block).map_err(Error::Archive)?;
         if block.iter().all(|&byte| byte == 0) {

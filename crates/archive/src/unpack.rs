@@ -133,6 +133,9 @@ impl Facts {
 fn time(text: &str) -> Option<Timespec> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     let seconds: i64 = seconds.parse().ok()?;
+    if !fraction.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
     let digits = format!("{fraction:0<9}");
     let nanoseconds: i64 = digits.get(..9)?.parse().ok()?;
     Some(Timespec { tv_sec: seconds, tv_nsec: nanoseconds as _ })
@@ -243,14 +246,7 @@ impl Unpacking {
     ) -> Result<u64, Error> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let create = || openat(parent, name, flags, Mode::RUSR | Mode::WUSR);
-        let created = match create() {
-            Err(Errno::EXIST) => {
-                remove(parent, name, path)?;
-                create()
-            }
-            created => created,
-        };
-        let mut file = File::from(created.map_err(Error::at(path))?);
+        let mut file = File::from(replacing(parent, name, path, create)?);
         let len = copy(content, &mut file, path, &mut self.buffer)?;
         self.unpacked.bytes += len;
         self.settle(&file, path, facts)?;
@@ -290,10 +286,7 @@ impl Unpacking {
     ) -> Result<(), Error> {
         let target = target_of(head)?;
         // It may point anywhere: nothing here follows it.
-        if let Err(Errno::EXIST) = symlinkat(&target, parent, name) {
-            remove(parent, name, path)?;
-            symlinkat(&target, parent, name).map_err(Error::at(path))?;
-        }
+        replacing(parent, name, path, || symlinkat(&target, parent, name))?;
         self.settle_name(parent, name, path, facts)
     }
 
@@ -349,14 +342,16 @@ impl Unpacking {
         };
         let number = |of: io::Result<Option<u32>>| of.ok().flatten().unwrap_or(0);
         let device = makedev(number(header.device_major()), number(header.device_minor()));
-        match mknodat(parent, name, kind, facts.mode_for(self.is_root), device) {
-            Ok(()) => self.settle_name(parent, name, path, facts),
-            Err(Errno::PERM) if kind != FileType::Fifo => {
-                self.remark(path, "only root can make a device");
-                Ok(())
-            }
-            Err(errno) => Err(Error::at(path)(errno)),
+        let mode = facts.mode_for(self.is_root);
+        let make = || match mknodat(parent, name, kind, mode, device) {
+            Err(Errno::PERM) if kind != FileType::Fifo => Ok(false),
+            made => made.map(|()| true),
+        };
+        if replacing(parent, name, path, make)? {
+            return self.settle_name(parent, name, path, facts);
         }
+        self.remark(path, "only root can make a device");
+        Ok(())
     }
 
     fn finish(mut self) -> Result<Unpacked, Error> {
@@ -386,6 +381,23 @@ fn outside(errno: Errno, path: &Path) -> Error {
         Errno::LOOP | Errno::NOTDIR => Error::Outside(path.to_owned()),
         errno => Error::at(path)(errno),
     }
+}
+
+/// Makes something under a name, and removes what has that.
+fn replacing<T>(
+    parent: &OwnedFd,
+    name: &OsStr,
+    path: &Path,
+    make: impl Fn() -> Result<T, Errno>,
+) -> Result<T, Error> {
+    let made = match make() {
+        Err(Errno::EXIST) => {
+            remove(parent, name, path)?;
+            make()
+        }
+        made => made,
+    };
+    made.map_err(Error::at(path))
 }
 
 /// Removes what is no directory, so that another can have its name.

@@ -252,3 +252,117 @@ fn a_file_that_changes_while_it_is_read_is_an_error() {
     let error = error.into_inner().expect("an error inside").downcast::<Error>().expect("ours");
     assert!(matches!(*error, Error::Changed(_)), "{error}");
 }
+
+/// A PAX record, whose length counts itself.
+fn record(key: &str, value: &[u8]) -> Vec<u8> {
+    let rest = [b" ", key.as_bytes(), b"=", value, b"\n"].concat();
+    let mut len = rest.len();
+    while len != rest.len() + len.to_string().len() {
+        len = rest.len() + len.to_string().len();
+    }
+    [len.to_string().into_bytes(), rest].concat()
+}
+
+/// An entry with records before it.
+fn with_records(records: &[(&str, &[u8])], kind: EntryType, content: &[u8]) -> Cursor<Vec<u8>> {
+    hostile(|tar| {
+        let records: Vec<u8> = records.iter().flat_map(|(key, value)| record(key, value)).collect();
+        let mut header = raw_name(b"records", EntryType::XHeader, b"");
+        header.set_size(records.len() as u64);
+        header.set_cksum();
+        tar.append(&header, &records[..]).expect("in memory");
+        let mut header = raw_name(b"name", kind, b"");
+        header.set_size(content.len() as u64);
+        header.set_cksum();
+        tar.append(&header, content).expect("in memory");
+    })
+}
+
+#[test]
+fn numbers_that_cannot_be_are_errors_or_passed_over() {
+    let place = tempfile::tempdir().expect("a directory");
+    let most = u64::MAX.to_string();
+    let to = |number: usize| {
+        let to = place.path().join(number.to_string());
+        fs::create_dir(&to).expect("made");
+        to
+    };
+    for (number, kind) in [EntryType::Regular, EntryType::Directory, EntryType::Fifo].into_iter().enumerate()
+    {
+        let archive = with_records(&[("size", most.as_bytes())], kind, b"");
+        let error = unpack(archive, &to(number)).expect_err("no file is so long");
+        assert!(matches!(error, Error::Archive(_)), "{kind:?}: {error}");
+    }
+    let times: [&[u8]; 6] =
+        [b"9223372036854775807.-1234567", b"-9223372036854775808.9", b"1e9", b"x", b"-1.", b"5.\xc3\xa4"];
+    for (number, time) in times.into_iter().enumerate() {
+        let archive = with_records(&[("mtime", time)], EntryType::Regular, b"plain");
+        let to = to(10 + number);
+        // The store may have no such time.
+        if unpack(archive, &to).is_ok() {
+            assert_eq!(fs::read(to.join("name")).expect("there"), b"plain");
+        }
+    }
+}
+
+#[test]
+fn names_without_an_end_or_with_a_nul_are_errors() {
+    let place = tempfile::tempdir().expect("a directory");
+    let deep = b"d/".repeat(100_000);
+    for (number, name) in [&deep[..], b"a\0b"].into_iter().enumerate() {
+        let to = place.path().join(number.to_string());
+        fs::create_dir(&to).expect("made");
+        unpack(with_records(&[("path", name)], EntryType::Regular, b""), &to).expect_err("no name");
+        assert_eq!(fs::read_dir(&to).expect("listed").count(), 0);
+    }
+}
+
+#[test]
+fn what_has_a_name_twice_is_what_came_last() {
+    let place = tempfile::tempdir().expect("a directory");
+    let kinds = [EntryType::Regular, EntryType::Symlink, EntryType::Fifo];
+    let mut number = 0;
+    for first in kinds {
+        for last in kinds {
+            number += 1;
+            let to = place.path().join(number.to_string());
+            fs::create_dir(&to).expect("made");
+            let archive = hostile(|tar| {
+                for kind in [first, last] {
+                    tar.append(&raw_name(b"name", kind, b"/nowhere"), &[][..]).expect("in memory");
+                }
+            });
+            unpack(archive, &to).expect("unpacked");
+            let found = to.join("name").symlink_metadata().expect("there").file_type();
+            let is_last = match last {
+                EntryType::Regular => found.is_file(),
+                EntryType::Symlink => found.is_symlink(),
+                _ => !found.is_file() && !found.is_symlink(),
+            };
+            assert!(is_last, "{first:?}, {last:?}");
+            assert_eq!(fs::read_dir(&to).expect("listed").count(), 1);
+        }
+    }
+    // A directory is not replaced by what is none.
+    let to = place.path().join("directory");
+    fs::create_dir(&to).expect("made");
+    let archive = hostile(|tar| {
+        tar.append(&raw_name(b"name/", EntryType::Directory, b""), &[][..]).expect("in memory");
+        tar.append(&raw_name(b"name", EntryType::Symlink, b"/"), &[][..]).expect("in memory");
+        tar.append(&raw_name(b"name/new", EntryType::Regular, b""), &[][..]).expect("in memory");
+    });
+    unpack(archive, &to).expect_err("a directory is there");
+    assert!(to.join("name").symlink_metadata().expect("there").is_dir());
+}
+
+#[test]
+fn files_that_are_made_up_while_they_are_read_are_packed_whole() {
+    // A directory of the kernel's, whose files have no length.
+    let top = Path::new("/proc/sys/kernel/random");
+    let Ok(expected) = fs::read(top.join("poolsize")) else {
+        return eprintln!("skipped: there is no /proc here");
+    };
+    let place = tempfile::tempdir().expect("a directory");
+    unpack(&packed(top, 2)[..], place.path()).expect("unpacked");
+    assert_eq!(fs::read(place.path().join("top/poolsize")).expect("there"), expected);
+}

@@ -106,8 +106,8 @@ pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
     if gpu::is_name(name) {
         return Ok([side_by_side(), gpu::engines(name)?].concat());
     }
-    if device::is_name(name) {
-        return Ok([side_by_side(), device::engines(name)?].concat());
+    if let Some(kind) = device::kind(name) {
+        return Ok([side_by_side(), device::engines(kind, name)?].concat());
     }
     match name {
         DEFAULT => Ok(side_by_side()),

@@ -1,50 +1,113 @@
-//! Devices behind rings, named by the sockets of their functions: `vfio-user:PATH`, several one behind the
-//! other as in `vfio-user:PATH:PATH`. Each function is an engine beside those of the CPU.
+//! Devices by name, each an engine beside those of the CPU: `vfio-user:PATH` is a virtio-crypto function at a
+//! socket, `vfio:ADDRESS` one of this machine that the kernel's VFIO has, and `kernel:DRIVER` what a driver of the
+//! kernel computes. Several stand one behind the other, with `:` between them, or `,` between addresses.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
 use strongroom_engine::Engine;
-use strongroom_engine_virtio::{Options, VfioUser, VirtioEngine};
+use strongroom_engine_kernel::KernelEngine;
+use strongroom_engine_virtio::{Bus, Options, Vfio, VfioUser, VirtioEngine};
 
 use crate::failure::{Exit, Failure, Result};
 
-/// What stands before the sockets.
-const PREFIX: &str = "vfio-user:";
+/// A device's engine, or why there is none.
+type Opened = std::result::Result<Arc<dyn Engine>, Box<dyn Display>>;
 
-/// Whether this is a name for such devices.
-pub(crate) fn is_name(name: &str) -> bool {
-    name.starts_with(PREFIX)
+/// A way to devices.
+pub(crate) struct Kind {
+    /// What stands before the names.
+    prefix: &'static str,
+    separator: char,
+    /// How one is named.
+    pub(crate) example: &'static str,
+    /// What it is.
+    pub(crate) what: &'static str,
+    hint: &'static str,
+    /// By the engine's name, and the device's.
+    open: fn(&str, &str) -> Opened,
+    missing: fn() -> Option<String>,
+}
+
+/// All of them.
+pub(crate) const KINDS: [Kind; 3] = [
+    Kind {
+        prefix: "vfio-user:",
+        separator: ':',
+        example: "vfio-user:PATH",
+        what: "a virtio-crypto device in another process, at the end of a socket",
+        hint: "`vfio-user:PATH` names the socket of a virtio-crypto device that is served by vfio-user.",
+        open: |name, socket| virtio(name, VfioUser::connect(Path::new(socket))),
+        missing: || None,
+    },
+    Kind {
+        prefix: "vfio:",
+        separator: ',',
+        example: "vfio:ADDRESS",
+        what: "a virtio-crypto device of this machine, bound to vfio-pci",
+        hint: "`vfio:ADDRESS` names a virtio-crypto device as `lspci -D` does, bound to vfio-pci, behind an IOMMU.",
+        open: |name, address| virtio(name, Vfio::open(address)),
+        missing: || Vfio::probe().err().map(|error| error.to_string()),
+    },
+    Kind {
+        prefix: "kernel:",
+        separator: ':',
+        example: "kernel:DRIVER",
+        what: "what a driver of the kernel computes, named as in /proc/crypto, through AF_ALG",
+        hint: "`kernel:DRIVER` names a driver as /proc/crypto does; its type there is `skcipher`.",
+        open: |name, driver| match KernelEngine::open(name, driver) {
+            Ok(engine) => Ok(Arc::new(engine)),
+            Err(error) => Err(Box::new(error)),
+        },
+        missing: || strongroom_engine_kernel::probe().err().map(|error| error.to_string()),
+    },
+];
+
+fn virtio<B: Bus + 'static>(name: &str, bus: std::io::Result<B>) -> Opened {
+    let bus = bus.map_err(|error| Box::new(error) as Box<dyn Display>)?;
+    match VirtioEngine::open(name, Arc::new(bus), Options::default()) {
+        Ok(engine) => Ok(Arc::new(engine)),
+        Err(error) => Err(Box::new(error)),
+    }
+}
+
+impl Kind {
+    /// Why there is none of this kind on this machine, as far as that can be told.
+    pub(crate) fn missing(&self) -> Option<String> {
+        (self.missing)()
+    }
+}
+
+/// The kind that a name is of, if it is one of such devices.
+pub(crate) fn kind(name: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| name.starts_with(kind.prefix))
 }
 
 /// The same name from wherever the process goes: daemons leave the directory in which they were named.
 pub(crate) fn absolute(name: &str) -> String {
-    let Some(sockets) = name.strip_prefix(PREFIX) else { return name.to_owned() };
+    let prefix = KINDS[0].prefix;
+    let Some(sockets) = name.strip_prefix(prefix) else { return name.to_owned() };
     let here = |socket: &str| match std::path::absolute(socket) {
         Ok(path) => path.to_string_lossy().into_owned(),
         // What cannot be made absolute is refused when it is opened.
         Err(_) => socket.to_owned(),
     };
-    PREFIX.to_owned() + &sockets.split(':').map(here).collect::<Vec<_>>().join(":")
+    prefix.to_owned() + &sockets.split(':').map(here).collect::<Vec<_>>().join(":")
 }
 
-/// The engines of the functions that a name means. They start threads.
+/// The engines of the devices that a name of this kind means. They start threads.
 ///
 /// # Errors
-/// Unsupported where nobody serves at a socket, or no crypto device of virtio 1.2 does.
-pub(crate) fn engines(name: &str) -> Result<Vec<Arc<dyn Engine>>> {
-    let sockets = name.strip_prefix(PREFIX).unwrap_or_default();
-    let open = |socket: &str| -> Result<Arc<dyn Engine>> {
-        let failed = |error: &dyn std::fmt::Display| {
-            Failure::new(Exit::Unsupported, format!("no device at {socket}: {error}")).hint(
-                "`vfio-user:PATH` names the socket of a virtio-crypto device that is served by vfio-user.",
-            )
-        };
-        let bus = VfioUser::connect(Path::new(socket)).map_err(|error| failed(&error))?;
-        let engine = VirtioEngine::open(&format!("{PREFIX}{socket}"), Arc::new(bus), Options::default());
-        Ok(Arc::new(engine.map_err(|error| failed(&error))?))
+/// Unsupported where there is no such device, or it is not what it should be.
+pub(crate) fn engines(kind: &Kind, name: &str) -> Result<Vec<Arc<dyn Engine>>> {
+    let devices = name.strip_prefix(kind.prefix).unwrap_or_default();
+    let open = |device: &str| {
+        (kind.open)(&format!("{}{device}", kind.prefix), device).map_err(|error| {
+            Failure::new(Exit::Unsupported, format!("no device at {device}: {error}")).hint(kind.hint)
+        })
     };
-    sockets.split(':').map(open).collect()
+    devices.split(kind.separator).map(open).collect()
 }
 
 #[cfg(test)]
@@ -52,19 +115,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_of_sockets_and_become_absolute() {
-        assert!(is_name("vfio-user:/run/a") && !is_name("vfio") && !is_name("cpu"));
+    fn names_tell_the_kind_and_those_of_sockets_become_absolute() {
+        let example = |name| kind(name).map(|kind| kind.example);
+        assert_eq!(example("vfio-user:/run/a"), Some("vfio-user:PATH"));
+        assert_eq!(example("vfio:0000:00:05.0"), Some("vfio:ADDRESS"));
+        assert_eq!(example("kernel:cbc-aes-caam"), Some("kernel:DRIVER"));
+        assert_eq!((example("vfio"), example("kernels"), example("cpu")), (None, None, None));
         let here = std::env::current_dir().expect("a directory");
         let expected = format!("vfio-user:{}/a:/run/b", here.display());
         assert_eq!(absolute("vfio-user:a:/run/b"), expected);
-        assert_eq!(absolute("gpu"), "gpu");
+        assert_eq!(absolute("kernel:cbc(aes)"), "kernel:cbc(aes)");
     }
 
     #[test]
-    fn a_socket_that_nobody_serves_is_unsupported() {
-        for name in ["vfio-user:/nowhere/socket", "vfio-user:"] {
-            let failure = engines(name).err().expect("nobody is there");
-            assert_eq!(failure.exit(), Exit::Unsupported);
+    fn devices_that_are_not_there_are_unsupported() {
+        let names = [
+            "vfio-user:/nowhere/socket",
+            "vfio-user:",
+            "vfio:ffff:ff:1f.7",
+            "vfio:../../dev",
+            "vfio:",
+            "kernel:",
+            "kernel:no-such-driver",
+        ];
+        for name in names {
+            let failure = engines(kind(name).expect("a kind"), name).err().expect("nobody is there");
+            assert_eq!(failure.exit(), Exit::Unsupported, "{name}");
         }
     }
 }

@@ -116,10 +116,17 @@ impl Failure {
         Failure { hint: Some(hint.into()), ..self }
     }
 
+    /// Adds one thing more to do or to know.
+    #[must_use]
+    pub(crate) fn further(self, hint: &str) -> Failure {
+        let hint = self.hint.iter().map(String::as_str).chain([hint]).collect::<Vec<_>>().join("\n");
+        Failure { hint: Some(hint), ..self }
+    }
+
     /// Says what it happened to, before the message.
     #[must_use]
     pub(crate) fn at(self, path: &Path) -> Failure {
-        Failure { message: format!("{}: {}", path.display(), self.message), ..self }
+        Failure { message: format!("{}: {}", name(path), self.message), ..self }
     }
 
     /// Wrong usage.
@@ -133,7 +140,7 @@ impl Failure {
         let text = error.to_string();
         // The number says nothing that the words before it do not.
         let words = text.split(" (os error").next().unwrap_or_default();
-        let message = format!("{}: {words}", path.display());
+        let message = format!("{}: {words}", name(path));
         match error.raw_os_error().map(exit_of) {
             Some(exit) => Failure::new(exit, message),
             None => Failure::new(Exit::Other, message),
@@ -176,6 +183,11 @@ impl fmt::Display for Failure {
             None => Ok(()),
         }
     }
+}
+
+/// A path as it can be shown: whoever made the name chose its characters.
+fn name(path: &Path) -> String {
+    crate::report::shown(path.as_os_str().as_encoded_bytes())
 }
 
 /// The code for an error number of the system.

@@ -2,6 +2,8 @@
 //! and in ASCII where the locale is. What goes to a file or pipe keeps its
 //! lines.
 
+pub(crate) mod table;
+
 use std::borrow::Cow;
 use std::os::fd::AsFd;
 
@@ -76,12 +78,15 @@ fn broken(line: &str, width: usize) -> String {
         Some(text) => (text, "\n"),
         None => (line, ""),
     };
-    let hanging = " ".repeat(value_column(text, width));
+    let column = value_column(text, width);
     let (mut shown, mut rest) = (String::new(), text.to_owned());
     while let Some((first, more)) = split(&rest, width) {
         shown.push_str(first);
         shown.push('\n');
-        rest = format!("{hanging}{more}");
+        // A word that is too long for the rest of the line begins further left.
+        let word = more.split(' ').next().map_or(0, |word| word.chars().count());
+        let hanging = if word <= width { column.min(width - word) } else { column };
+        rest = format!("{:hanging$}{more}", "");
     }
     shown + &rest + end
 }
@@ -133,6 +138,15 @@ mod tests {
     fn values_stay_below_values() {
         let text = "  vault  a value of several words\n";
         assert_eq!(NARROW.fit(text), "  vault  a value of\n         several\n         words\n");
+    }
+
+    #[test]
+    fn a_long_value_begins_further_left() {
+        assert_eq!(
+            NARROW.fit("  vault  /a/path/of/18/long it\n"),
+            "  vault\n  /a/path/of/18/long\n         it\n"
+        );
+        assert_eq!(NARROW.fit("  id     of/more/than/20/cells\n"), "  id\n         of/more/than/20/cells\n");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use strongroom_vault::{Damage, Error, Recording, Staleness, Trust, Trusted, Vaul
 
 use crate::daemon::Plan;
 use crate::failure::{Exit, Failure, Result};
-use crate::history::SeenFile;
+use crate::history::{History, SeenFile};
 use crate::report::{self, Output, shown};
 
 /// The freshness file at `path`, for the vault at `vault`; `writable` when it
@@ -63,6 +63,23 @@ pub(crate) fn tell(vault: &Vault, file: &Path, output: Output) {
         )),
         Some(Recording::Current) | None => {}
     }
+}
+
+/// Tells who uses a vault without its freshness file that there is one. A file
+/// that is gone from a directory that is there was given up.
+pub(crate) fn tell_unused(history: &History, vault: VaultId, output: Output) {
+    let Some(seen) = history.known(vault).and_then(|known| known.freshness) else { return };
+    let file = Path::new(&seen.path);
+    let is_missing =
+        |path: &Path| path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    if is_missing(file) && !file.parent().is_some_and(is_missing) {
+        return;
+    }
+    output.warn(&format!(
+        "the vault has a freshness file, {}: without --freshness, files and directories that were put back or \
+         deleted in the vault are not noticed",
+        shown(seen.path.as_bytes())
+    ));
 }
 
 /// Refuses a freshness file that is missing although this machine has seen the

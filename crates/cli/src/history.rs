@@ -21,7 +21,7 @@ use strongroom_format::vault::header::Header;
 use strongroom_store::Store;
 use strongroom_vault::{HeaderWitness, sync_header_copies};
 
-pub(crate) use self::record::{Record, SeenFile};
+pub(crate) use self::record::{Record, SeenFile, SeenFiles};
 use crate::args::history::HistoryArgs;
 use crate::daemon::launch;
 use crate::failure::{Exit, Failure, Result};
@@ -180,6 +180,22 @@ impl History {
         );
     }
 
+    /// How far checks by time have come in a vault.
+    pub(crate) fn scrub(&self, vault: VaultId) -> Option<SeenFiles> {
+        self.known(vault)?.scrub
+    }
+
+    /// Whether anything can be remembered.
+    pub(crate) fn is_on(&self) -> bool {
+        self.directory.is_some()
+    }
+
+    /// Remembers how far a check by time has come; with `None`, that a pass is
+    /// complete.
+    pub(crate) fn remember_scrub(&self, vault: VaultId, scrub: Option<SeenFiles>, output: Output) {
+        self.update(vault, |known| Some(Record { scrub, ..known? }), |text| output.warn(text));
+    }
+
     /// Keeps the header's sequence number if it is higher than what is
     /// remembered, or in any case.
     fn keep(&self, header: &Header, in_any_case: bool, tell: impl FnOnce(&str)) {
@@ -188,7 +204,9 @@ impl History {
             known => {
                 let new = Record::new(header.vault, header.sequence, header.written, report::now());
                 let work = work::of(header).max(known.as_ref().map_or(0, |known| known.work));
-                Some(Record { work, freshness: known.and_then(|known| known.freshness), ..new })
+                let (freshness, scrub) =
+                    known.map(|known| (known.freshness, known.scrub)).unwrap_or_default();
+                Some(Record { work, freshness, scrub, ..new })
             }
         };
         // A damaged record stays until it is accepted, as its warning says.

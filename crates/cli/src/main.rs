@@ -87,9 +87,10 @@ fn main() -> ExitCode {
             .for_each(|word| *word = "--post-quantum".into());
     }
     let wants_json = words.iter().any(|word| word == "--json");
+    let typed = words.clone();
     let cli = match parse(words) {
         Ok(Ok(cli)) => cli,
-        Ok(Err(error)) => return usage(error, wants_json),
+        Ok(Err(error)) => return usage(with_tip(error, &typed), wants_json),
         Err(failure) => {
             failure.report(wants_json);
             return failure.exit().into();
@@ -138,7 +139,7 @@ fn run(command: Command, output: Output) -> Result<Exit> {
         Command::Salvage(args) => commands::salvage::run(&args, output),
         Command::Disk(command) => commands::disk::run(&command, output),
         Command::File(command) => commands::file::run(&command, output),
-        Command::Doctor => commands::doctor::run(output),
+        Command::Doctor(args) => commands::doctor::run(&args, output),
         Command::Simulate(args) => commands::simulate::run(&args, output),
         Command::Engines(args) => commands::engines::run(&args, output),
         Command::Tune(args) => commands::tune::run(&args, output),
@@ -179,6 +180,16 @@ fn usage(mut error: clap::Error, json: bool) -> ExitCode {
         report::tell(text.trim_end());
     }
     Exit::Usage.into()
+}
+
+/// Says what is to be typed instead, where that is known.
+fn with_tip(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
+        && let Some(tip) = args::file::tip(words, option)
+    {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// Leaves out of the suggestions the commands that nobody types.

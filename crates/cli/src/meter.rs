@@ -73,7 +73,7 @@ impl Layer for Metered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strongroom_engine::{Algorithm, Buffer, Operation, Outcome, SectorCipher, Segment, SharedBytes, Way};
+    use strongroom_engine::{Algorithm, Buffer, Operation, Outcome, SectorCipher, Segment, SharedBytes};
     use strongroom_engine_cpu::CpuEngine;
 
     #[test]
@@ -101,8 +101,8 @@ mod tests {
             let key: Vec<u8> = (0..64).collect();
             let session = engine.session(algorithm, &key).expect("every CPU has it");
             let mut to = vec![0; shared.len()];
-            let way = Way::Decrypt { from: SharedBytes::new(&shared), to: &mut to };
-            let crossing = Crossing { numbers: 0.into(), sector_len: 512, way };
+            let from = SharedBytes::new(&shared);
+            let crossing = Crossing { numbers: 0.into(), sector_len: 512, from, to: &mut to };
             let crossed = engine.crossing().map(|engine| engine.cross(&session, crossing));
             (crossed, to)
         };

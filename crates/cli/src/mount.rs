@@ -128,7 +128,7 @@ fn plan(args: &MountArgs, strictness: options::Strictness) -> Result<Plan> {
         )
         .hint("Leave out --freshness, or --durability relaxed."));
     }
-    if plan.journal_len < strongroom_vault::Options::JOURNAL_LEN_MIN {
+    if plan.journal_len < strongroom_vault::OpenOptions::JOURNAL_LEN_MIN {
         return Err(Failure::usage("the journal has at least 16MiB").hint("Use a larger --journal-size."));
     }
     Ok(plan)

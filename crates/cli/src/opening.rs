@@ -62,7 +62,7 @@ fn to_read_within(path: &Path, limit: &Timespec) -> io::Result<File> {
 }
 
 /// The number of the descriptor that a path stands for.
-fn descriptor(path: &Path) -> Option<i32> {
+pub(crate) fn descriptor(path: &Path) -> Option<i32> {
     let text = path.to_str()?;
     if matches!(text, "-" | "/dev/stdin") {
         return Some(0);

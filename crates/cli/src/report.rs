@@ -26,13 +26,27 @@ impl Output {
     /// # Errors
     /// When standard output cannot be written to.
     pub(crate) fn print<T: Serialize>(self, document: &T, text: impl FnOnce(&T) -> String) -> Result<()> {
+        self.print_at_width(document, |document, _| text(document))
+    }
+
+    /// As [`Output::print`], of text that is made for where it is shown: it
+    /// has a table.
+    ///
+    /// # Errors
+    /// As [`Output::print`].
+    pub(crate) fn print_at_width<T: Serialize>(
+        self,
+        document: &T,
+        text: impl FnOnce(&T, Display) -> String,
+    ) -> Result<()> {
         let mut out = std::io::stdout().lock();
         let shown = if self.json {
             let mut json = serde_json::to_string_pretty(document).expect("documents have text keys");
             json.push('\n');
             json
         } else {
-            Display::of(&out).fit(&text(document)).into_owned()
+            let display = Display::of(&out);
+            display.fit(&text(document, display)).into_owned()
         };
         let written = out.write_all(shown.as_bytes()).and_then(|()| out.flush());
         written.map_err(|error| Failure::new(Exit::Other, format!("standard output: {error}")))
@@ -91,6 +105,16 @@ pub(crate) fn shown(path: &[u8]) -> String {
         }
     }
     text
+}
+
+/// The plain path of something in a mount, as [`shown`], where it has a known
+/// name; the top directory has an empty one.
+pub(crate) fn shown_place(path: Option<&[u8]>) -> String {
+    match path {
+        None => "(no known name)".to_owned(),
+        Some([]) => "the top directory".to_owned(),
+        Some(path) => shown(path),
+    }
 }
 
 /// A stable name for what kind of error something in a vault is.

@@ -17,6 +17,7 @@ use strongroom_format::vault::slot::SlotKind;
 use strongroom_keys::slots::KeyFileEmpty;
 use strongroom_keys::{Credential, KeyFile, PasswordAndKeyFile, RecoveryKey, SecretBytes};
 
+use self::terminal::Silent;
 use crate::args::values::RecoveryOut;
 use crate::failure::{Exit, Failure, Result};
 use crate::fit::Display;
@@ -359,20 +360,38 @@ fn recovery_key(path: &Path) -> Result<RecoveryKey> {
 }
 
 pub(crate) fn prompt(text: &str) -> Result<SecretBytes> {
-    let secret = terminal::ask(text, PASSWORD_LEN_MAX).map_err(|error| match error.kind() {
+    asked(&silent()?, text)
+}
+
+/// The terminal, to ask for a secret on it.
+fn silent() -> Result<Silent> {
+    Silent::open().map_err(|error| match error.kind() {
         ErrorKind::NotConnected => {
             Failure::usage("no secret was given, and there is no terminal to ask for it").hint(NO_TERMINAL)
         }
+        _ => of_terminal(&error),
+    })
+}
+
+fn of_terminal(error: &std::io::Error) -> Failure {
+    Failure::new(Exit::Other, format!("the terminal: {error}"))
+}
+
+fn asked(terminal: &Silent, text: &str) -> Result<SecretBytes> {
+    let secret = terminal.ask(text, PASSWORD_LEN_MAX).map_err(|error| match error.kind() {
         ErrorKind::InvalidInput => Failure::usage(error.to_string()),
-        _ => Failure::new(Exit::Other, format!("the terminal: {error}")),
+        _ => of_terminal(&error),
     })?;
     if secret.is_empty() { Err(Failure::usage("the password is empty")) } else { Ok(secret) }
 }
 
 fn prompt_twice(what: &str) -> Result<SecretBytes> {
+    // Silent from the first to the last: nothing is shown or lost of what is
+    // typed in between.
+    let terminal = silent()?;
     for _ in 0..ATTEMPTS {
-        let first = prompt(&format!("{what}: "))?;
-        let second = prompt(&format!("{what}, once more: "))?;
+        let first = asked(&terminal, &format!("{what}: "))?;
+        let second = asked(&terminal, &format!("{what}, once more: "))?;
         if first.expose() == second.expose() {
             return Ok(first);
         }
@@ -411,6 +430,25 @@ fn show_on_terminal() -> Result<File> {
         Failure::usage("there is no terminal to show the recovery key on")
             .hint("Say where it shall go with --recovery-out FILE, or make none with --recovery-out none.")
     })
+}
+
+/// Blanks before a printed key.
+const KEY_INDENT: usize = 4;
+/// A group of a printed key with the dash behind it.
+const KEY_GROUP: usize = 5;
+/// Groups in a line where not all fit: half of them.
+const KEY_GROUPS: usize = 7;
+
+/// A printed key in lines of whole groups, where the terminal has no room for
+/// all of it. Line ends play no part when it is read.
+fn key_lines(key: &[u8], width: Option<usize>) -> impl Iterator<Item = &[u8]> {
+    let len = match width {
+        Some(width) if width < KEY_INDENT + key.len() => {
+            KEY_GROUP * (width.saturating_sub(KEY_INDENT) / KEY_GROUP).clamp(1, KEY_GROUPS)
+        }
+        _ => key.len(),
+    };
+    key.chunks(len)
 }
 
 /// Where a new recovery key goes.
@@ -473,10 +511,17 @@ impl RecoveryTarget {
         let text = key.to_text();
         match self {
             RecoveryTarget::Terminal(terminal) => {
-                let before = b"\nThe recovery key, shown this once:\n\n    ";
-                let after = b"\n\nIt opens the vault without the password. Print it, or write it down.\n\n";
-                let parts: [&[u8]; 3] = [before, text.expose(), after];
-                let written = parts.into_iter().try_for_each(|part| terminal.write_all(part));
+                let display = Display::of(&*terminal);
+                let before = display.fit("\nThe recovery key, shown this once:\n").into_owned();
+                let after = "\nIt opens the vault without the password. Print it, or write it down.\n\n";
+                let after = display.fit(after).into_owned();
+                let written = terminal.write_all(before.as_bytes()).and_then(|()| {
+                    for line in key_lines(text.expose(), display.width) {
+                        [b"\n    ", line].into_iter().try_for_each(|part| terminal.write_all(part))?;
+                    }
+                    terminal.write_all(b"\n")?;
+                    terminal.write_all(after.as_bytes())
+                });
                 written.map_err(|error| Failure::system(Path::new("/dev/tty"), &error))
             }
             RecoveryTarget::File { path, file } => {
@@ -517,6 +562,19 @@ mod tests {
             let found = bytes(password(&mut pipe(text.as_bytes()), "test"));
             assert_eq!(found, Ok(expected.as_bytes().to_vec()));
         }
+    }
+
+    #[test]
+    fn a_printed_key_is_broken_between_groups() {
+        let key = RecoveryKey::random().expect("random bytes").to_text();
+        for width in [None, Some(80), Some(73), Some(72), Some(40), Some(38), Some(20), Some(10)] {
+            let lines: Vec<&[u8]> = key_lines(key.expose(), width).collect();
+            assert!(lines.iter().all(|line| KEY_INDENT + line.len() <= width.unwrap_or(80)), "{width:?}");
+            let groups = lines.iter().flat_map(|line| line.split(|&byte| byte == b'-'));
+            assert!(groups.filter(|group| !group.is_empty()).all(|group| group.len() == 4), "{width:?}");
+            assert!(RecoveryKey::parse(&lines.join(&b"\n    "[..])).is_ok(), "{width:?}");
+        }
+        assert_eq!(key_lines(key.expose(), Some(40)).count(), 2);
     }
 
     #[test]

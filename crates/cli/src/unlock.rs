@@ -16,7 +16,7 @@ use strongroom_keys::unlock::{Damage, UnlockError};
 use strongroom_keys::{Credential, NameCipher, RecordMac, RootKey, VaultKeys, unlock_copies};
 use strongroom_store::Store;
 use strongroom_store::local::{LocalStore, OpenMode};
-use strongroom_vault::read_header_copies;
+use strongroom_vault::{self as vault, read_header_copies};
 
 use crate::args::secret::SecretArgs;
 use crate::failure::{Exit, Failure, Result};
@@ -158,11 +158,17 @@ impl LockedVault {
                 .hint("Open it with `strongroom disk open IMAGE --raw DIR`."),
             false => Failure::system(path, &std::io::Error::from_raw_os_error(error.errno())),
         })?;
-        let copies = read_header_copies(&store).map_err(|error| match error.is_not_found() {
-            true => Failure::usage("this is no vault: it has no directory .strongroom")
-                .at(path)
-                .hint("Make a vault with `strongroom init`, or name the encrypted directory, not the mount."),
-            false => Failure::from(error).at(path),
+        let copies = read_header_copies(&store).map_err(|error| match error {
+            error if error.is_not_found() => {
+                Failure::usage("this is no vault: it has no directory .strongroom").at(path).hint(
+                    "Make a vault with `strongroom init`, or name the encrypted directory, not the mount.",
+                )
+            }
+            vault::Error::Damaged(_) => Failure::from(error).at(path).hint(
+                "Strongroom makes no such thing. Move it away, and put the directory .strongroom back from a backup \
+                 of the vault: nothing opens without it.",
+            ),
+            error => Failure::from(error).at(path),
         })?;
         Ok(LockedVault { store: Arc::new(store), copies })
     }

@@ -416,9 +416,9 @@ fn a_foreground_mount_ends_with_its_unmounting() {
 #[test]
 fn an_idle_mount_goes_and_a_busy_one_stays() {
     let place = Place::new();
-    place.mount(&["--idle", "300ms"]);
+    place.mount(&["--idle", "3s"]);
     let mut open = File::create(place.at("file")).expect("created");
-    std::thread::sleep(Duration::from_millis(900));
+    std::thread::sleep(Duration::from_secs(4));
     assert!(is_mounted(&place.mount_point()), "a file is open");
     open.write_all(b"text").expect("written");
     drop(open);

@@ -5,6 +5,7 @@
 mod support;
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -130,14 +131,17 @@ fn a_copy_that_goes_ends_the_mount_and_whoever_waits_gets_the_vault() {
     place.mount(&[]);
     let sandbox = Sandbox::of(&place);
     assert_fails_with(&place.ask(&["umount"]), 5, "something still holds it");
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            std::thread::sleep(std::time::Duration::from_secs(1));
-            drop(sandbox);
-        });
-        let mounted = place.try_mount(&[]);
-        assert_fails_with(&mounted, 0, "waiting: mount by process");
-    });
+    let (mut told, tells) = std::io::pipe().expect("a pipe");
+    let mut mounting = place.mounting(&[]).stderr(tells).spawn().expect("the program runs");
+    let mut text = Vec::new();
+    while !String::from_utf8_lossy(&text).contains("waiting: mount by process") {
+        let mut bytes = [0; 256];
+        let len = told.read(&mut bytes).expect("readable");
+        assert!(len > 0, "it did not wait: {}", String::from_utf8_lossy(&text));
+        text.extend_from_slice(&bytes[..len]);
+    }
+    drop(sandbox);
+    assert!(mounting.wait().expect("ours").success());
     place.umount();
 }
 

@@ -113,3 +113,19 @@ fn a_freshness_file_that_is_missing_is_begun_anew_on_purpose_alone() {
     assert_eq!(fs::read_to_string(place.at("a")).expect("recorded"), "one");
     place.umount();
 }
+
+#[test]
+fn a_mount_without_its_freshness_file_says_that_there_is_one() {
+    let place = Place::new();
+    let file = place.directory.path().join("fresh");
+    place.mount(&["--freshness", file.to_str().expect("text")]);
+    place.umount();
+    for options in [&["--read-only"][..], &[]] {
+        let output = place.try_mount(options);
+        assert_success(&output);
+        place.umount();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let told = said.lines().filter(|line| line.contains("has a freshness file"));
+        assert_eq!(told.count(), 1, "{options:?}: {said}");
+    }
+}

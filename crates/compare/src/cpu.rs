@@ -44,6 +44,13 @@ pub(super) fn cpu_seconds(daemon: Option<Pid>) -> Result<f64> {
     Ok(seconds(ticks))
 }
 
+/// What children of this process that were waited for, and theirs, have used.
+pub(super) fn children_seconds() -> Result<f64> {
+    let stat = fs::read_to_string("/proc/self/stat").context("/proc/self/stat")?;
+    let ticks = ticks_from(&stat, 13).ok_or_else(|| Failure::new("/proc/self/stat is not understood"))?;
+    Ok(seconds(ticks))
+}
+
 /// What all CPUs together were busy and idle.
 pub(super) fn system_seconds() -> Result<(f64, f64)> {
     let stat = fs::read_to_string("/proc/stat").context("/proc/stat")?;
@@ -57,7 +64,12 @@ fn seconds(ticks: u64) -> f64 {
 
 /// User and system time are the 14th and 15th field; the name in the second may hold blanks.
 fn ticks(stat: &str) -> Option<u64> {
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
+    ticks_from(stat, 11)
+}
+
+/// The sum of two fields, the first of them so many behind the name.
+fn ticks_from(stat: &str, skipped: usize) -> Option<u64> {
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(skipped);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }
 
@@ -78,6 +90,7 @@ mod tests {
     fn cpu_time_is_found_behind_any_name() {
         let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 12 30 5 6 20 0 1 0 100 0";
         assert_eq!(ticks(stat), Some(42));
+        assert_eq!(ticks_from(stat, 13), Some(11));
         assert_eq!(ticks("7 (a"), None);
         assert!(cpu_seconds(Some(rustix::process::getpid())).is_ok());
     }

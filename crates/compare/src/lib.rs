@@ -7,6 +7,7 @@ mod cpu;
 mod crypto_peers;
 mod device;
 mod disk;
+mod documents;
 mod durability;
 mod file;
 mod floor;
@@ -45,6 +46,8 @@ enum Benchmark {
     Folder(folder::FolderArgs),
     /// Encrypted disks: every cipher in memory and through every export, and against qemu-nbd and nbdkit
     Disk(disk::DiskArgs),
+    /// What two of the replayed documents measured, on this machine: copies and programs on encrypted disks
+    Documents(documents::DocumentsArgs),
     /// What the default durability costs against `--durability relaxed`, on a disk
     Durability(durability::DurabilityArgs),
     /// Single files beside age 1.3, cp and `tar | age`, on two CPUs and on one
@@ -73,6 +76,7 @@ pub fn run(arguments: &BenchArgs) -> Result {
         Benchmark::Floor(arguments) => floor::run(arguments),
         Benchmark::Folder(arguments) => folder::run(arguments),
         Benchmark::Disk(arguments) => disk::run(arguments),
+        Benchmark::Documents(arguments) => documents::run(arguments),
         Benchmark::Durability(arguments) => durability::run(arguments),
         Benchmark::File(arguments) => file::run(arguments),
         Benchmark::Placement(arguments) => placement::run(arguments),

@@ -1,11 +1,13 @@
 //! `strongroom whatif` against what happens: a load is recorded under one suite, predicted under others, and
 //! then run under those.
 //!
-//! Each load and each suite is a pair. All suites of a load are mounted at once. In every round the base is
+//! Each load and each suite is a pair. All suites of a load are mounted at once, each as several vaults, since two
+//! mounts of one suite differ by a tenth in where their memory lies. In every round the base is
 //! recorded anew and each of the others has its turn, for a moment, so that what else the machine does meets
-//! all of them. Judged are medians: the error of the predicted speed,
-//! of the predicted CPU time of the daemon, and whether the faster of both suites is named; and what recording
-//! takes from the speed, in pairs of slices that follow each other on one mount.
+//! all of them; who begins changes from round to round. A turn begins with some of the same load that is not
+//! counted, so that none of them is measured on CPUs that were just woken. Judged are medians: the error of the
+//! predicted speed, of the predicted CPU time of the daemon, and whether the faster of both suites is named;
+//! and what recording takes from the speed, in pairs of slices that follow each other on one mount.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -28,8 +30,10 @@ use strongroom_harness::subject::{Kind, Settings, Subject};
 const MOUNT_LIMIT: Duration = Duration::from_secs(30 * 60);
 const COMMAND_LIMIT: Duration = Duration::from_secs(10 * 60);
 /// What is recorded, and what is predicted.
-const BASE: &str = "xaes-256-gcm";
-const OTHERS: [&str; 4] = ["xchacha20-poly1305", "aegis-256x2", "serpent-256-poly1305", "cascade"];
+const SUITES: [&str; 5] =
+    ["xaes-256-gcm", "xchacha20-poly1305", "aegis-256x2", "serpent-256-poly1305", "cascade"];
+const BASE: &str = SUITES[0];
+const OTHERS: [&str; 4] = [SUITES[1], SUITES[2], SUITES[3], SUITES[4]];
 /// The bounds that medians of all pairs have to keep.
 const SPEED_ERROR_MAX: f64 = 0.15;
 const CPU_ERROR_MAX: f64 = 0.20;
@@ -38,6 +42,8 @@ const COST_MAX: f64 = 0.01;
 const NAMED_MIN: usize = 10;
 /// Two that differ by less are not told apart.
 const SAME: f64 = 0.05;
+/// Vaults of each suite, which take turns from round to round.
+const VAULTS: usize = 3;
 /// Bytes of the file that a thread works on.
 const FILE: u64 = 16 << 20;
 
@@ -92,7 +98,7 @@ const LOADS: [Load; 3] = [
 ];
 
 /// What a turn came to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Turn {
     /// Requests a second.
     rate: f64,
@@ -149,9 +155,8 @@ pub fn run(arguments: &WhatIfArgs) -> Result {
     let mut pairs = Vec::new();
     if !arguments.only_cost {
         let seconds = arguments.tune.to_string();
-        let suites = std::iter::once(BASE).chain(OTHERS);
         let words: Vec<&str> =
-            ["tune"].into_iter().chain(suites).chain(["--engine", "cpu", "--seconds", &seconds]).collect();
+            ["tune"].into_iter().chain(SUITES).chain(["--engine", "cpu", "--seconds", &seconds]).collect();
         program.run(&words)?;
         for load in &LOADS {
             pairs.extend(measure(&program, &scratch, load, &subject, arguments)?);
@@ -202,6 +207,14 @@ impl Program {
         command::output(&mut command, COMMAND_LIMIT)
     }
 
+    /// Has `work` recorded into `file`.
+    fn recorded(&self, mount: &Mount, file: &Path, work: impl FnOnce() -> Result<Turn>) -> Result<Turn> {
+        self.trace("start", mount, None)?;
+        let turn = work()?;
+        self.trace("stop", mount, Some(file))?;
+        Ok(turn)
+    }
+
     fn trace(&self, what: &str, mount: &Mount, file: Option<&Path>) -> Result<String> {
         let directory = mount.path().to_string_lossy().into_owned();
         let mut words = vec!["trace", what, &directory];
@@ -222,15 +235,15 @@ fn measure(
 ) -> Result<Vec<Pair>> {
     let length = Duration::from_millis(arguments.milliseconds);
     let place = |suite: &str| format!("{}-{suite}", load.name.replace([' ', ','], "-"));
-    let vault = |suite: &str| Vault::create(&subject(suite)?, &scratch.make(&place(suite))?);
-    let mounted = |suite: &str| -> Result<Mount> {
-        let mount = vault(suite)?.mount(MountOptions::new(MOUNT_LIMIT))?;
+    let mounted = |suite: &str, number: usize| -> Result<Mount> {
+        let directory = scratch.make(&format!("{}-{number}", place(suite)))?;
+        let mount = Vault::create(&subject(suite)?, &directory)?.mount(MountOptions::new(MOUNT_LIMIT))?;
         load.prepare(mount.path())?;
         load.run(&mount, length)?;
         Ok(mount)
     };
-    let base = mounted(BASE)?;
-    let others = OTHERS.iter().map(|suite| mounted(suite)).collect::<Result<Vec<_>>>()?;
+    let all = |number| SUITES.iter().map(|suite| mounted(suite, number)).collect::<Result<Vec<_>>>();
+    let mounts = (0..VAULTS).map(all).collect::<Result<Vec<_>>>()?;
     let mut pairs: Vec<Pair> = OTHERS
         .iter()
         .map(|suite| Pair {
@@ -244,13 +257,19 @@ fn measure(
         .collect();
     for round in 0..arguments.rounds.max(1) {
         let file = scratch.path().join(format!("{}-{round}.trace", place("t")));
-        program.trace("start", &base, None)?;
-        let was = load.run(&base, length)?;
-        program.trace("stop", &base, Some(&file))?;
-        let turns = others.iter().map(|mount| load.run(mount, length)).collect::<Result<Vec<_>>>()?;
+        let mut turns = [Turn::default(); SUITES.len()];
+        for turn in 0..SUITES.len() {
+            let suite = (turn + round) % SUITES.len();
+            let mount = &mounts[round % VAULTS][suite];
+            turns[suite] = match suite {
+                0 => program.recorded(mount, &file, || load.run(mount, length))?,
+                _ => load.run(mount, length)?,
+            };
+        }
         let told = predictions(program, &file)?;
         fs::remove_file(&file).context(file.display())?;
-        for (pair, is) in pairs.iter_mut().zip(turns) {
+        let [was, others @ ..] = turns;
+        for (pair, is) in pairs.iter_mut().zip(others) {
             let (speed, cpu) = told(pair.suite)?;
             pair.predicted.push(speed);
             pair.predicted_cpu.push(cpu);
@@ -258,7 +277,7 @@ fn measure(
             pair.measured_cpu.push(is.cpu / was.cpu);
         }
     }
-    others.into_iter().chain([base]).try_for_each(Mount::unmount)?;
+    mounts.into_iter().flatten().try_for_each(Mount::unmount)?;
     Ok(pairs)
 }
 
@@ -301,19 +320,24 @@ impl Load {
         Ok(())
     }
 
-    /// Works for so long.
+    /// Works for so long, after some work that does not count.
     fn run(&self, mount: &Mount, length: Duration) -> Result<Turn> {
+        self.all(mount, length / 4)?;
         let before = daemon_cpu(mount)?;
         let began = Instant::now();
-        let counts: Vec<Result<u64>> = std::thread::scope(|scope| {
+        let requests = self.all(mount, length)? as f64;
+        let elapsed = began.elapsed().as_secs_f64();
+        Ok(Turn { rate: requests / elapsed, cpu: (daemon_cpu(mount)? - before) / requests.max(1.0) })
+    }
+
+    /// Works with all threads for so long: how many requests they made.
+    fn all(&self, mount: &Mount, length: Duration) -> Result<u64> {
+        std::thread::scope(|scope| {
             let threads: Vec<_> = (0..self.threads)
                 .map(|thread| scope.spawn(move || self.work(mount.path(), thread, length)))
                 .collect();
-            threads.into_iter().map(|thread| thread.join().expect("work does not panic")).collect()
-        });
-        let requests = counts.into_iter().sum::<Result<u64>>()? as f64;
-        let elapsed = began.elapsed().as_secs_f64();
-        Ok(Turn { rate: requests / elapsed, cpu: (daemon_cpu(mount)? - before) / requests.max(1.0) })
+            threads.into_iter().map(|thread| thread.join().expect("work does not panic")).sum()
+        })
     }
 
     fn work(&self, directory: &Path, thread: usize, length: Duration) -> Result<u64> {
@@ -364,9 +388,7 @@ fn recording(program: &Program, vault: &Vault, pairs: usize) -> Result<[f64; 2]>
     let (mut slower, mut dearer) = (Vec::with_capacity(pairs), Vec::with_capacity(pairs));
     for pair in 0..pairs {
         let recorded = || -> Result<Turn> {
-            program.trace("start", &mount, None)?;
-            let turn = load.run(&mount, SLICE)?;
-            program.trace("stop", &mount, Some(&file))?;
+            let turn = program.recorded(&mount, &file, || load.run(&mount, SLICE))?;
             fs::remove_file(&file)?;
             Ok(turn)
         };

@@ -1,5 +1,6 @@
 //! Measures the driver on the device, in two processes: what coalescing costs and saves, and where the
-//! scheduler places. `cargo xtask bench device` runs it.
+//! scheduler places. `cargo xtask bench device` runs it. With `--on` it tests a device that is there already, and
+//! measures where the scheduler places with that; `cargo xtask vm --part device` does so.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -12,23 +13,32 @@ use clap::Parser;
 use rustix::time::{ClockId, clock_gettime};
 use strongroom_engine::completion::{Plan, Rule};
 use strongroom_engine::{
-    Aead, Algorithm, AssociatedData, Batch, Buffer, Engine, NonceSource, Operation, SectorCipher, Segment,
-    Session, Ticket,
+    Aead, Algorithm, AssociatedData, Batch, Buffer, Engine, NonceSource, Operation, SectorCipher, SectorMode,
+    Segment, Session, Ticket, conformance,
 };
 use strongroom_engine_cpu::{CpuEngine, ReferenceEngine, Tier};
-use strongroom_engine_virtio::{Options, VfioUser, VirtioEngine};
+use strongroom_engine_kernel::KernelEngine;
+use strongroom_engine_virtio::{Options, Vfio, VfioUser, VirtioEngine};
 use strongroom_sched::settings::Policy;
 use strongroom_sched::{Options as Scheduling, Scheduler, Settings};
 
 const XTS: Algorithm = Algorithm::Sector(SectorCipher::AES_XTS_PLAIN64);
+const CBC: Algorithm =
+    Algorithm::Sector(SectorCipher { mode: SectorMode::Cbc, ..SectorCipher::AES_XTS_PLAIN64 });
 const GCM: Algorithm = Algorithm::Aead(Aead::XAes256Gcm);
 const HEADER: &str = "| answers for an interrupt | requests/s | interrupts/s | wake-ups/s | CPU of a request, us | mean latency, us |\n|---|---|---|---|---|---|";
 
 #[derive(Parser)]
 struct Arguments {
     /// The device's program
+    #[arg(long, required_unless_present = "on")]
+    device: Option<PathBuf>,
+    /// A device that is there: vfio:ADDRESS or kernel:DRIVER
     #[arg(long)]
-    device: PathBuf,
+    on: Option<String>,
+    /// Runs the conformance suite there, and measures nothing
+    #[arg(long, requires = "on")]
+    conform: bool,
     /// Seconds of each measurement
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
@@ -138,7 +148,7 @@ fn load(
 }
 
 /// The tables of the paper's subject: how many answers an interrupt stands for.
-fn coalescing(arguments: &Arguments) {
+fn coalescing(arguments: &Arguments, program: &Path) {
     let nonces = NonceSource::new().expect("entropy");
     let count = |count| Rule::Fixed(Plan { count, ..Plan::EACH });
     let mut rules: Vec<(String, Rule)> =
@@ -149,7 +159,7 @@ fn coalescing(arguments: &Arguments) {
     let key: [u8; 64] = std::array::from_fn(|at| at as u8);
     for (service_us, in_flight) in [("40", 32), ("40", 4), ("100", 32), ("5", 32), ("40", 1)] {
         println!("\n4 KiB in XTS, {service_us} us of service, 4 units, {in_flight} in flight:\n\n{HEADER}");
-        let device = Device::start(&arguments.device, rules.len(), &["--service-us", service_us]);
+        let device = Device::start(program, rules.len(), &["--service-us", service_us]);
         let open = |(at, (_, rule)): (usize, &(String, Rule))| {
             let engine = device.open(at, *rule);
             let session = engine.session(XTS, &key).expect("it has it");
@@ -206,29 +216,25 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// `adaptive` beside the CPU and the device alone.
-fn placement(arguments: &Arguments) {
+/// What is measured where the scheduler places: its name, and bytes of its key.
+type Placed = (&'static str, Algorithm, u8);
+
+/// `adaptive` beside the CPU and the device alone, with a device as `open` gives it.
+fn placement(arguments: &Arguments, tiers: &[Tier], placed: &[Placed], open: impl Fn() -> Opened) {
     let nonces = NonceSource::new().expect("entropy");
     println!(
-        "\nMB/s, median of {} rounds; 20 us and 4 units of 1 GB/s; one result in 1024 is checked:\n\n\
-         | CPU | algorithm | KiB | in flight | CPU | device | adaptive | of the better |\n|---|---|---|---|---|---|---|---|",
-        arguments.pairs
+        "| CPU | algorithm | KiB | in flight | CPU | device | adaptive | of the better |\n|---|---|---|---|---|---|---|---|"
     );
-    for tier in [Tier::Portable, Tier::best()] {
-        for (name, algorithm, key_len) in [("xaes-256-gcm", GCM, 32), ("aes-xts", XTS, 64)] {
+    for tier in tiers {
+        for (name, algorithm, key_len) in placed {
             for (kib, in_flight) in [(4, 1), (4, 8), (16, 1), (16, 8), (64, 1), (64, 8)] {
-                let device = Device::start(
-                    &arguments.device,
-                    1,
-                    &["--service-us", "20", "--bytes-per-second", "1000000000"],
-                );
-                let cpu = Arc::new(CpuEngine::of_tier(tier).expect("it is here")) as Arc<dyn Engine>;
-                let virtio = Arc::new(device.open(0, Rule::Adaptive)) as Arc<dyn Engine>;
+                let (_device, engine) = open();
+                let cpu = Arc::new(CpuEngine::of_tier(*tier).expect("it is here")) as Arc<dyn Engine>;
                 let settings = Settings { check_exponent: 10, ..Settings::default() };
                 let options = Scheduling { settings, ..Scheduling::default() };
-                let scheduler = Scheduler::new(vec![cpu, virtio], Arc::new(ReferenceEngine), options);
-                let key: Vec<u8> = (0..key_len).collect();
-                let session = scheduler.session(algorithm, &key).expect("both have it");
+                let scheduler = Scheduler::new(vec![cpu, engine], Arc::new(ReferenceEngine), options);
+                let key: Vec<u8> = (0..*key_len).collect();
+                let session = scheduler.session(*algorithm, &key).expect("both have it");
                 let fixed = |engine| Settings { policy: Policy::Fixed, engine, ..settings };
                 let mut rates = [Vec::new(), Vec::new(), Vec::new()];
                 let mut ratios = Vec::new();
@@ -260,8 +266,43 @@ fn placement(arguments: &Arguments) {
     }
 }
 
+/// A device, and the process that it is, where it is one.
+type Opened = (Option<Device>, Arc<dyn Engine>);
+
+/// A device of this machine by its name.
+fn open(name: &str) -> Arc<dyn Engine> {
+    if let Some(driver) = name.strip_prefix("kernel:") {
+        return Arc::new(KernelEngine::open(name, driver).expect("the driver is there"));
+    }
+    let address = name.strip_prefix("vfio:").expect("`vfio:ADDRESS` or `kernel:DRIVER`");
+    let bus = Arc::new(Vfio::open(address).expect("the function is there"));
+    Arc::new(VirtioEngine::open(name, bus, Options::default()).expect("it is sound"))
+}
+
 fn main() {
     let arguments = Arguments::parse();
-    coalescing(&arguments);
-    placement(&arguments);
+    let per_round = format!("MB/s, median of {} rounds; one result in 1024 is checked", arguments.pairs);
+    match (&arguments.on, &arguments.device) {
+        (Some(name), _) if arguments.conform => {
+            conformance::run(&*open(name), &ReferenceEngine);
+            println!("{name} conforms");
+        }
+        (Some(name), _) => {
+            println!("\n{per_round}; {name}:\n");
+            let engine = open(name);
+            placement(&arguments, &[Tier::best()], &[("aes-cbc", CBC, 32)], || (None, Arc::clone(&engine)));
+        }
+        (None, Some(program)) => {
+            coalescing(&arguments, program);
+            println!("\n{per_round}; 20 us and 4 units of 1 GB/s:\n");
+            let placed = [("xaes-256-gcm", GCM, 32), ("aes-xts", XTS, 64)];
+            placement(&arguments, &[Tier::Portable, Tier::best()], &placed, || {
+                let modelled = ["--service-us", "20", "--bytes-per-second", "1000000000"];
+                let device = Device::start(program, 1, &modelled);
+                let engine = Arc::new(device.open(0, Rule::Adaptive));
+                (Some(device), engine)
+            });
+        }
+        (None, None) => unreachable!("one of them is required"),
+    }
 }

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
-use strongroom_store::mapped::{MappedFile, SharedBytes, SharedBytesMut};
+use strongroom_store::mapped::{MappedFile, SharedBytes};
 
 use crate::claim::{self, HeaderLock};
 
@@ -66,16 +66,6 @@ pub trait Backing: Send + Sync + fmt::Debug {
     /// is to be had, as [`MappedFile::read_with`]: after false, reading by the
     /// call above has to do all of it.
     fn read_mapped(&self, _offset: u64, _len: usize, _work: &mut dyn FnMut(SharedBytes<'_>) -> bool) -> bool {
-        false
-    }
-
-    /// The same to write all of the range, as [`MappedFile::write_with`].
-    fn write_mapped(
-        &self,
-        _offset: u64,
-        _len: usize,
-        _work: &mut dyn FnMut(SharedBytesMut<'_>) -> bool,
-    ) -> bool {
         false
     }
 }
@@ -164,8 +154,7 @@ impl FileBacking {
         FileBacking { file, is_device, mapped: OnceLock::new(), _claimed: Vec::new() }
     }
 
-    /// Has large requests take their bytes from the page cache itself from now
-    /// on, where the file system is one that allows it. Not for a disk that
+    /// Has large reads take their bytes from the page cache itself from now on, where the file system is one that allows it. Not for a disk that
     /// backs swap: a page fault may have to allocate a page table.
     ///
     /// # Errors
@@ -238,15 +227,6 @@ impl Backing for FileBacking {
 
     fn read_mapped(&self, offset: u64, len: usize, work: &mut dyn FnMut(SharedBytes<'_>) -> bool) -> bool {
         self.mapped.get().is_some_and(|mapped| mapped.read_with(offset, len, work))
-    }
-
-    fn write_mapped(
-        &self,
-        offset: u64,
-        len: usize,
-        work: &mut dyn FnMut(SharedBytesMut<'_>) -> bool,
-    ) -> bool {
-        self.mapped.get().is_some_and(|mapped| mapped.write_with(offset, len, work))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
 
 use strongroom_engine::client::{Client, Failure};
-use strongroom_engine::{Batch, Buffer, Crossing, Engine, Operation, SectorNumbers, Segment, Way};
+use strongroom_engine::{Batch, Buffer, Crossing, Engine, Operation, SectorNumbers, Segment, SharedBytes};
 use strongroom_format::luks::{CipherSpec, UNIT};
 
 use crate::cipher;
@@ -65,12 +65,12 @@ impl KeyedCipher {
         list.push(Segment::numbered_sectors(start, len, numbers, self.sector_len));
     }
 
-    /// Sectors from one place to another, whose first 512 bytes have the number
-    /// `unit` in the tweak; false when the engine does not do that, and nothing
-    /// was written.
-    pub(crate) fn cross(&self, unit: u64, way: Way<'_>) -> bool {
+    /// Decrypts sectors from one place to another, whose first 512 bytes have the
+    /// number `unit` in the tweak; false when the engine does not do that, and
+    /// nothing was written.
+    pub(crate) fn cross(&self, unit: u64, from: SharedBytes<'_>, to: &mut [u8]) -> bool {
         let numbers = SectorNumbers { first: unit.into(), step: self.sector_len / UNIT as u32 };
-        self.client.cross(Crossing { numbers, sector_len: self.sector_len, way }).is_ok()
+        self.client.cross(Crossing { numbers, sector_len: self.sector_len, from, to }).is_ok()
     }
 
     /// Runs `operation` over a list's segments of `buffer`, in place. The

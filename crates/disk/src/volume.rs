@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use strongroom_engine::{Buffer, Engine, Operation, Origin, Way};
+use strongroom_engine::{Buffer, Engine, Operation, Origin};
 use strongroom_format::luks::{Segment, UNIT};
 use strongroom_keys::SecretBytes;
 
@@ -209,9 +209,6 @@ impl Device for Volume {
                 outcomes[part.piece] = Err(Error::Engine("a batch was lost"));
                 continue;
             }
-            if self.write_mapped(part, &buffer[part.start..][..part.len]) {
-                continue;
-            }
             chunk[count] = Some(part);
             count += 1;
             pending += part.len;
@@ -266,16 +263,7 @@ impl Volume {
     fn read_mapped(&self, part: Part, bytes: &mut [u8]) -> bool {
         part.len >= MAPPED_LEN_MIN
             && self.backing.read_mapped(self.place(part.offset), part.len, &mut |from| {
-                self.cipher.cross(self.unit(part.offset), Way::Decrypt { from, to: &mut *bytes })
-            })
-    }
-
-    /// Encrypts a part to where the kernel keeps it; false when that is not to
-    /// be had, and the part has to be written all the same.
-    fn write_mapped(&self, part: Part, bytes: &[u8]) -> bool {
-        part.len >= MAPPED_LEN_MIN
-            && self.backing.write_mapped(self.place(part.offset), part.len, &mut |to| {
-                self.cipher.cross(self.unit(part.offset), Way::Encrypt { from: bytes, to })
+                self.cipher.cross(self.unit(part.offset), from, bytes)
             })
     }
 

@@ -325,8 +325,9 @@ mod tests {
                 let algorithm = Algorithm::Sector(SectorCipher { cipher, ..SectorCipher::AES_XTS_PLAIN64 });
                 let session = engine.session(algorithm, &key).unwrap();
                 let mut to = vec![0; 1024];
-                let way = strongroom_engine::Way::Decrypt { from: SharedBytes::new(&from), to: &mut to };
-                let crossed = engine.cross(&session, Crossing { numbers: 0.into(), sector_len: 512, way });
+                let from = SharedBytes::new(&from);
+                let crossing = Crossing { numbers: 0.into(), sector_len: 512, from, to: &mut to };
+                let crossed = engine.cross(&session, crossing);
                 let expected = if fast { Ok(()) } else { Err(Refusal::Unsupported) };
                 assert_eq!(crossed, expected, "{} {algorithm}", engine.name());
             }

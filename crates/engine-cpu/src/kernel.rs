@@ -1,6 +1,6 @@
 //! What a block cipher is to the modes above it.
 
-use strongroom_engine::Way;
+use strongroom_engine::SharedBytes;
 
 /// Bytes of one block of every cipher here.
 pub(crate) type Block = [u8; 16];
@@ -56,12 +56,12 @@ pub(crate) trait Fused {
     /// XTS (IEEE 1619) from an encrypted tweak.
     fn xts(&self, encrypt: bool, tweak: &Block, sector: &mut [Block]);
 
-    /// The same from one place to another, a sector of `way` for each tweak.
+    /// Decryption in XTS from one place to another, a sector for each tweak.
     ///
     /// # Panics
-    /// When `way` is not `sector_len` bytes for each tweak, or these are not a
-    /// multiple of [`ACROSS_UNIT`].
-    fn xts_across(&self, tweaks: &[Block], sector_len: usize, way: Way<'_>);
+    /// When either side is not `sector_len` bytes for each tweak, or these are
+    /// not a multiple of [`ACROSS_UNIT`], or none.
+    fn xts_across(&self, tweaks: &[Block], sector_len: usize, from: SharedBytes<'_>, to: &mut [u8]);
 
     /// Encrypts or decrypts each block by itself, with no more work than they
     /// are: what [`Kernel::encrypt`] does is for many.

@@ -63,10 +63,10 @@ impl Sectors {
         }
     }
 
-    /// Sectors from one place to another, where that is one pass; false when it
-    /// is not, and nothing was done. What is crossed has been validated.
+    /// Decrypts sectors from one place to another, where that is one pass; false
+    /// when it is not, and nothing was done. What is crossed has been validated.
     pub(crate) fn cross(&self, crossing: Crossing<'_>) -> bool {
-        let Crossing { numbers, sector_len, mut way } = crossing;
+        let Crossing { numbers, sector_len, from, to } = crossing;
         let sector_len = sector_len as usize;
         let fused = match self.sector.mode {
             SectorMode::Xts if sector_len.is_multiple_of(ACROSS_UNIT) => self.data.fused(),
@@ -75,11 +75,11 @@ impl Sectors {
         let Some(fused) = fused else { return false };
         let mut ivs = [[0; 16]; CHUNK];
         let mut at = 0;
-        while at < way.len() {
-            let len = (way.len() - at).min(CHUNK * sector_len);
+        while at < to.len() {
+            let len = (to.len() - at).min(CHUNK * sector_len);
             let ivs = &mut ivs[..len / sector_len];
             self.make_ivs(numbers, at / sector_len, ivs);
-            fused.xts_across(ivs, sector_len, way.part(at..at + len));
+            fused.xts_across(ivs, sector_len, from.part(at..at + len), &mut to[at..at + len]);
             at += len;
         }
         true

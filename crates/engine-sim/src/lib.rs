@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod faults;
+mod masker;
 mod masks;
 mod memory;
 pub mod named;
@@ -31,6 +32,7 @@ use strongroom_engine::{
 
 use faults::Fate;
 pub use faults::Faults;
+pub use masker::Masker;
 use memory::Lender;
 pub use memory::Lending;
 use prepared::Prepared;

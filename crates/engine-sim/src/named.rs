@@ -33,7 +33,7 @@ pub fn engines(name: &str, cpu: OfCpu<'_>, portable: OfCpu<'_>) -> Option<Vec<Ar
 
     use strongroom_engine::unruly::{Faults as Unruliness, UnrulyEngine};
 
-    use crate::{Faults, Model, SimEngine};
+    use crate::{Faults, Masker, Model, SimEngine};
 
     /// Of the misbehaviour.
     const SEED: u64 = 0x5eed;
@@ -69,6 +69,11 @@ pub fn engines(name: &str, cpu: OfCpu<'_>, portable: OfCpu<'_>) -> Option<Vec<Ar
         // beside a device that is worth it for large batches, or never.
         "sim-moderate" => vec![portable(), moderate(none)],
         "sim-slow" => vec![portable(), device(slow, none, SEED)],
+        // For `bench masks`: a unit for each CPU.
+        "sim-masks" => {
+            let units = std::thread::available_parallelism().map_or(1, usize::from);
+            vec![cpu(), Arc::new(Masker::new(cpu(), units))]
+        }
         _ => return None,
     })
 }

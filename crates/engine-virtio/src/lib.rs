@@ -1,7 +1,8 @@
 //! A driver for crypto devices of virtio 1.2 (section 5.9) in user space, as an
 //! engine.
 //!
-//! [`Bus`] is the way to a device: [`VfioUser`] reaches one in another process.
+//! [`Bus`] is the way to a device: [`VfioUser`] reaches one in another process,
+//! [`Vfio`] one of this machine.
 //! `transport` and `function` set a device up, `control` opens sessions, and
 //! `lanes` makes requests of batches and batches of answers. Callers make
 //! requests and ring; one thread (`driver`) sleeps on the interrupt, takes
@@ -14,7 +15,7 @@
 //! only what it advertises and has computed right; a batch is handed back
 //! exactly once, also when the device is reset or gone; no caller waits for a
 //! device within `submit`, `flush` or `session`.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod arena;
 mod bus;
@@ -29,7 +30,9 @@ mod ring;
 mod session;
 mod shared;
 pub mod spec;
+mod sys;
 mod transport;
+mod vfio;
 mod vfio_user;
 mod wire;
 
@@ -37,6 +40,7 @@ pub use bus::Bus;
 pub use engine::VirtioEngine;
 pub use memory::{Memory, OutOfBounds};
 pub use shared::{Counters, Options};
+pub use vfio::Vfio;
 pub use vfio_user::VfioUser;
 
 use std::fmt;

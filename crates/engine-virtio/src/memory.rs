@@ -81,6 +81,11 @@ impl Memory {
         self.base
     }
 
+    /// Where the first byte is in this process, for the kernel.
+    pub(crate) fn address(&self) -> *mut u8 {
+        self.region.as_ptr()
+    }
+
     /// The place of what the device sees at `address`.
     ///
     /// # Errors

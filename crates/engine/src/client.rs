@@ -151,7 +151,7 @@ impl Client {
         Ok(flight)
     }
 
-    /// Computes whole sectors from one place to another, where the engine does
+    /// Decrypts whole sectors from one place to another, where the engine does
     /// that.
     ///
     /// # Errors

@@ -87,7 +87,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
     use super::*;
-    use crate::{Aead, SectorNumbers, Way};
+    use crate::{Aead, SectorNumbers, SharedBytes};
 
     /// Counts what comes to it.
     #[derive(Default)]
@@ -172,8 +172,8 @@ mod tests {
         assert_eq!((outer.name(), outer.buffer(&session, 5).len()), ("inner", 5));
         outer.flush();
         assert!(outer.submit(&session, Batch::new(Operation::Seal, Buffer::empty(), Vec::new())).is_err());
-        let way = Way::Encrypt { from: &[], to: crate::SharedBytesMut::new(&[]) };
-        let crossing = Crossing { numbers: SectorNumbers::from(0), sector_len: 512, way };
+        let (numbers, from) = (SectorNumbers::from(0), SharedBytes::new(&[]));
+        let crossing = Crossing { numbers, sector_len: 512, from, to: &mut [] };
         assert_eq!(outer.crossing().expect("the inner one has it").cross(&session, crossing), Ok(()));
         let inner = [&outer.inner.flushes, &outer.inner.buffers, &outer.inner.crossings];
         assert_eq!(inner.map(|count| count.load(Relaxed)), [1, 1, 1]);

@@ -42,7 +42,7 @@ pub mod unruly;
 pub use algorithm::{Aead, Algorithm, BlockCipher, SectorCipher, SectorIv, SectorMode, UnknownAlgorithm};
 pub use batch::{AssociatedData, Batch, Operation, SectorNumbers, Segment, Tag, Verdict};
 pub use buffer::{Buffer, LentMemory};
-pub use crossing::{Cross, Crossing, Way};
+pub use crossing::{Cross, Crossing};
 pub use layer::Layer;
 pub use mask::{
     Decision, Mask, MaskCompleter, MaskMemory, MaskNonce, MaskTicket, Masking, Message, NotMade, Order,
@@ -51,7 +51,7 @@ pub use nonce::{BatchNonces, EntropyError, FreshNonce, NonceSource, SessionId, S
 pub use origin::Origin;
 pub use ticket::{Answer, Answered, Completed, Completer, Outcome, Poller, Ticket, Vanished};
 
-pub use strongroom_units::{SharedBytes, SharedBytesMut};
+pub use strongroom_units::SharedBytes;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -193,8 +193,8 @@ pub trait Engine: Send + Sync {
     /// batch may have any buffer all the same.
     fn buffer(&self, session: &Session, len: usize) -> Buffer;
 
-    /// Itself, or what it wraps, where it can compute sectors from one place to
-    /// another; none where it cannot.
+    /// Itself, or what it wraps, where it can decrypt sectors out of memory that
+    /// others share; none where it cannot.
     fn crossing(&self) -> Option<&dyn Cross>;
 
     /// Itself, or what it wraps, where it can make keystream ahead; none where

@@ -11,6 +11,10 @@ use strongroom_format::FormatError;
 pub enum Error {
     /// No identity and no passphrase opens the file.
     WrongKey,
+    /// It was made with a passphrase, and there are keys alone.
+    NoPassphrase,
+    /// It was made for keys, and there is a passphrase alone.
+    NoKey,
     /// The header is not what the format allows.
     Header(FormatError),
     /// The armor is not what the format allows.
@@ -31,6 +35,8 @@ pub enum Error {
     Usage(String),
     /// A plugin failed.
     Plugin(String),
+    /// A passphrase that is needed was asked for and not given.
+    Unanswered(String),
     /// The input is another than it was when its encryption began.
     Changed,
     /// The input could not be read.
@@ -47,11 +53,16 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::WrongKey => f.write_str("none of the identities opens it"),
+            Error::NoPassphrase => {
+                f.write_str("it was encrypted with a passphrase, and keys alone were given")
+            }
+            Error::NoKey => f.write_str("it was encrypted for the owners of keys, and no key was given"),
             Error::Header(error) => write!(f, "the header is damaged: {error}"),
             Error::Armor(error) => write!(f, "the armor is damaged: {error}"),
             Error::HeaderForged => f.write_str("the header was changed: its MAC is wrong"),
             Error::Payload { chunk, what } => write!(f, "{what} (chunk {chunk}, counted from 0)"),
             Error::Unsupported(what) | Error::Usage(what) | Error::Plugin(what) => f.write_str(what),
+            Error::Unanswered(question) => write!(f, "{question}"),
             Error::Changed => f.write_str("it changed while it was read"),
             Error::Input(error) => write!(f, "reading failed: {error}"),
             Error::Output(error) => write!(f, "writing failed: {error}"),
@@ -75,4 +86,13 @@ impl From<FormatError> for Error {
     fn from(error: FormatError) -> Error {
         Error::Header(error)
     }
+}
+
+/// There is no such plugin.
+pub(crate) fn missing(name: &str) -> Error {
+    let is_one = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._".contains(&byte);
+    Error::Plugin(match !name.is_empty() && name.bytes().all(is_one) {
+        true => format!("there is no `age-plugin-{name}` on the PATH"),
+        false => format!("`{}` is no plugin's name", name.escape_debug()),
+    })
 }

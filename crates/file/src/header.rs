@@ -9,6 +9,7 @@ use strongroom_format::FormatError;
 use strongroom_format::age::{self, HEADER_LEN_MAX, Header};
 
 use crate::identities::Identities;
+use crate::passphrase::Unanswered;
 use crate::recipients::Recipients;
 use crate::{Error, keys};
 
@@ -90,7 +91,8 @@ fn wrapping(error: &::age::EncryptError) -> Error {
 /// The file key of a header, if one of the identities opens it.
 ///
 /// # Errors
-/// [`Error::WrongKey`] when none does; [`Error::HeaderForged`] when one does
+/// [`Error::WrongKey`], [`Error::NoKey`] or [`Error::NoPassphrase`] when none
+/// does; [`Error::HeaderForged`] when one does
 /// and the header is another; [`Error::Header`] for stanzas that are not as
 /// their kind has to be; what a plugin or the work factor of a passphrase
 /// says.
@@ -130,7 +132,7 @@ fn unwrapped<'a>(
             body: stanza.body.clone(),
         })
         .collect();
-    let mut plugin_failure = None;
+    let mut failure = None;
     for (plugin, identity) in identities.iter() {
         match identity.unwrap_stanzas(&stanzas) {
             None => {}
@@ -138,18 +140,24 @@ fn unwrapped<'a>(
             Some(Err(error)) => match unwrapping(&error) {
                 Error::WrongKey => {}
                 // Another identity may still do.
-                Error::Plugin(text) => {
-                    plugin_failure.get_or_insert(Error::Plugin(text));
+                error @ (Error::Plugin(_) | Error::Unanswered(_)) => {
+                    failure.get_or_insert(error);
                 }
                 other => return Err(other),
             },
         }
     }
-    Err(plugin_failure.unwrap_or(Error::WrongKey))
+    let with_passphrase = stanzas.iter().any(|stanza| stanza.tag == "scrypt");
+    Err(failure.unwrap_or_else(|| identities.wrong(with_passphrase)))
 }
 
 fn unwrapping(error: &::age::DecryptError) -> Error {
     use ::age::DecryptError;
+    if let DecryptError::Io(inner) = error
+        && let Some(unanswered) = inner.get_ref().and_then(|inner| inner.downcast_ref::<Unanswered>())
+    {
+        return Error::Unanswered(unanswered.to_string());
+    }
     let text = error.to_string();
     match error {
         DecryptError::DecryptionFailed | DecryptError::NoMatchingKeys | DecryptError::KeyDecryptionFailed => {
@@ -157,7 +165,7 @@ fn unwrapping(error: &::age::DecryptError) -> Error {
         }
         DecryptError::ExcessiveWork { required, .. } => Error::Unsupported(format!(
             "its passphrase has the work factor {required}, and no more than {} is spent on one",
-            crate::identities::WORK_FACTOR_MAX,
+            crate::passphrase::WORK_FACTOR_MAX,
         )),
         DecryptError::InvalidMac => Error::HeaderForged,
         DecryptError::Io(_) | DecryptError::Plugin(_) | DecryptError::PluginResolve(_) => Error::Plugin(text),

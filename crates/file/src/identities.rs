@@ -5,13 +5,10 @@ use std::time::Duration;
 use age::{Callbacks, Identity};
 use age_core::secrecy::{ExposeSecret, SecretString};
 
-use crate::recipients::{self, Recipients, missing};
+use crate::error::missing;
+use crate::recipients::{self, Recipients};
 use crate::ssh_rsa::{Refused, RsaIdentity};
-use crate::{Error, HybridIdentity, plugin};
-
-/// The highest work factor of a passphrase that is tried: 2^22 rounds of
-/// scrypt, 4 GiB, about fifteen seconds. The same as age's.
-pub const WORK_FACTOR_MAX: u8 = 22;
+use crate::{Error, HybridIdentity, passphrase, plugin};
 
 /// Secret keys that a file is tried with, in their order.
 #[derive(Default)]
@@ -19,6 +16,8 @@ pub struct Identities {
     /// With the name of the plugin that it is.
     all: Vec<(Option<String>, Box<dyn Identity>)>,
     plugins: Vec<age::plugin::Identity>,
+    has_passphrase: bool,
+    has_key: bool,
 }
 
 impl Identities {
@@ -30,14 +29,33 @@ impl Identities {
 
     /// Adds one that opens stanzas itself.
     pub fn push(&mut self, identity: Box<dyn Identity>) {
+        self.has_key = true;
         self.all.push((None, identity));
     }
 
     /// Adds a passphrase.
     pub fn push_passphrase(&mut self, passphrase: SecretString) {
-        let mut identity = age::scrypt::Identity::new(passphrase);
-        identity.set_max_work_factor(WORK_FACTOR_MAX);
-        self.push(Box::new(identity));
+        self.push_some_passphrase(Box::new(passphrase::identity(passphrase)));
+    }
+
+    /// Adds a passphrase that is asked for when a file needs it, once.
+    pub fn push_passphrase_asked(&mut self, callbacks: impl Callbacks) {
+        self.push_some_passphrase(Box::new(passphrase::OfFiles::new(callbacks)));
+    }
+
+    fn push_some_passphrase(&mut self, identity: Box<dyn Identity>) {
+        self.has_passphrase = true;
+        self.all.push((None, identity));
+    }
+
+    /// What is wrong when none opens a file that was made with a passphrase, or
+    /// was not.
+    pub(crate) fn wrong(&self, with_passphrase: bool) -> Error {
+        match with_passphrase {
+            true if !self.has_passphrase && self.has_key => Error::NoPassphrase,
+            false if !self.has_key && self.has_passphrase => Error::NoKey,
+            _ => Error::WrongKey,
+        }
     }
 
     /// Adds those of a file: lines of `AGE-SECRET-KEY-1…`,
@@ -58,12 +76,14 @@ impl Identities {
             }
             let key = age::ssh::Identity::from_buffer(text.as_bytes(), Some(name.to_owned()));
             return match key.map_err(Error::Input)? {
-                age::ssh::Identity::Unsupported(_) => Err(Error::Usage(
-                    "this SSH key cannot be used: take ssh-ed25519 or ssh-rsa, in the format of OpenSSH"
-                        .into(),
-                )),
+                age::ssh::Identity::Unsupported(_) => Err(unusable()),
+                age::ssh::Identity::Encrypted(key) => {
+                    let key = passphrase::OfKey::new(key, text, name, callbacks).ok_or_else(unusable)?;
+                    self.push(Box::new(key));
+                    Ok(())
+                }
                 key => {
-                    self.push(Box::new(key.with_callbacks(callbacks)));
+                    self.push(Box::new(key));
                     Ok(())
                 }
             };
@@ -74,7 +94,7 @@ impl Identities {
                 Some(Key::Hybrid(identity)) => self.push(identity),
                 Some(Key::X25519(identity)) => self.push(Box::new(identity)),
                 Some(Key::Plugin(identity)) => self.plugins.push(identity),
-                None => return Err(no_key(number)),
+                None => return Err(no_key(number, line)),
             }
         }
         if self.all.len() + self.plugins.len() == before {
@@ -105,6 +125,7 @@ impl Identities {
         names.dedup();
         for name in names {
             let identity = plugin::identity(&name, &plugins, callbacks.clone(), limit)?;
+            self.has_key = true;
             self.all.push((Some(name), identity));
         }
         Ok(())
@@ -114,6 +135,10 @@ impl Identities {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Option<&str>, &dyn Identity)> {
         self.all.iter().map(|(plugin, identity)| (plugin.as_deref(), &**identity))
     }
+}
+
+fn unusable() -> Error {
+    Error::Usage("this SSH key cannot be used: take ssh-ed25519 or ssh-rsa, in the format of OpenSSH".into())
 }
 
 /// A secret key as a line says it.
@@ -137,8 +162,10 @@ fn keys_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
-fn no_key(number: usize) -> Error {
-    Error::Usage(format!("line {number} is no secret key"))
+fn no_key(number: usize, line: &str) -> Error {
+    let is_public = line.starts_with("age1") || line.starts_with("ssh-");
+    let what = if is_public { "a recipient, and no secret key" } else { "no secret key" };
+    Error::Usage(format!("line {number} is {what}"))
 }
 
 /// Whether a file of identities is one SSH key.
@@ -157,7 +184,7 @@ pub fn recipients_of(text: &str, recipients: &mut Recipients) -> Result<(), Erro
         return Ok(());
     }
     for (number, line) in keys_of(text) {
-        match Key::of(line).ok_or_else(|| no_key(number))? {
+        match Key::of(line).ok_or_else(|| no_key(number, line))? {
             Key::Hybrid(identity) => recipients.push(Box::new(identity.recipient().clone())),
             Key::X25519(identity) => recipients.push(Box::new(identity.to_public())),
             Key::Plugin(identity) => recipients.push_plugin_identity(identity),
@@ -175,7 +202,7 @@ pub fn public_texts(text: &str) -> Result<Vec<String>, Error> {
         return Ok(vec![recipients::of_ssh_key(text)?.to_string()]);
     }
     keys_of(text)
-        .map(|(number, line)| match Key::of(line).ok_or_else(|| no_key(number))? {
+        .map(|(number, line)| match Key::of(line).ok_or_else(|| no_key(number, line))? {
             Key::Hybrid(identity) => Ok(identity.recipient().to_string()),
             Key::X25519(identity) => Ok(identity.to_public().to_string()),
             Key::Plugin(identity) => Err(Error::Usage(format!(

@@ -14,21 +14,25 @@
 #![forbid(unsafe_code)]
 
 pub mod armor;
+mod brood;
 mod error;
 mod header;
 mod hybrid;
 pub mod identities;
 mod keys;
+mod passphrase;
 pub mod payload;
 pub mod plugin;
 mod range;
 pub mod recipients;
 mod sealed;
 mod ssh_rsa;
+mod ssh_tag;
 
 pub use age::secrecy::{ExposeSecret, SecretString};
 pub use age::{Callbacks, NoCallbacks};
 pub use age_core::format::FileKey;
+pub use brood::end_plugins;
 pub use error::Error;
 pub use header::{read_header, unlock, unwrap, wrap};
 pub use hybrid::{HybridIdentity, HybridRecipient};

@@ -55,10 +55,30 @@ fn batch_buffer() -> Buffer {
 
 /// What is read.
 pub enum Input {
-    /// A regular file, from its first byte to its last.
+    /// A regular file, from its first byte to its last, of which the system
+    /// tells the length. [`Input::of`] knows which are such.
     File(File),
     /// Anything that is read in order.
     Stream(Box<dyn Read + Send>),
+}
+
+impl Input {
+    /// All that an open file has. One of those that the kernel makes up while
+    /// they are read (`/proc`, `/sys`), or without a length, is read to its end,
+    /// whatever its length is said to be.
+    ///
+    /// # Errors
+    /// What the system says of the file.
+    pub fn of(file: File) -> std::io::Result<Input> {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() || source::is_made_up(&file)? {
+            return Ok(Input::Stream(Box::new(file)));
+        }
+        Ok(match metadata.len() {
+            0 => Input::Stream(Box::new(source::Lengthless::new(file)?)),
+            _ => Input::File(file),
+        })
+    }
 }
 
 /// What is written.
@@ -388,8 +408,14 @@ impl<'a> Work<'a> {
 
 /// What the armor or the system says of an input.
 impl Error {
-    pub(crate) fn of_reading(error: std::io::Error) -> Error {
-        match error.get_ref().and_then(|inner| inner.downcast_ref::<FormatError>()) {
+    /// What an error means that the reader of [`armor::detect`] gave.
+    #[must_use]
+    pub fn of_reading(error: std::io::Error) -> Error {
+        let inner = error.get_ref();
+        if inner.is_some_and(|inner| inner.is::<source::Grown>()) {
+            return Error::Changed;
+        }
+        match inner.and_then(|inner| inner.downcast_ref::<FormatError>()) {
             Some(format) => Error::Armor(format.clone()),
             None => Error::Input(error),
         }

@@ -3,10 +3,10 @@
 //!
 //! The `age` crate runs plugins and waits for them as long as they take, so
 //! that what ends one is its process's end: a thread looks at the clock, and
-//! then ends the plugin and what that has started. Linux alone.
+//! then ends the plugin and what that has started (`brood`). So ends
+//! one that has failed.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,17 +15,14 @@ use age::plugin::{IdentityPluginV1, RecipientPluginV1};
 use age::{Callbacks, DecryptError, EncryptError};
 use age_core::format::{FileKey, Stanza};
 use age_core::secrecy::SecretString;
-use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Error;
-use crate::recipients::missing;
+use crate::brood::{Brood, end_plugins};
+use crate::error::missing;
 
 /// How long a plugin may say nothing: long enough to look for a token and touch
 /// it.
 pub const PATIENCE: Duration = Duration::from_secs(120);
-
-/// The word by which `age` starts a plugin.
-const STARTED_WITH: &str = "--age-plugin=";
 
 /// When a plugin's time is over.
 struct Clock {
@@ -54,7 +51,7 @@ impl Clock {
 
     fn set(&self, to: State) {
         let mut state = self.state();
-        if !matches!(*state, State::Over) {
+        if !matches!(*state, State::Over | State::Ended) {
             *state = to;
         }
         drop(state);
@@ -68,8 +65,7 @@ impl Clock {
     /// Runs `work`, with what is done to plugins once their time is over. True
     /// when it was.
     fn watch<T>(&self, work: impl FnOnce() -> T) -> (T, bool) {
-        *self.state() = State::Stopped;
-        self.start();
+        *self.state() = State::Until(Instant::now() + self.limit);
         std::thread::scope(|scope| {
             // Without a thread a plugin has all the time it wants.
             let watcher =
@@ -101,47 +97,30 @@ impl Clock {
     }
 }
 
-/// Ends the plugins of this process, and what they have started, which may hold
-/// their pipes open.
-fn end_plugins() {
-    let all = processes();
-    let own = rustix::process::getpid().as_raw_nonzero().get();
-    let is_plugin = |pid: i32| {
-        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        words.split(|&byte| byte == 0).any(|word| word.starts_with(STARTED_WITH.as_bytes()))
-    };
-    let mut ending: Vec<i32> =
-        all.iter().filter(|(pid, parent)| *parent == own && is_plugin(*pid)).map(|(pid, _)| *pid).collect();
-    let mut next = 0;
-    while let Some(&above) = ending.get(next) {
-        ending.extend(all.iter().filter(|(_, parent)| *parent == above).map(|(pid, _)| *pid));
-        next += 1;
-    }
-    for pid in ending.into_iter().filter_map(Pid::from_raw) {
-        // One that is gone is what is wanted.
-        let _ = kill_process(pid, Signal::KILL);
-    }
-}
-
-/// All processes and their parents (`proc_pid_stat(5)`).
-fn processes() -> Vec<(i32, i32)> {
-    let parent = |pid: i32| -> Option<i32> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
-    };
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(|pid| Some((pid, parent(pid)?))).collect()
-}
-
 /// Asks the user, with the clock stopped.
 #[derive(Clone)]
 struct Heard<C> {
     callbacks: C,
     clock: Arc<Clock>,
+    /// The first question that had no answer.
+    unanswered: Arc<Mutex<Option<String>>>,
 }
 
 impl<C: Callbacks> Heard<C> {
+    fn new(callbacks: C, limit: Duration) -> Heard<C> {
+        Heard { callbacks, clock: Clock::new(limit), unanswered: Arc::default() }
+    }
+
+    /// As `ask`, and remembers what had no answer.
+    fn want<T>(&self, question: &str, ask: impl FnOnce(&C) -> Option<T>) -> Option<T> {
+        let answer = self.ask(ask);
+        if answer.is_none() {
+            let mut unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+            unanswered.get_or_insert_with(|| question.to_owned());
+        }
+        answer
+    }
+
     fn ask<T>(&self, ask: impl FnOnce(&C) -> T) -> T {
         self.clock.set(State::Stopped);
         let answer = ask(&self.callbacks);
@@ -156,34 +135,83 @@ impl<C: Callbacks> Callbacks for Heard<C> {
     }
 
     fn confirm(&self, message: &str, yes: &str, no: Option<&str>) -> Option<bool> {
-        self.ask(|callbacks| callbacks.confirm(message, yes, no))
+        self.want(message, |callbacks| callbacks.confirm(message, yes, no))
     }
 
     fn request_public_string(&self, description: &str) -> Option<String> {
-        self.ask(|callbacks| callbacks.request_public_string(description))
+        self.want(description, |callbacks| callbacks.request_public_string(description))
     }
 
     fn request_passphrase(&self, description: &str) -> Option<SecretString> {
-        self.ask(|callbacks| callbacks.request_passphrase(description))
+        self.want(description, |callbacks| callbacks.request_passphrase(description))
     }
 }
 
-/// What runs a plugin, and its clock.
+/// What runs a plugin, and what that has heard.
 struct Run<P> {
     name: String,
     plugin: P,
     clock: Arc<Clock>,
+    unanswered: Arc<Mutex<Option<String>>>,
 }
 
 impl<P> Run<P> {
-    fn over(&self) -> io::Error {
-        let limit = self.clock.limit.as_secs_f32();
-        io::Error::new(io::ErrorKind::TimedOut, format!("it said nothing for {limit} seconds and was ended"))
+    fn new<C>(name: &str, heard: &Heard<C>, plugin: P) -> Run<P> {
+        let (clock, unanswered) = (Arc::clone(&heard.clock), Arc::clone(&heard.unanswered));
+        Run { name: name.to_owned(), plugin, clock, unanswered }
     }
 
-    fn named(&self, error: impl std::fmt::Display) -> io::Error {
-        io::Error::other(format!("age-plugin-{}: {error}", self.name))
+    /// Runs the plugin for `work`, whose outcome `is_done` tells. When it is not
+    /// done, the plugin and all that it has started are ended, and why is said.
+    fn run<T>(&self, work: impl FnOnce(&P) -> T, is_done: impl FnOnce(&T) -> bool) -> Ran<T> {
+        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let brood = Brood::begin();
+        let (outcome, is_over) = self.clock.watch(|| work(&self.plugin));
+        if !is_over && is_done(&outcome) {
+            return Ran::Done { outcome, was_there: brood.settle() };
+        }
+        end_plugins();
+        match is_over {
+            true => Ran::Failed(self.named(self.over())),
+            false => Ran::Undone(outcome),
+        }
     }
+
+    fn over(&self) -> String {
+        let limit = self.clock.limit.as_secs_f32();
+        format!("it said nothing for {limit} seconds and was ended")
+    }
+
+    /// An error with the plugin's name, and the question that it may be due to.
+    fn named(&self, error: impl std::fmt::Display) -> io::Error {
+        let unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let unanswered = unanswered.map(|question| format!(" (it asked `{question}`, and had no answer)"));
+        let said = shown(&format!("{error}{}", unanswered.unwrap_or_default()));
+        io::Error::other(format!("age-plugin-{}: {said}", self.name))
+    }
+}
+
+/// How a plugin's run ended.
+enum Ran<T> {
+    Done {
+        outcome: T,
+        /// A process of the plugin's was seen.
+        was_there: bool,
+    },
+    /// With the plugin's own error.
+    Undone(T),
+    /// With ours.
+    Failed(io::Error),
+}
+
+/// What a plugin says as one line that cannot steer a terminal.
+fn shown(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    lines.map(|line| line.chars().map(escaped).collect::<String>()).collect::<Vec<_>>().join(" ")
 }
 
 /// The recipients of one plugin.
@@ -194,10 +222,9 @@ pub(crate) fn recipient(
     callbacks: impl Callbacks,
     limit: Duration,
 ) -> Result<Box<dyn age::Recipient + Send>, Error> {
-    let clock = Clock::new(limit);
-    let heard = Heard { callbacks, clock: Arc::clone(&clock) };
-    let plugin = RecipientPluginV1::new(name, recipients, identities, heard).map_err(|_| missing(name))?;
-    Ok(Box::new(Run { name: name.to_owned(), plugin, clock }))
+    let heard = Heard::new(callbacks, limit);
+    let plugin = RecipientPluginV1::new(name, recipients, identities, heard.clone());
+    Ok(Box::new(Run::new(name, &heard, plugin.map_err(|_| missing(name))?)))
 }
 
 /// The identities of one plugin.
@@ -207,18 +234,17 @@ pub(crate) fn identity(
     callbacks: impl Callbacks,
     limit: Duration,
 ) -> Result<Box<dyn age::Identity>, Error> {
-    let clock = Clock::new(limit);
-    let heard = Heard { callbacks, clock: Arc::clone(&clock) };
-    let plugin = IdentityPluginV1::new(name, identities, heard).map_err(|_| missing(name))?;
-    Ok(Box::new(Run { name: name.to_owned(), plugin, clock }))
+    let heard = Heard::new(callbacks, limit);
+    let plugin = IdentityPluginV1::new(name, identities, heard.clone());
+    Ok(Box::new(Run::new(name, &heard, plugin.map_err(|_| missing(name))?)))
 }
 
 impl<C: Callbacks> age::Recipient for Run<RecipientPluginV1<C>> {
     fn wrap_file_key(&self, file_key: &FileKey) -> Result<(Vec<Stanza>, HashSet<String>), EncryptError> {
-        match self.clock.watch(|| self.plugin.wrap_file_key(file_key)) {
-            (Ok(wrapped), _) => Ok(wrapped),
-            (Err(_), true) => Err(EncryptError::Io(self.named(self.over()))),
-            (Err(error), false) => Err(EncryptError::Io(self.named(error))),
+        match self.run(|plugin| plugin.wrap_file_key(file_key), Result::is_ok) {
+            Ran::Done { outcome, .. } => outcome,
+            Ran::Undone(failed) => failed.map_err(|error| EncryptError::Io(self.named(error))),
+            Ran::Failed(error) => Err(EncryptError::Io(error)),
         }
     }
 }
@@ -229,11 +255,34 @@ impl<C: Callbacks> age::Identity for Run<IdentityPluginV1<C>> {
     }
 
     fn unwrap_stanzas(&self, stanzas: &[Stanza]) -> Option<Result<FileKey, DecryptError>> {
-        match self.clock.watch(|| self.plugin.unwrap_stanzas(stanzas)) {
-            (Some(Ok(file_key)), _) => Some(Ok(file_key)),
-            (_, true) => Some(Err(DecryptError::Io(self.named(self.over())))),
-            (Some(Err(error)), false) => Some(Err(DecryptError::Io(self.named(error)))),
-            (None, false) => None,
+        let is_done = |opened: &Option<Result<FileKey, DecryptError>>| !matches!(opened, Some(Err(_)));
+        match self.run(|plugin| plugin.unwrap_stanzas(stanzas), is_done) {
+            Ran::Done { outcome: None, was_there } => self.silent(was_there),
+            Ran::Done { outcome, .. } => outcome,
+            Ran::Undone(failed) => {
+                failed.map(|failed| failed.map_err(|error| DecryptError::Io(self.named(error))))
+            }
+            Ran::Failed(error) => Some(Err(DecryptError::Io(error))),
         }
+    }
+}
+
+impl<C: Callbacks> Run<IdentityPluginV1<C>> {
+    /// It opens nothing and tells of no error, which is what a plugin may do
+    /// whose question had no answer, and what becomes of one that is no program.
+    fn silent(&self, was_there: bool) -> Option<Result<FileKey, DecryptError>> {
+        if !was_there {
+            return Some(Err(DecryptError::Io(self.named("its program could not be run"))));
+        }
+        let has_none = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).is_none();
+        (!has_none).then(|| Err(DecryptError::Io(self.named("it opens nothing"))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_plugins_say_is_one_line_without_control_characters() {
+        assert_eq!(super::shown("a\u{1b}[2J\tb\r\n\n  - c\u{7}\n"), "a\\u{1b}[2J\\tb - c\\u{7}");
     }
 }

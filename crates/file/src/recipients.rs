@@ -6,6 +6,7 @@ use age::{Callbacks, Recipient};
 use age_core::secrecy::SecretString;
 use strongroom_format::age::decode_base64;
 
+use crate::error::missing;
 use crate::{Error, HybridRecipient, plugin};
 
 /// The work factor of a passphrase, as age has it: 2^18 rounds of scrypt, 256
@@ -143,10 +144,6 @@ fn other_ssh_key(line: &str) -> Option<&str> {
     let (len, key) = key.split_first_chunk()?;
     let is_one = u32::from_be_bytes(*len) as usize == kind.len() && key.starts_with(kind.as_bytes());
     (is_one && kind != "ssh-ed25519" && kind != "ssh-rsa").then_some(kind)
-}
-
-pub(crate) fn missing(name: &str) -> Error {
-    Error::Plugin(format!("there is no `age-plugin-{name}` on the PATH"))
 }
 
 /// The recipient of a secret SSH key, in the format of OpenSSH or, for RSA, PEM.

@@ -4,6 +4,8 @@
 //!
 //! Source: C2SP age, "ssh-rsa"; RFC 8017 section 7.1.2; RFC 4253 section 6.6.
 
+use std::sync::OnceLock;
+
 use age::{Callbacks, DecryptError};
 use age_core::format::{FileKey, Stanza};
 use age_core::secrecy::ExposeSecret;
@@ -12,19 +14,19 @@ use rsa::pkcs1::DecodeRsaPrivateKey;
 use rsa::pkcs8::EncodePrivateKey;
 use rsa::traits::PublicKeyParts;
 use rsa::{BigUint, RsaPrivateKey};
-use sha2::{Digest, Sha256};
 use ssh_key::private::{KeypairData, RsaKeypair};
 use ssh_key::public::{KeyData, RsaPublicKey};
 use ssh_key::{Algorithm, Mpint, PrivateKey, PublicKey};
-use strongroom_format::age::{decode_base64, encode_base64};
+use strongroom_format::age::decode_base64;
 use zeroize::Zeroizing;
+
+use crate::passphrase;
+use crate::ssh_tag::{is_tag, tag_of};
 
 const KIND: &str = "ssh-rsa";
 const LABEL: &[u8] = b"age-encryption.org/v1/ssh-rsa";
 const PEM_BEGIN: &str = "-----BEGIN RSA PRIVATE KEY-----";
 const PEM_END: &str = "-----END RSA PRIVATE KEY-----";
-/// Bytes of the hash of a public key by which a stanza names it.
-const TAG_LEN: usize = 4;
 
 /// A key that opens `ssh-rsa` stanzas.
 pub(crate) struct RsaIdentity<C> {
@@ -36,8 +38,8 @@ pub(crate) struct RsaIdentity<C> {
 
 enum Key {
     Open(Box<OaepPrivateDecryptingKey>),
-    /// Its passphrase is asked for when a stanza names it.
-    Encrypted(Box<PrivateKey>),
+    /// Its passphrase is asked for when a stanza names it, once.
+    Encrypted(Box<PrivateKey>, OnceLock<OaepPrivateDecryptingKey>),
 }
 
 /// A key that AWS-LC does not take: not 2048 to 8192 bits long, or with numbers
@@ -53,24 +55,25 @@ impl<C: Callbacks> RsaIdentity<C> {
         else {
             return Ok(None);
         };
-        let tag = encode_base64(&Sha256::digest(public)[..TAG_LEN]);
-        Ok(Some(RsaIdentity { tag, key, name: name.to_owned(), callbacks }))
+        Ok(Some(RsaIdentity { tag: tag_of(&public), key, name: name.to_owned(), callbacks }))
     }
 
     fn opened(&self, sealed: &[u8]) -> Result<FileKey, DecryptError> {
         match &self.key {
             Key::Open(key) => file_key(key, sealed),
-            Key::Encrypted(key) => {
-                let question = format!("Passphrase of {}", self.name);
-                let typed = self.callbacks.request_passphrase(&question);
-                let typed = typed.ok_or(DecryptError::KeyDecryptionFailed)?;
+            Key::Encrypted(key, opened) => {
+                if let Some(key) = opened.get() {
+                    return file_key(key, sealed);
+                }
+                let known = opened;
+                let typed = passphrase::asked(&self.callbacks, &passphrase::question(&self.name))?;
                 let opened = key.decrypt(typed.expose_secret());
                 let opened = opened.map_err(|_| DecryptError::KeyDecryptionFailed)?;
                 let KeypairData::Rsa(pair) = opened.key_data() else {
                     return Err(DecryptError::KeyDecryptionFailed);
                 };
                 let key = of_pair(pair).map_err(|Refused| DecryptError::KeyDecryptionFailed)?;
-                file_key(&key, sealed)
+                file_key(known.get_or_init(|| key), sealed)
             }
         }
     }
@@ -81,7 +84,6 @@ impl<C: Callbacks> age::Identity for RsaIdentity<C> {
         if stanza.tag != KIND {
             return None;
         }
-        let is_tag = |text: &String| decode_base64(text.as_bytes()).is_ok_and(|tag| tag.len() == TAG_LEN);
         match &stanza.args[..] {
             [tag] if *tag == self.tag => Some(self.opened(&stanza.body)),
             [tag] if is_tag(tag) => None,
@@ -114,7 +116,7 @@ fn of_openssh(text: &str) -> Result<Option<Found>, Refused> {
     let public = key.public_key().to_bytes().map_err(|_| Refused)?;
     let key = match key.key_data() {
         KeypairData::Rsa(pair) => Key::Open(Box::new(of_pair(pair)?)),
-        _ => Key::Encrypted(Box::new(key)),
+        _ => Key::Encrypted(Box::new(key), OnceLock::new()),
     };
     Ok(Some((public, key)))
 }

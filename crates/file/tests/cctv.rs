@@ -70,7 +70,7 @@ fn parse(bytes: &[u8]) -> Vector {
 fn kind_of(result: &Result<u64, Error>) -> &'static str {
     match result {
         Ok(_) => "success",
-        Err(Error::WrongKey) => "no match",
+        Err(Error::WrongKey | Error::NoKey | Error::NoPassphrase) => "no match",
         Err(Error::HeaderForged) => "HMAC failure",
         Err(Error::Header(_) | Error::Unsupported(_)) => "header failure",
         Err(Error::Armor(_)) => "armor failure",

@@ -84,7 +84,7 @@ fn keys_of_every_form_open_what_was_sealed_for_them() {
         assert_eq!(opened(&secret, Types(passphrase), &file).expect("opened"), b"plain", "{options:?}");
         if passphrase.is_some() {
             assert!(matches!(opened(&secret, Types(Some("no horse")), &file), Err(Error::WrongKey)));
-            assert!(matches!(opened(&secret, Types(None), &file), Err(Error::WrongKey)));
+            assert!(matches!(opened(&secret, Types(None), &file), Err(Error::Unanswered(_))));
         }
     }
 }

@@ -1,12 +1,15 @@
 //! A mounted store that forgets what was not synced.
 //!
-//! `forgetful DIRECTORY` mounts a store in memory that records every write and
+//! `forgetful DIRECTORY [ABILITY=ERRNO...]` mounts a store in memory that records every write and
 //! every barrier (`strongroom_store::faulty`). Told `cut SEED` on standard
 //! input, it behaves as a disk does when the power fails: it unmounts, drops
 //! to a state that a power cut could have left, chosen by the seed, and mounts
 //! that. `ready` on standard output says that it is mounted, with the length
 //! of the log that the cut ended. At the end of its input it unmounts and
 //! ends.
+//!
+//! An ability that is named is not there, and asking for it gives the errno:
+//! `links`, `xattrs`, `unnamed` (files without names), `exchange`.
 //!
 //! What it is for: a vault on it, served by the real daemon, of which the
 //! tests cut the power. What a cut may leave stands in the documentation of
@@ -29,18 +32,21 @@ use served::Forgetful;
 use strongroom_fuse::{
     Ended, Mount, MountOptions, Session, SessionError, SessionHandle, SessionOptions, UnmountMode,
 };
-use strongroom_store::faulty::FaultyStore;
+use strongroom_store::faulty::{Call, FaultyStore, Plan};
 use strongroom_store::memory::MemoryStore;
 
 /// Threads that answer.
 const WORKERS: usize = 4;
 
 fn main() -> ExitCode {
-    let Some(directory) = std::env::args_os().nth(1) else {
-        eprintln!("usage: forgetful DIRECTORY");
+    let directory = std::env::args_os().nth(1);
+    let plans = std::env::args_os().skip(2).map(|word| lacking(word.to_str()?));
+    let lacking = plans.collect::<Option<Vec<_>>>().map(|plans| plans.concat());
+    let (Some(directory), Some(lacking)) = (directory, lacking) else {
+        eprintln!("usage: forgetful DIRECTORY [links=ERRNO] [xattrs=ERRNO] [unnamed=ERRNO] [exchange=ERRNO]");
         return ExitCode::from(2);
     };
-    match serve(Path::new(&directory)) {
+    match serve(Path::new(&directory), &lacking) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("forgetful: {error}");
@@ -49,9 +55,23 @@ fn main() -> ExitCode {
     }
 }
 
+/// The calls that fail for good, as a word of the command line says.
+fn lacking(word: &str) -> Option<Vec<Plan>> {
+    let (ability, errno) = word.split_once('=')?;
+    let calls: &[Call] = match ability {
+        "links" => &[Call::Link],
+        "xattrs" => &[Call::Xattr, Call::SetXattr, Call::XattrNames, Call::RemoveXattr],
+        "unnamed" => &[Call::CreateUnnamed],
+        "exchange" => &[Call::Exchange],
+        _ => return None,
+    };
+    let errno = errno.parse().ok()?;
+    Some(calls.iter().map(|call| Plan::from(0, errno).of(*call)).collect())
+}
+
 /// Serves until the input ends.
-fn serve(directory: &Path) -> Result<(), Box<dyn Error>> {
-    let mut served = Served::mount(directory, MemoryStore::new())?;
+fn serve(directory: &Path, lacking: &[Plan]) -> Result<(), Box<dyn Error>> {
+    let mut served = Served::mount(directory, MemoryStore::new(), lacking)?;
     say(0)?;
     for line in std::io::stdin().lock().lines() {
         let line = line?;
@@ -61,7 +81,7 @@ fn serve(directory: &Path) -> Result<(), Box<dyn Error>> {
         let position = store.position();
         let image = store.image(position, seed);
         drop(store);
-        served = Served::mount(directory, image)?;
+        served = Served::mount(directory, image, lacking)?;
         say(position)?;
     }
     served.unmount()?;
@@ -82,8 +102,9 @@ struct Served {
 }
 
 impl Served {
-    fn mount(directory: &Path, memory: MemoryStore) -> Result<Served, Box<dyn Error>> {
+    fn mount(directory: &Path, memory: MemoryStore, lacking: &[Plan]) -> Result<Served, Box<dyn Error>> {
         let store = FaultyStore::new(memory);
+        lacking.iter().for_each(|plan| store.fail(*plan));
         let options = MountOptions { source: "forgetful".to_owned(), ..MountOptions::default() };
         let mount = Mount::new(directory, &options)?;
         let filesystem = Arc::new(Forgetful::new(store.clone()));

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use strongroom_disk::{Bytes, FileBacking, PlainDevice};
-use strongroom_fuse::raw::RawFile;
+use strongroom_fuse::raw;
 use strongroom_fuse::{Mount, MountOptions, Session, SessionOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -26,6 +26,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mount =
         Mount::new(Path::new(point), &MountOptions { source: image.clone(), ..MountOptions::default() })?;
     let options = SessionOptions { writeback_cache: false, ..SessionOptions::default() };
-    Session::new(mount, Arc::new(RawFile::new("volume", Bytes::new(device))), options).run()?;
+    Session::new(mount, Arc::new(raw::file("volume", Bytes::new(device))), options).run()?;
     Ok(())
 }

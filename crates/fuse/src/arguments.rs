@@ -190,3 +190,14 @@ pub struct Ioctl<'a> {
     /// Most bytes of output.
     pub output_len: u32,
 }
+
+/// What was agreed with the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Negotiated {
+    /// Minor version of the protocol.
+    pub minor: u32,
+    /// Bits of [`init`](crate::abi::flags::init) in use.
+    pub flags: u64,
+    /// Longest read or write, in bytes.
+    pub transfer_max: usize,
+}

@@ -3,11 +3,11 @@
 use crate::abi::directory::{DirectoryEntries, DirectoryEntriesPlus};
 use crate::abi::reply::Body;
 use crate::abi::request::{Operation, Request};
-use crate::around::Touch;
 use crate::errno::Errno;
 use crate::filesystem::{Context, CopyRange, Filesystem, Ioctl, NodeId, OpenFlags, Read, Release, Write};
 use crate::forgets::Backlog;
 use crate::node::{Entry, Opened};
+use crate::pacing::prefetch::Touch;
 use crate::statistics::Counters;
 use strongroom_engine::{Buffer, Origin};
 

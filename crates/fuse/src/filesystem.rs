@@ -13,14 +13,13 @@
 use crate::abi::directory::{DirectoryEntries, DirectoryEntriesPlus};
 use crate::abi::statx::Statx;
 use crate::errno::Errno;
-use crate::negotiation::Negotiated;
 use crate::node::{Attributes, Entry, Opened, Space, TimedAttributes};
 use strongroom_engine::Buffer;
 
 pub use crate::abi::request::SetXattr;
 pub use crate::arguments::{
-    Allocate, Context, CopyRange, CreateMode, Ioctl, OpenFlags, Read, Release, Rename, Seek, SetAttributes,
-    SetTime, Write,
+    Allocate, Context, CopyRange, CreateMode, Ioctl, Negotiated, OpenFlags, Read, Release, Rename, Seek,
+    SetAttributes, SetTime, Write,
 };
 pub use crate::node::{Handle, NodeId};
 
@@ -202,9 +201,8 @@ pub trait Filesystem: Send + Sync {
     ///
     /// # Errors
     /// `IO`, `BADMSG` and the like; nothing of the buffer is then sent. `BADF`
-    /// when the handle is not one of this node: a read around what a program
-    /// asked for may come when the handle has been given back, and its number
-    /// to another file.
+    /// when the handle is not one of this node: a read for a prefetch may come
+    /// when the handle has been given back, and its number to another file.
     fn read(&self, context: &Context, node: NodeId, read: &Read, buffer: &mut Buffer)
     -> Result<usize, Errno>;
 

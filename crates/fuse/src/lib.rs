@@ -20,9 +20,7 @@
 pub mod abi;
 pub mod adapter;
 mod arguments;
-mod around;
-mod crew;
-mod dirty;
+mod devfuse;
 mod dispatch;
 mod errno;
 mod filesystem;
@@ -31,6 +29,8 @@ pub mod mount;
 mod negotiation;
 mod node;
 mod notify;
+mod pacing;
+mod pool;
 pub mod raw;
 mod session;
 pub mod single;
@@ -45,11 +45,11 @@ pub use abi::directory::{DirectoryEntries, DirectoryEntriesPlus, DirectoryEntry}
 pub use abi::statx::Statx;
 pub use errno::Errno;
 pub use filesystem::{
-    Allocate, Context, CopyRange, CreateMode, Filesystem, Handle, Ioctl, NodeId, OpenFlags, Read, Release,
-    Rename, Seek, SetAttributes, SetTime, SetXattr, Write,
+    Allocate, Context, CopyRange, CreateMode, Filesystem, Handle, Ioctl, Negotiated, NodeId, OpenFlags, Read,
+    Release, Rename, Seek, SetAttributes, SetTime, SetXattr, Write,
 };
 pub use mount::{Mount, MountError, MountErrorKind, MountOptions, UnmountMode};
-pub use negotiation::{Negotiated, SessionOptions};
+pub use negotiation::SessionOptions;
 pub use node::{Attributes, Entry, Opened, Space, TimedAttributes, Timestamp};
 pub use notify::Notifier;
 pub use session::{Ended, Session, SessionError, SessionHandle};

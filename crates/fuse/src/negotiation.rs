@@ -3,6 +3,7 @@
 use crate::abi::flags::init;
 use crate::abi::init::{InitReply, InitRequest};
 use crate::abi::{MAJOR, MINOR};
+use crate::arguments::Negotiated;
 use crate::transport::{Chosen, DEPTH, TransportChoice, choose};
 
 /// What a session may be told.
@@ -27,12 +28,9 @@ pub struct SessionOptions {
     /// back that may want memory itself: so little that pages written in no
     /// order, or while others are on their way, come one by one.
     pub dirty_percent: u32,
-    /// How many bytes may wait instead while one new file alone is written
-    /// from its start on, if that is less.
-    pub dirty_alone: u64,
-    /// Give the kernel the rest of what a program reads piece by piece. Only
-    /// for files that change through this mount alone.
-    pub read_around: bool,
+    /// Give the kernel the pages around those that a program misses. Only for
+    /// files that change through this mount alone.
+    pub prefetch: bool,
     /// Whether the file system always gives back the buffer that it is lent,
     /// without which FUSE over io_uring is not taken unasked.
     pub buffers_return: bool,
@@ -50,8 +48,7 @@ impl Default for SessionOptions {
             readdirplus_auto: false,
             readahead_kib: 1024,
             dirty_percent: 20,
-            dirty_alone: 64 << 20,
-            read_around: true,
+            prefetch: true,
             buffers_return: true,
             transport: TransportChoice::default(),
         }
@@ -87,17 +84,6 @@ impl SessionOptions {
             _ => self.workers.min(DEPTH),
         }
     }
-}
-
-/// What was agreed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Negotiated {
-    /// Minor version of the protocol.
-    pub minor: u32,
-    /// Bits of [`init`] in use.
-    pub flags: u64,
-    /// Longest read or write, in bytes.
-    pub transfer_max: usize,
 }
 
 /// Whether a session can do without.

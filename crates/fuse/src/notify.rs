@@ -1,9 +1,9 @@
 //! Telling the kernel what to cache, and what no more.
 
 use crate::abi::notification;
+use crate::devfuse;
 use crate::errno::Errno;
 use crate::filesystem::NodeId;
-use crate::transport::Device;
 use rustix::fd::OwnedFd;
 use std::io::IoSlice;
 use std::sync::{Arc, Weak};
@@ -18,8 +18,9 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    pub(crate) fn new(device: &Device) -> Notifier {
-        Notifier { file: Arc::downgrade(device.file()) }
+    /// By the descriptor of a connection.
+    pub(crate) fn new(file: &Arc<OwnedFd>) -> Notifier {
+        Notifier { file: Arc::downgrade(file) }
     }
 
     /// Drops a node's cached attributes, and cached data of `len` bytes from
@@ -63,6 +64,6 @@ impl Notifier {
 
     fn send(&self, message: &[u8], data: &[u8]) -> Result<(), Errno> {
         let file = self.file.upgrade().ok_or(Errno::NOTCONN)?;
-        crate::transport::send(&*file, &[IoSlice::new(message), IoSlice::new(data)])
+        devfuse::send(&*file, &[IoSlice::new(message), IoSlice::new(data)])
     }
 }

@@ -3,19 +3,17 @@
 use crate::abi::reply::Body;
 use crate::abi::request::{self, Header, Operation};
 use crate::abi::{Opcode, flags};
-use crate::around::{self, ReadAround};
-use crate::crew::{self, Service};
-use crate::dirty::DirtyLimit;
 use crate::errno::Errno;
 use crate::filesystem::Filesystem;
 use crate::mount::{Mount, MountError, UnmountMode};
 use crate::negotiation::{SessionOptions, Unfit, negotiate};
 use crate::notify::Notifier;
+use crate::pacing::Pacing;
+use crate::pacing::prefetch::{self, Prefetch};
+use crate::pool::{self, Service};
 use crate::statistics::{Counters, Statistics};
 use crate::tap::Tap;
-use crate::transport::{
-    Chosen, Device, ReceiveError, Reply, Rings, Transport, TransportReport, Turn, Yielders,
-};
+use crate::transport::{Chosen, Device, ReceiveError, Reply, Rings, Transport, TransportReport};
 use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -69,6 +67,7 @@ pub struct Session<F> {
     options: SessionOptions,
     counters: Arc<[Counters]>,
     transport: Arc<OnceLock<TransportReport>>,
+    pacing: Arc<Pacing>,
     tap: Option<Arc<dyn Tap>>,
 }
 
@@ -79,8 +78,7 @@ pub struct SessionHandle {
     counters: Arc<[Counters]>,
     transport: Arc<OnceLock<TransportReport>>,
     notifier: Notifier,
-    turn: Arc<Turn>,
-    dirty: DirtyLimit,
+    pacing: Arc<Pacing>,
 }
 
 impl<F: Filesystem> Session<F> {
@@ -88,10 +86,11 @@ impl<F: Filesystem> Session<F> {
     #[must_use]
     pub fn new(mut mount: Mount, filesystem: Arc<F>, options: SessionOptions) -> Session<F> {
         let file = mount.take_file().expect("a mount is bound to one session, which consumes it");
-        let device = Device::new(Arc::new(file), options.transfer_bytes());
-        // One more for the thread that reads around.
+        let pacing = Arc::new(Pacing::new());
+        let device = Device::new(Arc::new(file), options.transfer_bytes(), &pacing);
+        // One more for the threads that prefetch.
         let counters = (0..=threads_max(&options)).map(|_| Counters::new()).collect();
-        Session { device, mount, filesystem, options, counters, transport: Arc::default(), tap: None }
+        Session { device, mount, filesystem, options, counters, transport: Arc::default(), pacing, tap: None }
     }
 
     /// Has `tap` look on.
@@ -107,9 +106,8 @@ impl<F: Filesystem> Session<F> {
             point: Arc::clone(self.mount.point()),
             counters: Arc::clone(&self.counters),
             transport: Arc::clone(&self.transport),
-            notifier: Notifier::new(&self.device),
-            turn: Arc::clone(self.device.turn()),
-            dirty: DirtyLimit::new(Arc::clone(self.mount.point()), self.options.dirty_alone),
+            notifier: Notifier::new(self.device.file()),
+            pacing: Arc::clone(&self.pacing),
         }
     }
 
@@ -203,31 +201,28 @@ impl<F: Filesystem> Session<F> {
 
     /// Runs the workers and waits for all of them.
     fn serve(self, chosen: &Chosen) -> Result<Ended, SessionError> {
-        let Session { device, mount, filesystem, counters, options, tap, .. } = self;
-        let notifier = Notifier::new(&device);
-        let yielders = Arc::new(Yielders::new());
-        let lanes = crew::lanes(device, chosen, options.workers.max(1), &yielders);
+        let Session { device, mount, filesystem, counters, options, pacing, tap, .. } = self;
+        let notifier = Notifier::new(device.file());
+        let lanes = pool::lanes(device, chosen, options.workers.max(1), &pacing);
         let (filling, workers) = counters.split_last().expect("there is one more than workers");
-        let around = options.read_around.then(ReadAround::new);
-        let service = Service::new(&*filesystem, mount.point(), around.as_ref(), tap.as_deref(), chosen);
+        let prefetch = options.prefetch.then(Prefetch::new);
+        let service = Service::new(&*filesystem, mount.point(), prefetch.as_ref(), tap.as_deref(), chosen);
         let ends = thread::scope(|scope| {
-            if let Some(around) = &around {
+            let start = |name: &str| thread::Builder::new().name(name.to_owned());
+            if let Some(prefetch) = &prefetch {
                 let (filesystem, notifier) = (&*filesystem, &notifier);
-                for filler in around::fillers() {
-                    let run = move || around.run(filler, filesystem, notifier, filling);
+                for _ in 0..prefetch::fillers() {
+                    let run = move || prefetch.run(filesystem, notifier, filling);
                     // Without them reads are served one by one, and what they ask for is forgotten.
-                    let _ = thread::Builder::new().name("fuse-around".to_owned()).spawn_scoped(scope, run);
+                    let _ = start("fuse-prefetch").spawn_scoped(scope, run);
                 }
             }
-            if matches!(chosen, Chosen::Rings(_)) {
-                let watch = || yielders.watch();
-                // Without a warden nobody yields.
-                let _ = thread::Builder::new().name("fuse-warden".to_owned()).spawn_scoped(scope, watch);
-            }
+            // Without a watchdog nobody leads or is demoted.
+            let _ = start("fuse-watchdog").spawn_scoped(scope, || pacing.watch());
             let ends = service.run(lanes, workers);
-            yielders.end();
-            if let Some(around) = &around {
-                around.end();
+            pacing.end();
+            if let Some(prefetch) = &prefetch {
+                prefetch.end();
             }
             ends
         });
@@ -278,10 +273,10 @@ impl SessionHandle {
         Statistics::sum(self.counters.iter())
     }
 
-    /// Says whether workers may look for requests before they sleep, which
+    /// Says whether workers may poll for requests before they sleep, which
     /// takes CPU time to save time.
-    pub fn allow_looking(&self, allowed: bool) {
-        self.turn.allow(allowed);
+    pub fn allow_polling(&self, allowed: bool) {
+        self.pacing.allow_polling(allowed);
     }
 
     /// Unmounts, upon which [`Session::run`] returns. Not from within a method
@@ -319,10 +314,5 @@ impl SessionHandle {
     #[must_use]
     pub fn notifier(&self) -> Notifier {
         self.notifier.clone()
-    }
-
-    /// For letting more or less wait to be written back.
-    pub(crate) fn dirty_limit(&self) -> DirtyLimit {
-        self.dirty.clone()
     }
 }

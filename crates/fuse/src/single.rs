@@ -1,8 +1,8 @@
-//! One file that nobody can change, in one directory.
+//! One file in one directory, whose name and owner stay.
 //!
 //! What it holds is somebody else's ([`Bytes`]): here it only has a name, a
-//! length and times. The kernel keeps what it has read, since it stays the
-//! same for as long as the mount is there.
+//! length and times, and its directory a listing. Nothing changes but by
+//! requests, so that the kernel need not ask again.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,18 +11,20 @@ use strongroom_engine::Buffer;
 use crate::abi::directory::{DirectoryEntries, DirectoryEntriesPlus, DirectoryEntry};
 use crate::abi::flags::opened;
 use crate::errno::Errno;
-use crate::filesystem::{Context, Filesystem, Handle, NodeId, OpenFlags, Read, Seek};
+use crate::filesystem::{
+    Allocate, Context, Filesystem, Handle, NodeId, OpenFlags, Read, Seek, SetAttributes, Write,
+};
 use crate::node::{Attributes, Entry, Opened, Space, TimedAttributes, Timestamp};
 
-/// Nothing changes: the kernel need not ask again.
 const TIMEOUT: Duration = Duration::from_secs(3600);
 const FILE: NodeId = NodeId(2);
 const DIRECTORY_TYPE: u32 = 0o040_000;
 const FILE_TYPE: u32 = 0o100_000;
 
-/// What the file holds, read from several threads at once.
+/// What the file holds, used from several threads at once. Its length stays,
+/// and so does all of it unless it says otherwise.
 pub trait Bytes: Send + Sync {
-    /// Bytes; always the same.
+    /// Bytes.
     fn len(&self) -> u64;
 
     /// True for a file of no bytes.
@@ -30,12 +32,51 @@ pub trait Bytes: Send + Sync {
         self.len() == 0
     }
 
-    /// Fills `into` with what stands from `offset` on, all of it within the
-    /// length.
+    /// Fills the first `size` bytes of `buffer` with what stands from `offset`
+    /// on, all of it within the length.
     ///
     /// # Errors
-    /// What the reader is told; `into` is then of no use.
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Errno>;
+    /// What the reader is told; the buffer is then of no use.
+    fn read(&self, offset: u64, size: usize, buffer: &mut Buffer) -> Result<(), Errno>;
+
+    /// Permission bits of the directory and of the file.
+    fn modes(&self) -> (u32, u32) {
+        (0o500, 0o400)
+    }
+
+    /// Bytes that programs do well to take at once.
+    fn block_size(&self) -> u32 {
+        64 << 10
+    }
+
+    /// Whether the kernel may keep what it has read.
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    /// Writes the first `size` bytes of `buffer`, all within the length.
+    ///
+    /// # Errors
+    /// `NOSYS` where nothing can be changed.
+    fn write(&self, _offset: u64, _size: usize, _buffer: &mut Buffer) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Makes durable what was written.
+    ///
+    /// # Errors
+    /// As for writing.
+    fn sync(&self) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Allocates or zeroes a range, which may reach beyond the end.
+    ///
+    /// # Errors
+    /// As for writing, and `OPNOTSUPP` for what there is not.
+    fn allocate(&self, _allocate: &Allocate) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
 }
 
 /// The file system with the one file.
@@ -57,9 +98,10 @@ impl<B: Bytes> SingleFile<B> {
     }
 
     fn attributes(&self, node: NodeId) -> Result<TimedAttributes, Errno> {
+        let (directory, file) = self.bytes.modes();
         let (size, mode, nlink) = match node {
-            NodeId::ROOT => (0, DIRECTORY_TYPE | 0o500, 2),
-            FILE => (self.bytes.len(), FILE_TYPE | 0o400, 1),
+            NodeId::ROOT => (0, DIRECTORY_TYPE | directory, 2),
+            FILE => (self.bytes.len(), FILE_TYPE | file, 1),
             _ => return Err(Errno::STALE),
         };
         let attributes = Attributes {
@@ -74,7 +116,7 @@ impl<B: Bytes> SingleFile<B> {
             uid: self.owner.0,
             gid: self.owner.1,
             rdev: 0,
-            block_size: 64 << 10,
+            block_size: self.bytes.block_size(),
         };
         Ok(TimedAttributes::new(attributes, TIMEOUT))
     }
@@ -82,6 +124,15 @@ impl<B: Bytes> SingleFile<B> {
     fn file(&self) -> Result<Entry, Errno> {
         let attributes = self.attributes(FILE)?;
         Ok(Entry { node: FILE, generation: 0, entry_timeout: TIMEOUT, attributes })
+    }
+
+    /// How many of `size` bytes from `offset` on the file has.
+    fn within(&self, node: NodeId, offset: u64, size: usize) -> Result<usize, Errno> {
+        if node != FILE {
+            return Err(Errno::ISDIR);
+        }
+        let left = self.bytes.len().saturating_sub(offset);
+        Ok(size.min(usize::try_from(left).unwrap_or(usize::MAX)))
     }
 
     /// What is in the directory, from `offset` on.
@@ -110,24 +161,43 @@ impl<B: Bytes> Filesystem for SingleFile<B> {
         self.attributes(node)
     }
 
+    /// Times and owners are accepted and forgotten; the length stays.
+    fn setattr(&self, _: &Context, node: NodeId, change: &SetAttributes) -> Result<TimedAttributes, Errno> {
+        let attributes = self.attributes(node)?;
+        match change.size {
+            Some(size) if size != attributes.attributes.size => Err(Errno::PERM),
+            _ => Ok(attributes),
+        }
+    }
+
     fn open(&self, _: &Context, node: NodeId, _: OpenFlags) -> Result<Opened, Errno> {
-        self.attributes(node).map(|_| Opened { handle: Handle(0), flags: opened::KEEP_CACHE })
+        let flags = if self.bytes.keeps() { opened::KEEP_CACHE } else { 0 };
+        self.attributes(node).map(|_| Opened { handle: Handle(0), flags })
     }
 
     fn read(&self, _: &Context, node: NodeId, read: &Read, buffer: &mut Buffer) -> Result<usize, Errno> {
-        if node != FILE {
-            return Err(Errno::ISDIR);
-        }
-        let left = usize::try_from(self.bytes.len().saturating_sub(read.offset)).unwrap_or(usize::MAX);
-        let size = read.size.min(left);
+        let size = self.within(node, read.offset, read.size)?;
         if size > 0 {
-            self.bytes.read(read.offset, &mut buffer[..size])?;
+            self.bytes.read(read.offset, size, buffer)?;
         }
+        Ok(size)
+    }
+
+    fn write(&self, _: &Context, node: NodeId, write: &Write, buffer: &mut Buffer) -> Result<usize, Errno> {
+        let size = self.within(node, write.offset, write.len)?;
+        if size == 0 && write.len > 0 {
+            return Err(Errno::NOSPC);
+        }
+        self.bytes.write(write.offset, size, buffer)?;
         Ok(size)
     }
 
     fn flush(&self, _: &Context, _: NodeId, _: Handle) -> Result<(), Errno> {
         Ok(())
+    }
+
+    fn fsync(&self, _: &Context, _: NodeId, _: Handle, _: bool) -> Result<(), Errno> {
+        self.bytes.sync()
     }
 
     fn readdir(
@@ -170,6 +240,13 @@ impl<B: Bytes> Filesystem for SingleFile<B> {
         })
     }
 
+    fn fallocate(&self, _: &Context, node: NodeId, allocate: &Allocate) -> Result<(), Errno> {
+        if node != FILE {
+            return Err(Errno::FBIG);
+        }
+        self.bytes.allocate(allocate)
+    }
+
     /// All of it is data.
     fn lseek(&self, _: &Context, _: NodeId, seek: &Seek) -> Result<u64, Errno> {
         const SEEK_DATA: u32 = 3;
@@ -178,5 +255,76 @@ impl<B: Bytes> Filesystem for SingleFile<B> {
             return Err(Errno::NXIO);
         }
         Ok(if seek.whence == SEEK_DATA { seek.offset } else { len })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Context;
+    use std::sync::Mutex;
+
+    /// A hundred bytes that can be changed, or not.
+    struct Memory(Mutex<Vec<u8>>, bool);
+
+    impl Bytes for Memory {
+        fn len(&self) -> u64 {
+            self.0.lock().unwrap().len() as u64
+        }
+
+        fn read(&self, offset: u64, size: usize, buffer: &mut Buffer) -> Result<(), Errno> {
+            buffer[..size].copy_from_slice(&self.0.lock().unwrap()[offset as usize..][..size]);
+            Ok(())
+        }
+
+        fn write(&self, offset: u64, size: usize, buffer: &mut Buffer) -> Result<(), Errno> {
+            if !self.1 {
+                return Err(Errno::ROFS);
+            }
+            self.0.lock().unwrap()[offset as usize..][..size].copy_from_slice(&buffer[..size]);
+            Ok(())
+        }
+    }
+
+    fn file(writable: bool) -> SingleFile<Memory> {
+        SingleFile::new(b"name", Memory(Mutex::new((0..100).collect()), writable), UNIX_EPOCH)
+    }
+
+    fn read(file: &SingleFile<Memory>, node: NodeId, offset: u64) -> Result<Vec<u8>, Errno> {
+        let (read, mut buffer) = (Read { handle: Handle(0), offset, size: 64, flags: 0 }, Buffer::new(64));
+        let len = file.read(&Context::default(), node, &read, &mut buffer)?;
+        Ok(buffer[..len].to_vec())
+    }
+
+    #[test]
+    fn reading_and_writing_end_where_the_file_does() {
+        let file = file(true);
+        assert_eq!(read(&file, FILE, 90), Ok((90..100).collect()));
+        assert_eq!((read(&file, FILE, 100), read(&file, FILE, u64::MAX)), (Ok(vec![]), Ok(vec![])));
+        assert_eq!(read(&file, NodeId::ROOT, 0), Err(Errno::ISDIR));
+        let write = |offset| {
+            let write =
+                Write { handle: Handle(0), offset, len: 64, flags: 0, cached: false, kill_suid_sgid: false };
+            file.write(&Context::default(), FILE, &write, &mut Buffer::copy_of(&[7; 64]))
+        };
+        assert_eq!((write(98), write(100)), (Ok(2), Err(Errno::NOSPC)));
+        assert_eq!(read(&file, FILE, 96), Ok(vec![96, 97, 7, 7]));
+    }
+
+    #[test]
+    fn there_is_one_name_and_its_length_stays() {
+        let file = file(false);
+        let context = Context::default();
+        assert_eq!(file.lookup(&context, NodeId::ROOT, b"name").unwrap().node, FILE);
+        assert_eq!(file.lookup(&context, NodeId::ROOT, b"other").unwrap().node, NodeId(0));
+        let resized = |size| {
+            file.setattr(&context, FILE, &SetAttributes { size: Some(size), ..SetAttributes::default() })
+        };
+        assert!(resized(100).is_ok());
+        assert_eq!(resized(99).err(), Some(Errno::PERM));
+        let names: Vec<&[u8]> = file.listing(1).map(|listed| listed.name).collect();
+        assert_eq!(names, [&b".."[..], b"name"]);
+        let seek = |whence| file.lseek(&context, FILE, &Seek { handle: Handle(0), offset: 5, whence });
+        assert_eq!((seek(3), seek(4)), (Ok(5), Ok(100)));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Counters {
     kinds: [Kind; KINDS],
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
-    bytes_around: AtomicU64,
+    bytes_prefetched: AtomicU64,
     panics: AtomicU64,
     malformed: AtomicU64,
     unsent: AtomicU64,
@@ -33,7 +33,7 @@ impl Counters {
             kinds: std::array::from_fn(|_| Kind::default()),
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
-            bytes_around: AtomicU64::new(0),
+            bytes_prefetched: AtomicU64::new(0),
             panics: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
             unsent: AtomicU64::new(0),
@@ -57,8 +57,8 @@ impl Counters {
         self.bytes_written.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    pub(crate) fn read_around(&self, bytes: usize) {
-        self.bytes_around.fetch_add(bytes as u64, Ordering::Relaxed);
+    pub(crate) fn prefetched(&self, bytes: usize) {
+        self.bytes_prefetched.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn panicked(&self) {
@@ -99,7 +99,7 @@ pub struct Statistics {
     pub bytes_written: u64,
     /// Bytes of file data that the kernel was given unasked, around what it
     /// had asked for.
-    pub bytes_around: u64,
+    pub bytes_prefetched: u64,
     /// Requests whose handler panicked.
     pub panics: u64,
     /// Requests that could not be decoded.
@@ -140,7 +140,7 @@ impl Statistics {
             operations,
             bytes_read: total(|counters| &counters.bytes_read),
             bytes_written: total(|counters| &counters.bytes_written),
-            bytes_around: total(|counters| &counters.bytes_around),
+            bytes_prefetched: total(|counters| &counters.bytes_prefetched),
             panics: total(|counters| &counters.panics),
             malformed: total(|counters| &counters.malformed),
             unsent: total(|counters| &counters.unsent),

@@ -5,11 +5,11 @@
 use crate::abi::Opcode;
 use crate::abi::reply::Body;
 use crate::abi::request::{self, Header};
-use crate::around::{Touch, Watch};
 use crate::dispatch::{Answer, Exchange};
 use crate::errno::Errno;
 use crate::filesystem::Filesystem;
 use crate::forgets::Backlog;
+use crate::pacing::prefetch::{Prefetcher, Touch};
 use crate::statistics::Counters;
 use crate::tap::{Tap, Tapped};
 use crate::transport::{ReceiveError, Received, Reply, Transport};
@@ -23,8 +23,8 @@ pub(crate) struct Duty<'a, F: ?Sized> {
     pub(crate) counters: &'a Counters,
     /// Of all workers.
     pub(crate) backlog: &'a Backlog,
-    /// With it, what programs read piece by piece is read around.
-    pub(crate) watch: Option<Watch<'a>>,
+    /// With it, pages around those that programs miss are fetched.
+    pub(crate) prefetcher: Option<Prefetcher<'a>>,
     /// Looks on.
     pub(crate) tap: Option<&'a dyn Tap>,
 }
@@ -34,7 +34,7 @@ pub(crate) fn serve<F: Filesystem + ?Sized>(
     transport: &mut dyn Transport,
     duty: &Duty<'_, F>,
 ) -> ReceiveError {
-    let Duty { counters, watch, .. } = duty;
+    let Duty { counters, prefetcher, .. } = duty;
     let mut body = Body::new();
     loop {
         let received = match transport.receive() {
@@ -53,8 +53,9 @@ pub(crate) fn serve<F: Filesystem + ?Sized>(
         let reply = match answer {
             Ok(Answer::Silence) => None,
             Ok(Answer::Body) => {
-                let withheld =
-                    watch.as_ref().is_some_and(|watch| watch.withholds(touch, unique, body.bytes()));
+                let withheld = prefetcher
+                    .as_ref()
+                    .is_some_and(|prefetcher| prefetcher.withholds(touch, unique, body.bytes()));
                 (!withheld).then(|| Reply::Body(body.bytes()))
             }
             Ok(Answer::Payload(len)) => Some(Reply::Payload(len)),
@@ -72,8 +73,8 @@ pub(crate) fn serve<F: Filesystem + ?Sized>(
         if let Some(tap) = tap {
             tap.answered(took);
         }
-        if let Some(watch) = &watch {
-            watch.answered(touch);
+        if let Some(prefetcher) = &prefetcher {
+            prefetcher.answered(touch);
         }
         if duty.backlog.is_long() {
             forget_some(duty);
@@ -244,8 +245,13 @@ mod tests {
             replies: Vec::new(),
         };
         let backlog = Backlog::default();
-        let duty =
-            Duty { filesystem: &Awkward, counters: &counters, backlog: &backlog, watch: None, tap: None };
+        let duty = Duty {
+            filesystem: &Awkward,
+            counters: &counters,
+            backlog: &backlog,
+            prefetcher: None,
+            tap: None,
+        };
         assert_eq!(serve(&mut script, &duty), ReceiveError::Unmounted);
         (script.replies, counters)
     }

@@ -23,11 +23,6 @@ impl Writers {
         }
     }
 
-    /// How many files are open for writing.
-    pub(crate) fn files(&self) -> usize {
-        self.0.len()
-    }
-
     /// True while some handle is open for writing.
     pub(crate) fn has(&self, node: NodeId) -> bool {
         self.0.contains_key(&node)
@@ -46,7 +41,6 @@ mod tests {
         writers.closed(NodeId(7));
         writers.closed(NodeId(8));
         assert!(writers.has(NodeId(7)) && !writers.has(NodeId(8)));
-        assert_eq!(writers.files(), 1);
         writers.closed(NodeId(7));
         assert!(!writers.has(NodeId(7)));
     }

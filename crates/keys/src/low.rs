@@ -32,10 +32,11 @@ impl Scratch {
 /// # Errors
 /// The kernel's.
 pub(crate) fn close_on_exec_from(first: u32) -> std::io::Result<()> {
-    let flags = libc::CLOSE_RANGE_CLOEXEC as libc::c_int;
+    let flags = libc::CLOSE_RANGE_CLOEXEC;
+    // The call itself: musl has no function for it.
     // SAFETY: the call takes numbers alone, and with this flag it closes
     // nothing: whoever owns a descriptor of this process still has it.
-    match unsafe { libc::close_range(first, u32::MAX, flags) } {
+    match unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     }

@@ -10,7 +10,7 @@ use strongroom_engine::unruly::{Faults, UnrulyEngine};
 use strongroom_engine::{
     Aead, Algorithm, AssociatedData, Batch, Buffer, Capability, Completed, Cross, Crossing, Engine,
     FreshNonce, Operation, Outcome, Refusal, Refused, Segment, Session, SessionError, SharedBytes, Ticket,
-    Verdict, Way, conformance,
+    Verdict, conformance,
 };
 use strongroom_engine_cpu::{CpuEngine, ReferenceEngine};
 use strongroom_engine_sim::{Completion, Faults as SimFaults, Model, SimEngine};
@@ -344,8 +344,8 @@ fn crossings_are_placed_as_batches_are() {
     let from: Vec<AtomicU8> = (0..65_536u32).map(|at| AtomicU8::new(at as u8)).collect();
     let cross = |scheduler: &Scheduler, session: &Session| {
         let mut to = vec![0; from.len()];
-        let way = Way::Decrypt { from: SharedBytes::new(&from), to: &mut to };
-        let crossing = Crossing { numbers: 9.into(), sector_len: 512, way };
+        let from = SharedBytes::new(&from);
+        let crossing = Crossing { numbers: 9.into(), sector_len: 512, from, to: &mut to };
         scheduler.cross(session, crossing).map(|()| to)
     };
     let alone = Scheduler::fixed(cpu(), Arc::new(ReferenceEngine));

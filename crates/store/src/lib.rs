@@ -7,8 +7,8 @@
 //! every write and barrier, builds the images that a power cut could leave,
 //! and injects errors).
 //!
-//! Beside them stands [`mapped`]: the bytes of one file where the kernel keeps
-//! them; and [`claims`]: who uses a file.
+//! Beside them stand [`mapped`]: the bytes of one file where the kernel keeps
+//! them; [`claims`]: who uses a file; and [`trials`]: what a file system keeps.
 //!
 //! What this crate does not do: encrypt, cache, or know what it stores.
 #![deny(unsafe_code)]
@@ -21,6 +21,7 @@ pub mod local;
 mod low;
 pub mod mapped;
 pub mod memory;
+pub mod trials;
 mod types;
 
 pub use error::{Error, Result};

@@ -1,17 +1,15 @@
 //! A file's bytes where the kernel keeps them, without copying them first.
 //!
 //! For whoever makes one pass over much data anyway, such as a cipher: it takes
-//! them from the page cache, or puts them there, instead of having `pread` or
-//! `pwrite` copy them beforehand. And for copying to another file: one `pwrite`
+//! them from the page cache instead of having `pread` copy them beforehand. And for copying to another file: one `pwrite`
 //! out of the mapping is a copy less than `pread` and `pwrite`. It is an offer
 //! and never the only way: [`MappedFile::read_with`] answers false whenever the file
-//! should be read or written by system calls, and these then tell what is wrong.
+//! should be read by system calls, and these then tell what is wrong.
 //!
-//! Not offered are: what is not in the page cache (a system call reads ahead
-//! and waits better than a page fault); writing on file systems that have a
-//! disk (after each write-back the first write to a page is a fault, and what
-//! cannot be given room shows too late); block devices, and file systems on
-//! which nobody has tried it.
+//! Not offered are: writing (after each write-back the first write to a page is
+//! a fault, and what cannot be given room shows too late); what is not in the
+//! page cache (a system call reads ahead and waits better than a page fault);
+//! block devices, and file systems on which nobody has tried it.
 //!
 //! A file that gets shorter under a mapping, or a disk that fails, is a signal
 //! (SIGBUS) and not an error, but for what the kernel itself reads there. The
@@ -24,14 +22,13 @@
 
 use std::fs;
 use std::io;
-use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use rustix::fs::OFlags;
 
-pub use strongroom_units::{SharedBytes, SharedBytesMut};
+pub use strongroom_units::SharedBytes;
 
 use crate::low::{Mapping, WINDOW_LEN, write_shared};
 
@@ -46,19 +43,17 @@ const MISSES_BEFORE_EXCHANGE: u32 = 64;
 /// Bytes that are looked for in the page cache and written on from there at once.
 const WRITTEN_AT_ONCE: u64 = 1 << 20;
 
-/// File systems that may be mapped (`statfs(2)`), and whether for writing.
-const FILE_SYSTEMS: [(u64, bool); 4] = [
-    (0x0102_1994, true),  // tmpfs
-    (0xef53, false),      // ext2, ext3, ext4
-    (0x5846_5342, false), // XFS
-    (0x9123_683e, false), // btrfs
+/// File systems that may be mapped (`statfs(2)`).
+const FILE_SYSTEMS: [u64; 4] = [
+    0x0102_1994, // tmpfs
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683e, // btrfs
 ];
 
 /// See the module. Threads share it.
 pub struct MappedFile {
     file: fs::File,
-    /// Whether it may be written here.
-    writable: bool,
     windows: RwLock<Windows>,
     /// Ranges outside of all windows since the last exchange.
     misses: AtomicU32,
@@ -68,7 +63,7 @@ pub struct MappedFile {
 
 impl std::fmt::Debug for MappedFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MappedFile").field("writable", &self.writable).finish_non_exhaustive()
+        f.debug_struct("MappedFile").finish_non_exhaustive()
     }
 }
 
@@ -91,25 +86,10 @@ impl MappedFile {
     /// # Errors
     /// The system's.
     pub fn new(file: &fs::File) -> io::Result<Option<MappedFile>> {
-        MappedFile::offer(file, true)
-    }
-
-    /// As [`MappedFile::new`], to be read alone.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(crate) fn to_read(file: &fs::File) -> io::Result<Option<MappedFile>> {
-        MappedFile::offer(file, false)
-    }
-
-    fn offer(file: &fs::File, may_write: bool) -> io::Result<Option<MappedFile>> {
-        if !file.metadata()?.is_file() {
+        let kind = rustix::fs::fstatfs(file)?.f_type as u64;
+        if !file.metadata()?.is_file() || !FILE_SYSTEMS.contains(&kind) {
             return Ok(None);
         }
-        let kind = rustix::fs::fstatfs(file)?.f_type as u64;
-        let Some((_, in_memory)) = FILE_SYSTEMS.iter().find(|(known, _)| *known == kind) else {
-            return Ok(None);
-        };
         let flags = rustix::fs::fcntl_getfl(file)?;
         let is_direct = flags.contains(OFlags::DIRECT);
         if is_direct || flags & OFlags::RWMODE == OFlags::WRONLY {
@@ -117,7 +97,6 @@ impl MappedFile {
         }
         Ok(Some(MappedFile {
             file: file.try_clone()?,
-            writable: may_write && *in_memory && flags & OFlags::RWMODE == OFlags::RDWR,
             windows: RwLock::default(),
             misses: AtomicU32::new(0),
             retired: AtomicBool::new(false),
@@ -129,22 +108,6 @@ impl MappedFile {
     /// file's all the time. Otherwise nothing counts, and system calls have to
     /// read.
     pub fn read_with(&self, offset: u64, len: usize, work: &mut dyn FnMut(SharedBytes<'_>) -> bool) -> bool {
-        self.with(offset, len, &mut |mapping, range| work(mapping.bytes(range)))
-    }
-
-    /// As [`MappedFile::read_with`], to write all of the bytes. After false, all
-    /// of them have to be written again by system calls.
-    pub fn write_with(
-        &self,
-        offset: u64,
-        len: usize,
-        work: &mut dyn FnMut(SharedBytesMut<'_>) -> bool,
-    ) -> bool {
-        self.writable
-            && self.with(offset, len, &mut |mapping, range| mapping.bytes_mut(range).is_some_and(&mut *work))
-    }
-
-    fn with(&self, offset: u64, len: usize, work: &mut dyn FnMut(&Mapping, Range<usize>) -> bool) -> bool {
         let (index, within) = (offset / WINDOW_LEN as u64, (offset % WINDOW_LEN as u64) as usize);
         let fits = len <= WINDOW_LEN - within;
         if !fits || self.retired.load(Ordering::Acquire) {
@@ -158,7 +121,7 @@ impl MappedFile {
         }
         let Some(mapping) = windows.find(index) else { return false };
         let range = within..within + len;
-        let done = mapping.is_resident(range.clone()) && work(mapping, range);
+        let done = mapping.is_resident(range.clone()) && work(mapping.bytes(range));
         if mapping.has_faulted() {
             self.retired.store(true, Ordering::Release);
             return false;
@@ -208,7 +171,7 @@ impl MappedFile {
         let place = free.unwrap_or(windows.next);
         windows.next = (place + 1) % WINDOWS;
         windows.mapped[place] = None;
-        match Mapping::new(&self.file, index * WINDOW_LEN as u64, self.writable) {
+        match Mapping::new(&self.file, index * WINDOW_LEN as u64) {
             Ok(mapping) => windows.mapped[place] = Some((index, mapping)),
             // No room in the address space, say: not worth asking each time.
             Err(_) => self.retired.store(true, Ordering::Release),
@@ -248,20 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_read_and_written_in_place() {
+    fn what_is_there_is_read_in_place() {
         let file = file();
         let mapped = mapped(&file);
         let mut expected = vec![0; 100_000];
         file.read_exact_at(&mut expected, 12_345).expect("read");
         assert_eq!(read(&mapped, 12_345, 100_000), Some(expected));
-        let mut write = |mut to: SharedBytesMut<'_>| {
-            (0..to.len()).for_each(|at| to.store(at, 9));
-            true
-        };
-        assert!(mapped.write_with(5000, 70_000, &mut write));
-        let mut found = vec![0; 70_000];
-        file.read_exact_at(&mut found, 5000).expect("read");
-        assert!(found.iter().all(|byte| *byte == 9));
         assert!(!mapped.read_with(0, 4096, &mut |_| false), "as the work says");
     }
 
@@ -287,7 +242,7 @@ mod tests {
         let start = WINDOW_LEN as u64 - LEN;
         let bytes: Vec<u8> = (0..3 * LEN).map(|at| (at / 7) as u8).collect();
         from.write_all_at(&bytes, start).expect("written");
-        let mapped = MappedFile::to_read(&from).expect("no error").expect("tmpfs can be mapped");
+        let mapped = MappedFile::new(&from).expect("no error").expect("tmpfs can be mapped");
         let to = tempfile::tempfile().expect("a file");
         let len = 2 * LEN + 77;
         assert_eq!(mapped.write_to(start + 5, len, &to, 9), len, "across windows");
@@ -297,7 +252,6 @@ mod tests {
         assert_eq!(to.metadata().expect("a length").len(), 9 + len);
         assert_eq!(mapped.write_to(start + 2 * LEN, 2 * LEN, &to, 0), LEN, "to the end of the source");
         assert_eq!(mapped.write_to(0, LEN, &to, 0), 0, "a hole is not in the page cache");
-        assert!(!mapped.write_with(start, 4096, &mut |_| panic!("to be read alone")));
     }
 
     #[test]
@@ -323,27 +277,17 @@ mod tests {
 
     #[test]
     fn a_file_cut_under_the_reader_is_told_and_never_offered_again() {
-        for writes in [false, true] {
-            let file = file();
-            let mapped = mapped(&file);
-            let cut = || file.set_len(4096).expect("cut");
-            let done = match writes {
-                false => mapped.read_with(0, 300_000, &mut |bytes| {
-                    cut();
-                    assert!(bytes.part(4096..bytes.len()).to_vec().iter().all(|byte| *byte == 0));
-                    true
-                }),
-                true => mapped.write_with(0, 300_000, &mut |mut bytes| {
-                    cut();
-                    (0..bytes.len()).for_each(|at| bytes.store(at, 1));
-                    true
-                }),
-            };
-            assert!(!done, "writes: {writes}");
-            assert_eq!(file.metadata().expect("a length").len(), 4096, "writes: {writes}");
-            file.set_len(LEN).expect("as long as before");
-            assert_eq!(read(&mapped, 0, 4096), None, "writes: {writes}: retired");
-        }
+        let file = file();
+        let mapped = mapped(&file);
+        let done = mapped.read_with(0, 300_000, &mut |bytes| {
+            file.set_len(4096).expect("cut");
+            assert!(bytes.part(4096..bytes.len()).to_vec().iter().all(|byte| *byte == 0));
+            true
+        });
+        assert!(!done);
+        assert_eq!(file.metadata().expect("a length").len(), 4096);
+        file.set_len(LEN).expect("as long as before");
+        assert_eq!(read(&mapped, 0, 4096), None, "retired");
     }
 
     #[test]
@@ -396,7 +340,6 @@ mod tests {
         named.as_file().write_all_at(&[1; 8192], 0).expect("written");
         let reader = mapped(&fs::File::open(named.path()).expect("opened"));
         assert!(read(&reader, 0, 8192).is_some());
-        assert!(!reader.write_with(0, 8192, &mut |_| panic!("opened to read")));
         let writer = fs::File::options().write(true).open(named.path()).expect("opened");
         assert!(MappedFile::new(&writer).expect("no error").is_none());
     }

@@ -9,7 +9,7 @@ mod shared;
 
 use core::fmt;
 
-pub use shared::{SharedBytes, SharedBytesMut};
+pub use shared::SharedBytes;
 
 /// Bytes of a page, the unit of everything in the store but block data.
 pub const PAGE_LEN: usize = 4096;

@@ -1,8 +1,8 @@
 //! What every part of a mounted vault needs: the store, the sealer, the
-//! journal, and the table of live contents.
+//! journal, and what waits for a commit or a barrier.
 
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex, RwLock, RwLockReadGuard};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError};
 
@@ -12,16 +12,19 @@ use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
 use strongroom_format::vault::{FileId, Geometry, Suite, WriteSession};
 use strongroom_store::{InodeId, Store};
 
-use crate::content::table::Table;
-use crate::content::{Content, Image, PageReader, Promise, Replayed};
+use crate::barriers::Barriers;
+use crate::crashed::Crashed;
 use crate::error::{Error, Result, errno};
 use crate::fence::Fenced;
 use crate::follow::Follower;
 use crate::freshness::{Freshness, Version};
+use crate::header_file::HeaderWitness;
 use crate::journal::Journal;
+use crate::journal::replay::Replayed;
+use crate::page::{Image, PageReader};
 use crate::rules::{Rule, Rules};
 use crate::sealer::Sealer;
-use crate::vault::HeaderWitness;
+use crate::waiting::Waiting;
 
 /// Files that may wait for a commit before one is begun early.
 const PENDING_MAX: usize = 1000;
@@ -73,62 +76,15 @@ pub(crate) struct Context {
     pub(crate) writable: bool,
     /// A thread commits; otherwise whoever needs room does.
     pub(crate) background: bool,
-    pub(crate) table: Table,
+    pub(crate) waiting: Waiting,
     pub(crate) counters: Counters,
     pub(crate) wakeup: Wakeup,
     pub(crate) barriers: Barriers,
-    /// Sessions that did not end cleanly and are not settled yet.
-    crashed: Mutex<Vec<WriteSession>>,
-    crashed_any: AtomicBool,
-    replayed: HashMap<FileId, Arc<Replayed>>,
-    recovered: Mutex<BTreeMap<InodeId, Recovered>>,
-    last_error: Mutex<Option<String>>,
-}
-
-/// Counts barriers of the whole store, so that one can tell whether what it
-/// has done is durable.
-#[derive(Debug, Default)]
-pub(crate) struct Barriers {
-    begun: AtomicU64,
-    /// Held to write for the moment in which one begins.
-    beginning: RwLock<()>,
-    /// The latest that has succeeded.
-    done: AtomicU64,
-}
-
-/// No barrier of the store begins.
-pub(crate) struct Standing<'a> {
-    /// How many have begun.
-    pub(crate) begun: u64,
-    _guard: RwLockReadGuard<'a, ()>,
-}
-
-impl Barriers {
-    /// How many have begun.
-    pub(crate) fn begun(&self) -> u64 {
-        self.begun.load(Ordering::Acquire)
-    }
-
-    /// Whether one has succeeded that began when `begun` had begun already.
-    pub(crate) fn covers(&self, begun: u64) -> bool {
-        self.done.load(Ordering::Acquire) > begun
-    }
-
-    /// Keeps barriers from beginning for as long as the guard lives. Who holds
-    /// it waits for none.
-    pub(crate) fn stand(&self) -> Standing<'_> {
-        let guard = self.beginning.read().unwrap_or_else(PoisonError::into_inner);
-        Standing { begun: self.begun(), _guard: guard }
-    }
-
-    fn begin(&self) -> u64 {
-        let _guard = self.beginning.write().unwrap_or_else(PoisonError::into_inner);
-        self.begun.fetch_add(1, Ordering::AcqRel) + 1
-    }
-
-    fn succeeded(&self, number: u64) {
-        self.done.fetch_max(number, Ordering::AcqRel);
-    }
+    pub(crate) crashed: Arc<Crashed>,
+    /// What journals say of files, on a read-only mount.
+    pub(crate) replayed: HashMap<FileId, Arc<Replayed>>,
+    pub(crate) recovered: Mutex<BTreeMap<InodeId, Recovered>>,
+    pub(crate) last_error: Mutex<Option<String>>,
 }
 
 /// How the committer is woken before its time.
@@ -155,54 +111,7 @@ impl Wakeup {
     }
 }
 
-/// What a context is made of.
-pub(crate) struct Parts {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) geometry: Geometry,
-    pub(crate) suite: Suite,
-    /// Of new files.
-    pub(crate) generation: u32,
-    pub(crate) sealer: Sealer,
-    pub(crate) journal: Option<Journal>,
-    pub(crate) freshness: Option<Freshness>,
-    pub(crate) fenced: Fenced,
-    pub(crate) witness: Option<HeaderWitness>,
-    pub(crate) follower: Option<Follower>,
-    pub(crate) rules: Rules,
-    pub(crate) writable: bool,
-    pub(crate) background: bool,
-    pub(crate) crashed: Vec<WriteSession>,
-    pub(crate) replayed: HashMap<FileId, Arc<Replayed>>,
-}
-
 impl Context {
-    pub(crate) fn new(parts: Parts) -> Context {
-        Context {
-            store: parts.store,
-            geometry: parts.geometry,
-            suite: parts.suite,
-            generation: parts.generation,
-            sealer: parts.sealer,
-            writable: parts.writable,
-            background: parts.background,
-            journal: parts.journal,
-            freshness: parts.freshness,
-            fenced: parts.fenced,
-            witness: parts.witness,
-            follower: parts.follower,
-            rules: parts.rules,
-            table: Table::default(),
-            counters: Counters::default(),
-            wakeup: Wakeup::default(),
-            barriers: Barriers::default(),
-            crashed_any: AtomicBool::new(!parts.crashed.is_empty()),
-            crashed: Mutex::new(parts.crashed),
-            replayed: parts.replayed,
-            recovered: Mutex::new(BTreeMap::new()),
-            last_error: Mutex::new(None),
-        }
-    }
-
     /// # Errors
     /// `EROFS` on a read-only mount; that another machine has the vault.
     pub(crate) fn check_writable(&self) -> Result<()> {
@@ -215,28 +124,6 @@ impl Context {
         PageReader { sealer: &self.sealer, suite: self.suite, geometry: self.geometry }
     }
 
-    /// Waits until the journal can promise slots. The caller holds no lock
-    /// that a commit needs.
-    ///
-    /// # Errors
-    /// Why the journal cannot be emptied.
-    pub(crate) fn promise(&self, slots: u32) -> Result<Promise<'_>> {
-        let Some(journal) = &self.journal else { return Ok(Promise::new(None, 0)) };
-        let slots = slots.min(journal.promise_max());
-        while !journal.try_promise(slots) {
-            if self.background {
-                self.wakeup.wake();
-                journal.wait_for_room()?;
-            } else {
-                crate::committer::round(self)?;
-            }
-        }
-        if self.background && journal.wants_rotation() {
-            self.wakeup.wake();
-        }
-        Ok(Promise::new(Some(journal), slots))
-    }
-
     /// A barrier of the whole store.
     ///
     /// # Errors
@@ -246,7 +133,7 @@ impl Context {
         let number = self.barriers.begin();
         self.store.sync_all()?;
         self.barriers.succeeded(number);
-        self.table.forget_moved(&self.barriers);
+        self.waiting.forget_moved(&self.barriers);
         if let (Some(freshness), Some(moment)) = (&self.freshness, moment) {
             freshness.barrier_passed(moment);
         }
@@ -281,13 +168,9 @@ impl Context {
         }
     }
 
-    pub(crate) fn note_pending(&self, content: &Content) {
-        self.table.note_pending(content.order());
-    }
-
     /// Begins a commit early when many files wait for one.
     pub(crate) fn wake_if_many(&self) {
-        if self.table.pending_count() >= PENDING_MAX {
+        if self.waiting.count() >= PENDING_MAX {
             self.wakeup.wake();
         }
     }
@@ -304,7 +187,7 @@ impl Context {
 
     /// Whether any session is listed that did not end cleanly.
     pub(crate) fn has_crashed(&self) -> bool {
-        self.crashed_any.load(Ordering::Acquire)
+        self.crashed.any()
     }
 
     /// The session that the vault header lists, by which a later mount knows
@@ -316,7 +199,7 @@ impl Context {
 
     /// Whether `session` did not end cleanly and is not settled yet.
     pub(crate) fn is_crashed(&self, session: WriteSession) -> bool {
-        self.has_crashed() && self.crashed().contains(&session)
+        self.has_crashed() && self.crashed.all().contains(&session)
     }
 
     /// Whether a page that was being written in place by `session`, or one
@@ -324,23 +207,12 @@ impl Context {
     pub(crate) fn may_have_torn(&self, session: WriteSession) -> bool {
         let kin = |id: &WriteSession| id.0[..SessionId::KIN_LEN] == session.0[..SessionId::KIN_LEN];
         let is_live = |id: WriteSession| self.follower.as_ref().is_some_and(|follower| follower.is_live(id));
-        self.has_crashed() && self.crashed().into_iter().any(|id| kin(&id) && !is_live(id))
-    }
-
-    pub(crate) fn crashed(&self) -> Vec<WriteSession> {
-        self.crashed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.has_crashed() && self.crashed.all().into_iter().any(|id| kin(&id) && !is_live(id))
     }
 
     /// Everything is settled: from now on a crash explains nothing.
     pub(crate) fn all_settled(&self) {
-        self.set_crashed(Vec::new());
-    }
-
-    /// These sessions are listed in the vault header.
-    pub(crate) fn set_crashed(&self, sessions: Vec<WriteSession>) {
-        let mut crashed = self.crashed.lock().unwrap_or_else(PoisonError::into_inner);
-        self.crashed_any.store(!sessions.is_empty(), Ordering::Release);
-        *crashed = sessions;
+        self.crashed.set(Vec::new());
     }
 
     /// Takes in what a writer has committed by now.
@@ -348,7 +220,7 @@ impl Context {
     /// # Errors
     /// As [`Follower::look`].
     pub(crate) fn look(&self) -> Result<()> {
-        self.follower.as_ref().map_or(Ok(()), |follower| follower.look(self))
+        self.follower.as_ref().map_or(Ok(()), |follower| follower.look(self.pages()))
     }
 
     /// Whether somebody writes to the vault while it is read here.

@@ -15,13 +15,13 @@ use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
 use strongroom_format::vault::{FileId, WriteSession};
 use strongroom_keys::RootKey;
 use strongroom_keys::slots::verify_header;
-use strongroom_store::{Access, Attributes, File, FileRef, Timestamp};
+use strongroom_store::{Access, Attributes, File, FileRef, Store, Timestamp};
 
-use crate::content::Replayed;
-use crate::context::Context;
+use crate::crashed::Crashed;
 use crate::error::{Damage, Error, Result, errno};
-use crate::header_file::{COPIES, PRIVATE, read_header_copies};
-use crate::journal::replay::{Advance, Reader, Tail};
+use crate::header_file::{COPIES, private, read_header_copies};
+use crate::journal::replay::{Advance, Reader, Replayed, Tail};
+use crate::page::PageReader;
 use crate::sync::{Mutex, MutexGuard};
 
 /// How often something is read again that changes meanwhile.
@@ -40,7 +40,10 @@ const SETTLED: Duration = Duration::from_secs(2);
 
 /// What follows the writer of a vault.
 pub(crate) struct Follower {
+    store: Arc<dyn Store>,
     root: Arc<RootKey>,
+    /// Is told which sessions the header lists.
+    crashed: Arc<Crashed>,
     known: Mutex<Known>,
 }
 
@@ -154,11 +157,17 @@ impl Patience {
 impl Follower {
     /// `header` is the vault's as it was found. Without a writer there, the
     /// sessions that it lists as open are crashed.
-    pub(crate) fn new(root: Arc<RootKey>, header: &Header, has_writer: bool) -> Follower {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        root: Arc<RootKey>,
+        crashed: Arc<Crashed>,
+        header: &Header,
+        has_writer: bool,
+    ) -> Follower {
         let open = header.sessions.iter().flatten().map(|session| session.id);
         let dead = if has_writer { HashSet::new() } else { open.collect() };
         let known = Known { header: Watched::default(), sequence: None, journals: HashMap::new(), dead };
-        Follower { root, known: Mutex::new(known) }
+        Follower { store, root, crashed, known: Mutex::new(known) }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -188,11 +197,11 @@ impl Follower {
     ///
     /// # Errors
     /// Damage of the header or a journal, or what the store reported.
-    pub(crate) fn look(&self, context: &Context) -> Result<()> {
+    pub(crate) fn look(&self, pages: PageReader<'_>) -> Result<()> {
         let mut known = self.known();
         let mut patience = Patience::new();
         loop {
-            match self.look_once(&mut known, context) {
+            match self.look_once(&mut known, pages) {
                 Ok(true) => return Ok(()),
                 Ok(false) => patience.wait(None, true)?,
                 // The header may have changed since it was read.
@@ -205,14 +214,14 @@ impl Follower {
     }
 
     /// False when something changed meanwhile that is to be looked at anew.
-    fn look_once(&self, known: &mut Known, context: &Context) -> Result<bool> {
+    fn look_once(&self, known: &mut Known, pages: PageReader<'_>) -> Result<bool> {
         if known.header.changed()?.is_some() {
-            self.read_header(known, context)?;
+            self.read_header(known)?;
         }
-        let reader = Reader { pages: context.pages() };
+        let reader = Reader { pages };
         for (&session, journal) in &mut known.journals {
             if journal.tail.is_none() {
-                let tail = reader.begin(&context.store.root().lookup(PRIVATE)?, session)?;
+                let tail = reader.begin(&private(&*self.store)?, session)?;
                 let watched = |segment| Watched::new(Arc::clone(tail.segments.file(segment)));
                 journal.segments = [watched(0), watched(1)];
                 journal.tail = Some(tail);
@@ -246,8 +255,8 @@ impl Follower {
     }
 
     /// Reads the header, and forgets the journals that it does not list.
-    fn read_header(&self, known: &mut Known, context: &Context) -> Result<()> {
-        let private = context.store.root().lookup(PRIVATE)?;
+    fn read_header(&self, known: &mut Known) -> Result<()> {
+        let private = private(&*self.store)?;
         // Before its content: what is written in between shows afterwards.
         let mut watched = match private.lookup(COPIES[0]) {
             Ok(node) => Watched::new(node.open(Access::Read)?),
@@ -255,7 +264,7 @@ impl Follower {
             Err(error) => return Err(error.into()),
         };
         watched.seen = watched.changed()?.flatten();
-        let copies = read_header_copies(&*context.store)?;
+        let copies = read_header_copies(&*self.store)?;
         let sound = copies.iter().flatten().flat_map(|bytes| Header::decode(bytes));
         let sound = sound.filter(|header| verify_header(header, &self.root));
         let header = sound.max_by_key(|header| header.sequence);
@@ -274,14 +283,14 @@ impl Follower {
         for session in open {
             known.journals.entry(session).or_default();
         }
-        context.set_crashed(listed().map(|session| session.id).collect());
+        self.crashed.set(listed().map(|session| session.id).collect());
         Ok(())
     }
 
     /// The version of a stored file, with everything taken in that has been
     /// committed by now.
-    fn version(&self, context: &Context, file: &dyn File) -> Result<Version> {
-        self.look(context)?;
+    fn version(&self, pages: PageReader<'_>, file: &dyn File) -> Result<Version> {
+        self.look(pages)?;
         let mut home = vec![0; CLEAR_LEN];
         // However much there is of it: a file may be growing.
         let read = file.read_at(&mut home, 0)?;
@@ -301,15 +310,15 @@ impl Follower {
     /// changes faster than it can be read.
     pub(crate) fn steadily<T>(
         &self,
-        context: &Context,
+        pages: PageReader<'_>,
         file: &dyn File,
         mut attempt: impl FnMut(&Version) -> Result<T>,
     ) -> Result<T> {
         let mut patience = Patience::new();
-        let mut before = self.version(context, file)?;
+        let mut before = self.version(pages, file)?;
         loop {
             let outcome = attempt(&before);
-            let after = self.version(context, file)?;
+            let after = self.version(pages, file)?;
             let changed = before != after;
             before = after;
             let error = match outcome {

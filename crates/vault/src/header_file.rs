@@ -1,15 +1,19 @@
 //! The vault header as two stored files, and a third that takes their place in
 //! turn, so that a header can be written on a full store.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use strongroom_format::vault::header::{Header, LEN};
 use strongroom_keys::RootKey;
 use strongroom_store::{Access, FileRef, Kind, NodeRef, RenameMode, Store};
 
-use crate::error::{Result, errno};
+use crate::error::{Damage, Error, Result, errno};
 use crate::reading::read_at;
 use crate::rules::{Rule, Rules};
+
+/// Is told of each vault header that this process has written durably.
+pub type HeaderWitness = Arc<dyn Fn(&Header) + Send + Sync>;
 
 /// The vault's own directory.
 pub(crate) const PRIVATE: &[u8] = b".strongroom";
@@ -24,17 +28,47 @@ const SPARE: &[u8] = b"header.spare";
 const FOREIGN: &[u8] = b"header.foreign";
 
 /// What stores say that have no exchange of names.
-const CANNOT_EXCHANGE: [i32; 3] = [errno::EINVAL, errno::EOPNOTSUPP, errno::ENOSYS];
+pub(crate) const CANNOT_EXCHANGE: [i32; 3] = [errno::EINVAL, errno::EOPNOTSUPP, errno::ENOSYS];
 
 /// How often a copy is read again that was exchanged while it was read.
 const READS_MAX: usize = 8;
 
+/// The vault's own directory.
+///
+/// # Errors
+/// Damage when something else stands in its place, or what the store reports.
+pub(crate) fn private(store: &dyn Store) -> Result<NodeRef> {
+    let node = store.root().lookup(PRIVATE)?;
+    match node.kind() {
+        Kind::Directory => Ok(node),
+        _ => Err(Error::Damaged(Damage::Name("`.strongroom` is something else than a directory"))),
+    }
+}
+
+/// A directory in it, of this name; where it is missing it is made when it is
+/// needed.
+///
+/// # Errors
+/// Damage when `node`, which was found there, is something else.
+pub(crate) fn own_directory(node: NodeRef, name: &[u8]) -> Result<NodeRef> {
+    if node.kind() == Kind::Directory {
+        return Ok(node);
+    }
+    Err(Error::Damaged(Damage::Name(match name {
+        b"temporary" => "`.strongroom/temporary` is something else than a directory: move it away",
+        b"aside" => "`.strongroom/aside` is something else than a directory: move it away",
+        // It holds something.
+        _ => "`.strongroom/links` is something else than a directory: put it back from a backup",
+    })))
+}
+
 /// The bytes of both copies, as far as they are there.
 ///
 /// # Errors
-/// What the store reports; a missing copy is no error, a missing vault is.
+/// Damage when something else stands in the place of `.strongroom`; what the
+/// store reports. A missing copy is no error, a missing vault is.
 pub fn read_header_copies(store: &dyn Store) -> Result<[Option<Vec<u8>>; 2]> {
-    let private = store.root().lookup(PRIVATE)?;
+    let private = private(store)?;
     Ok([read_copy(&private, COPIES[0])?, read_copy(&private, COPIES[1])?])
 }
 
@@ -69,7 +103,7 @@ fn read_copy(private: &NodeRef, name: &[u8]) -> Result<Option<Vec<u8>>> {
 /// # Errors
 /// What the store reports.
 pub fn sync_header_copies(store: &dyn Store) -> Result<()> {
-    let private = store.root().lookup(PRIVATE)?;
+    let private = private(store)?;
     for name in COPIES {
         match private.lookup(name) {
             Ok(node) => node.open(Access::Read)?.sync_all()?,
@@ -101,7 +135,7 @@ pub(crate) fn write_header_under(
     let durable = rules.keeps(Rule::CopyBeforeOther);
     header.written = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     strongroom_keys::slots::seal_header(header, root);
-    let private = store.root().lookup(PRIVATE)?;
+    let private = private(store)?;
     let bytes = header.encode();
     for name in COPIES {
         write_spare(&private, &bytes[..], durable)?;

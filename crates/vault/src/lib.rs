@@ -10,9 +10,11 @@
 //! for secrets.
 #![forbid(unsafe_code)]
 
+mod barriers;
 mod committer;
 pub mod content;
 mod context;
+mod crashed;
 pub mod error;
 mod fence;
 mod follow;
@@ -23,6 +25,7 @@ mod masks;
 #[cfg(all(test, strongroom_model))]
 mod model;
 pub mod namespace;
+mod page;
 pub mod pool;
 mod reader_rules;
 mod reading;
@@ -31,18 +34,20 @@ mod rules;
 mod sealer;
 mod sync;
 mod vault;
+mod waiting;
+mod walk;
 
 pub use context::{Counters, Recovered};
 pub use error::{Damage, Error, Result, Staleness};
 pub use fence::Fence;
 pub use freshness::{Trust, Trusted};
-pub use header_file::{read_header_copies, sync_header_copies, write_header};
+pub use header_file::{HeaderWitness, read_header_copies, sync_header_copies, write_header};
 pub use masks::{MaskCounts, MaskReport};
 #[cfg(feature = "planted-faults")]
 pub use reader_rules::{ReaderRule, leave_out};
 pub use rules::{Rule, Rules};
 pub use sealer::algorithm;
-pub use vault::{Guards, HeaderWitness, Options, Recording, Vault, Writers, create};
+pub use vault::{Guards, OpenOptions, Recording, Vault, Writers, create};
 
 /// What the tests outside share serves those inside, too.
 #[cfg(test)]

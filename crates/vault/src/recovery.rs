@@ -10,10 +10,11 @@ use strongroom_format::vault::FileId;
 use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
 use strongroom_store::{Access, FileRef, Kind, NodeRef, Store};
 
-use crate::content::{Content, Opened, Replayed, checkpoint_all};
+use crate::content::{Content, Contents, Opened, checkpoint_all};
 use crate::context::{Context, Recovered};
 use crate::error::{Damage, Error, Result};
 use crate::header_file::PRIVATE;
+use crate::journal::replay::Replayed;
 use crate::namespace::RECORD;
 use crate::namespace::survey::{DEPTH_MAX, TOO_DEEP};
 use crate::rules::Rule;
@@ -30,11 +31,12 @@ pub(crate) fn replay(context: &Arc<Context>, replayed: HashMap<FileId, Arc<Repla
         return Ok(());
     }
     let files = find(&*context.store, &replayed)?;
+    let all = Contents::new(Arc::clone(context));
     let mut contents = Vec::with_capacity(files.len());
     for (id, (node, file)) in files {
         let inode = node.id();
         let opened = Opened { node, file };
-        match Content::open_replayed(context, opened, &replayed[&id]) {
+        match Content::open_replayed(&all, opened, &replayed[&id]) {
             Ok(content) => {
                 context.note_recovered(inode, Recovered::Replayed);
                 contents.push(Arc::new(content));

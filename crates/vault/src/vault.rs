@@ -14,21 +14,26 @@ use strongroom_format::vault::{FileId, Geometry, WriteSession};
 use strongroom_keys::{RootKey, VaultKeys};
 use strongroom_store::{InodeId, Kind, NodeRef, Store};
 
-use crate::committer::{self, Committer};
-use crate::content::{Contents, PageReader, Replayed};
-use crate::context::{Context, Counters, Parts, Recovered};
+use crate::barriers::Barriers;
+use crate::committer::Committer;
+use crate::content::Contents;
+use crate::context::{Context, Counters, Recovered, Wakeup};
+use crate::crashed::Crashed;
 use crate::error::{Damage, Error, Result, Staleness, errno};
 use crate::fence::{Fence, Fenced};
 use crate::follow::Follower;
-use crate::freshness::{Deed, Freshness, Trusted, Walk};
-use crate::header_file::{PRIVATE, write_header, write_header_under};
-use crate::journal::replay::Reader;
+use crate::freshness::{Freshness, Trusted};
+use crate::header_file::{HeaderWitness, PRIVATE, private, write_header, write_header_under};
+use crate::journal::replay::{Reader, Replayed};
 use crate::journal::{Journal, Segments};
 use crate::masks::{MaskReport, Masks};
-use crate::namespace::{self, Namespace, Observer, Opening, ROOT};
+use crate::namespace::{self, Namespace, Observer, Opening, ROOT, Unobserved};
+use crate::page::PageReader;
 use crate::recovery;
 use crate::rules::{Rule, Rules};
 use crate::sealer::Sealer;
+use crate::waiting::Waiting;
+use crate::walk::{Deed, Walk};
 
 /// Who may write to a vault while it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +47,8 @@ pub enum Writers {
 }
 
 /// How a vault is opened.
-#[derive(Clone, Debug)]
-pub struct Options {
+#[derive(Clone)]
+pub struct OpenOptions {
     /// Open for writing. Without it nothing in the store is changed.
     pub writable: bool,
     /// Others who write; to a vault that is opened for writing, nobody may.
@@ -61,17 +66,42 @@ pub struct Options {
     /// Commit, and settle what crashed sessions left, in threads. Without it
     /// nothing happens but in calls, which makes tests repeatable.
     pub background: bool,
+    /// A damaged journal is no error: its records count up to the damage, which
+    /// [`Vault::damage`] gives. Where the vault is opened for writing, such a
+    /// journal goes to `.strongroom/aside`.
+    pub damaged_journals: bool,
+    /// What guards the vault from the outside.
+    pub guards: Guards,
+    /// Is told of damage that is not the answer to any request.
+    pub observer: Arc<dyn Observer>,
 }
 
-impl Options {
+impl OpenOptions {
     /// Default length of the journal.
     pub const JOURNAL_LEN: u64 = 64 << 20;
     /// Shortest journal that takes any request of 1 MiB, at any block size.
     pub const JOURNAL_LEN_MIN: u64 = 16 << 20;
-}
 
-/// Is told of each vault header that this process has written durably.
-pub type HeaderWitness = Arc<dyn Fn(&Header) + Send + Sync>;
+    /// For a program that reads and has the vault for itself, unobserved and
+    /// without threads, with access control lists. `now` is in seconds since
+    /// 1970.
+    #[must_use]
+    pub fn new(now: u64) -> OpenOptions {
+        OpenOptions {
+            writable: false,
+            writers: Writers::KeptOut,
+            rules: Rules::STRICT,
+            journal_len: Self::JOURNAL_LEN_MIN,
+            now,
+            acl: true,
+            owners: false,
+            background: false,
+            damaged_journals: false,
+            guards: Guards::default(),
+            observer: Arc::new(Unobserved),
+        }
+    }
+}
 
 /// What guards a vault from the outside.
 #[derive(Clone, Default)]
@@ -98,6 +128,7 @@ pub enum Recording {
 /// An open vault.
 pub struct Vault {
     context: Arc<Context>,
+    contents: Arc<Contents>,
     namespace: Arc<Namespace>,
     committer: Mutex<Option<Committer>>,
     sweeper: Mutex<Option<JoinHandle<()>>>,
@@ -105,6 +136,7 @@ pub struct Vault {
     session: Option<WriteSession>,
     header: Arc<Mutex<Header>>,
     root_key: Arc<RootKey>,
+    damage: Vec<Damage>,
 }
 
 /// Makes the directories of a new vault and writes its header.
@@ -123,95 +155,32 @@ pub fn create(store: &dyn Store, header: &mut Header, root: &RootKey) -> Result<
 
 impl Vault {
     /// Opens the vault in `store`, whose `header` the root key has verified.
-    /// Journals of sessions that did not end cleanly are replayed.
+    /// Journals of sessions that did not end cleanly are replayed. A freshness
+    /// file is made where the options name one, there is none, and the vault is
+    /// opened for writing; it then records the vault as it is.
     ///
     /// # Errors
-    /// Damage of a journal, an engine that lacks the suite, or what the store
+    /// Damage of a journal, unless the options allow for it; damage when the
+    /// vault as a whole is older than it was, or the freshness file is not its
+    /// own; `EINVAL` for a freshness file without all rules;
+    /// [`Error::TakenOver`]; an engine that lacks the suite, or what the store
     /// reports.
     pub fn open(
         store: Arc<dyn Store>,
         engine: Arc<dyn Engine>,
         header: Header,
         root: RootKey,
-        options: &Options,
-        observer: Arc<dyn Observer>,
+        options: &OpenOptions,
     ) -> Result<Vault> {
-        Self::open_guarded(store, engine, header, root, options, observer, &Guards::default())
-    }
-
-    /// As [`Vault::open`], guarded. A freshness file is made where there is
-    /// none and the vault is opened for writing, and then records the vault as
-    /// it is; the rules have to be strict.
-    ///
-    /// # Errors
-    /// As [`Vault::open`]; damage when the vault as a whole is older than it
-    /// was, or the freshness file is not its own; `EINVAL` without all rules;
-    /// [`Error::TakenOver`].
-    pub fn open_guarded(
-        store: Arc<dyn Store>,
-        engine: Arc<dyn Engine>,
-        header: Header,
-        root: RootKey,
-        options: &Options,
-        observer: Arc<dyn Observer>,
-        guards: &Guards,
-    ) -> Result<Vault> {
-        Self::open_as(store, engine, header, root, options, observer, (false, guards)).map(|(vault, _)| vault)
-    }
-
-    /// As [`Vault::open`], but a damaged journal is no error: its records
-    /// count up to the damage, which is given with the vault. Where the vault
-    /// is opened for writing, such a journal goes to `.strongroom/aside`.
-    ///
-    /// # Errors
-    /// An engine that lacks the suite, or what the store reports.
-    pub fn open_damaged(
-        store: Arc<dyn Store>,
-        engine: Arc<dyn Engine>,
-        header: Header,
-        root: RootKey,
-        options: &Options,
-        observer: Arc<dyn Observer>,
-    ) -> Result<(Vault, Vec<Damage>)> {
-        Self::open_damaged_guarded(store, engine, header, root, options, observer, &Guards::default())
-    }
-
-    /// As [`Vault::open_damaged`], guarded.
-    ///
-    /// # Errors
-    /// As [`Vault::open_guarded`], but for damaged journals.
-    pub fn open_damaged_guarded(
-        store: Arc<dyn Store>,
-        engine: Arc<dyn Engine>,
-        header: Header,
-        root: RootKey,
-        options: &Options,
-        observer: Arc<dyn Observer>,
-        guards: &Guards,
-    ) -> Result<(Vault, Vec<Damage>)> {
-        Self::open_as(store, engine, header, root, options, observer, (true, guards))
-    }
-
-    fn open_as(
-        store: Arc<dyn Store>,
-        engine: Arc<dyn Engine>,
-        header: Header,
-        root: RootKey,
-        options: &Options,
-        observer: Arc<dyn Observer>,
-        (tolerant, guards): (bool, &Guards),
-    ) -> Result<(Vault, Vec<Damage>)> {
         let keys = VaultKeys::derive(&root, header.vault);
-        let (fence, witness) = (guards.fence.clone(), guards.witness.clone());
-        let damaged = Vec::new();
         let mut opening =
-            Unopened { store, engine, header, root, keys, options, damaged, fence, witness, freshness: None };
-        let trusted = guards.trusted.as_ref();
+            Unopened { store, engine, header, root, keys, options, damaged: Vec::new(), freshness: None };
+        let trusted = options.guards.trusted.as_ref();
         opening.freshness = trusted.map(|trusted| opening.read_record(trusted)).transpose()?;
         let follows = !options.writable && options.writers != Writers::KeptOut;
         let replayed = if follows { HashMap::new() } else { opening.read_journals()? };
         if let Some((_, damage)) = opening.damaged.first()
-            && !tolerant
+            && !options.damaged_journals
         {
             return Err(Error::Damaged(damage.clone()));
         }
@@ -219,7 +188,7 @@ impl Vault {
             opening.remove_stale_journals()?;
             let recovered = opening.recover(replayed)?;
             if opening.header.sessions.iter().all(Option::is_some) {
-                opening.settle_before(Arc::clone(&observer))?;
+                opening.settle_before()?;
             }
             let (context, session) = opening.begin_session()?;
             recovered.into_iter().for_each(|(inode, what)| context.note_recovered(inode, what));
@@ -231,8 +200,7 @@ impl Vault {
         };
         let context = Arc::new(context);
         let contents = Arc::new(Contents::new(Arc::clone(&context)));
-        let names = opening.names();
-        let namespace = Namespace::new(Arc::clone(&context.store), contents, &opening.keys, names, observer);
+        let namespace = opening.namespace(&contents);
         if options.writable {
             namespace.sweep()?;
             context.note_header(&opening.header);
@@ -240,20 +208,29 @@ impl Vault {
         }
         let vault = Vault {
             committer: Mutex::new(
-                (options.writable && options.background).then(|| Committer::start(&context)),
+                (options.writable && options.background).then(|| Committer::start(&contents)),
             ),
             context,
+            contents,
             namespace: Arc::new(namespace),
             sweeper: Mutex::new(None),
             stopping: Arc::new(AtomicBool::new(false)),
             session,
             header: Arc::new(Mutex::new(opening.header)),
             root_key: Arc::new(opening.root),
+            damage: opening.damaged.into_iter().map(|(_, damage)| damage).collect(),
         };
         if options.writable && options.background && vault.context.has_crashed() {
             vault.start_sweep();
         }
-        Ok((vault, opening.damaged.into_iter().map(|(_, damage)| damage).collect()))
+        Ok(vault)
+    }
+
+    /// What journals were damaged when the vault was opened: what their records
+    /// said behind that is lost. None unless the options allowed for it.
+    #[must_use]
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
     }
 
     /// Names, attributes and contents.
@@ -300,7 +277,7 @@ impl Vault {
     pub fn give_back_masks(&self) {
         if let Some(masks) = self.context.sealer.masks() {
             masks.give_back();
-            self.context.table.live().iter().for_each(|content| content.give_back_masks());
+            self.contents.all().iter().for_each(|content| content.give_back_masks());
         }
     }
 
@@ -329,10 +306,10 @@ impl Vault {
     /// # Errors
     /// What the store reported.
     pub fn sync(&self) -> Result<()> {
-        committer::commit_pending(&self.context)?;
-        let attributed = self.context.table.attributed().take_all();
+        self.contents.commit_pending()?;
+        let attributed = self.context.waiting.attributed().take_all();
         if let Err(error) = self.context.sync_store() {
-            self.context.table.attributed().put_back(attributed);
+            self.context.waiting.attributed().put_back(attributed);
             return Err(error);
         }
         self.context.freshness.as_ref().map_or(Ok(()), Freshness::flush)
@@ -401,7 +378,7 @@ impl Vault {
             committer.stop(&self.context);
         }
         let Some(session) = self.session else { return Ok(()) };
-        committer::settle_all(&self.context)?;
+        self.contents.settle_all()?;
         self.context.fenced.check()?;
         let mut header = lock(&self.header);
         header
@@ -411,7 +388,7 @@ impl Vault {
             .for_each(|listed| *listed = None);
         header.has_freshness |= self.context.freshness.is_some();
         write_header_under(self.context.rules, &*self.context.store, &mut header, &self.root_key)?;
-        let private = self.context.store.root().lookup(PRIVATE)?;
+        let private = private(&*self.context.store)?;
         self.context.note_header(&header);
         Segments::remove(&*private, session)?;
         self.context.freshness.as_ref().map_or(Ok(()), Freshness::flush)
@@ -435,7 +412,7 @@ impl Vault {
     /// # Errors
     /// What the store reported; damaged files are no error here.
     pub fn settle(&self) -> Result<()> {
-        settle(&self.context, &self.namespace, &self.header, &self.root_key, &self.stopping)
+        settle(&self.contents, &self.namespace, &self.header, &self.root_key, &self.stopping)
     }
 
     /// Journal slots that are promised to changes and commits.
@@ -445,17 +422,24 @@ impl Vault {
     }
 
     fn start_sweep(&self) {
-        let context = Arc::clone(&self.context);
+        let contents = Arc::clone(&self.contents);
         let namespace = Arc::clone(&self.namespace);
         let (header, root) = (Arc::clone(&self.header), Arc::clone(&self.root_key));
         let stopping = Arc::clone(&self.stopping);
         let sweep = move || {
-            if let Err(error) = settle(&context, &namespace, &header, &root, &stopping) {
-                context.note_error("settling after a crash", &error);
+            if let Err(error) = settle(&contents, &namespace, &header, &root, &stopping) {
+                contents.context.note_error("settling after a crash", &error);
             }
         };
         let thread = thread::Builder::new().name("settle".into()).spawn(sweep);
         *lock(&self.sweeper) = thread.ok();
+    }
+}
+
+impl Drop for Vault {
+    /// As [`Vault::abandon`]: no thread goes on with the keys.
+    fn drop(&mut self) {
+        self.abandon();
     }
 }
 
@@ -468,7 +452,7 @@ fn is_listed(listed: &Option<Session>, session: WriteSession) -> bool {
 }
 
 fn settle(
-    context: &Context,
+    contents: &Contents,
     namespace: &Namespace,
     header: &Mutex<Header>,
     root: &RootKey,
@@ -484,7 +468,8 @@ fn settle(
             break;
         }
     }
-    committer::commit_pending(context)?;
+    let context = &contents.context;
+    contents.commit_pending()?;
     context.store.sync_all()?;
     context.fenced.check()?;
     let mut header = lock(header);
@@ -571,11 +556,9 @@ struct Unopened<'a> {
     header: Header,
     root: RootKey,
     keys: VaultKeys,
-    options: &'a Options,
+    options: &'a OpenOptions,
     /// Sessions whose journals are damaged.
     damaged: Vec<(WriteSession, Damage)>,
-    fence: Option<Arc<dyn Fence>>,
-    witness: Option<HeaderWitness>,
     freshness: Option<Freshness>,
 }
 
@@ -592,7 +575,11 @@ impl Unopened<'_> {
     }
 
     fn private(&self) -> Result<NodeRef> {
-        Ok(self.store.root().lookup(PRIVATE)?)
+        private(&*self.store)
+    }
+
+    fn fenced(&self) -> Fenced {
+        Fenced::new(self.options.guards.fence.clone())
     }
 
     fn sessions(&self, state: SessionState) -> Vec<WriteSession> {
@@ -600,8 +587,9 @@ impl Unopened<'_> {
         listed.filter(|session| session.state == state).map(|session| session.id).collect()
     }
 
-    fn parts(&self, sealer: Sealer) -> Parts {
-        Parts {
+    /// Without journal, record, follower and crashed sessions.
+    fn context(&self, sealer: Sealer) -> Context {
+        Context {
             store: Arc::clone(&self.store),
             geometry: Geometry::new(self.header.block_size),
             suite: self.header.suite,
@@ -609,14 +597,20 @@ impl Unopened<'_> {
             sealer,
             journal: None,
             freshness: None,
-            fenced: Fenced::new(self.fence.clone()),
-            witness: self.witness.clone(),
+            fenced: self.fenced(),
+            witness: self.options.guards.witness.clone(),
             follower: None,
             rules: self.options.rules,
             writable: self.options.writable,
             background: self.options.background,
-            crashed: Vec::new(),
+            waiting: Waiting::default(),
+            counters: Counters::default(),
+            wakeup: Wakeup::default(),
+            barriers: Barriers::default(),
+            crashed: Arc::default(),
             replayed: HashMap::new(),
+            recovered: Mutex::default(),
+            last_error: Mutex::default(),
         }
     }
 
@@ -646,7 +640,7 @@ impl Unopened<'_> {
         if open.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let context = Arc::new(Context::new(self.parts(self.sealer()?)));
+        let context = Arc::new(self.context(self.sealer()?));
         recovery::replay(&context, replayed)?;
         // Before the header says that it is not needed any more, which lets
         // the next mount delete it.
@@ -669,31 +663,32 @@ impl Unopened<'_> {
     /// many crashed ones as it can: the program was killed again and again
     /// before it had settled what they left. Nothing here needs a journal, and
     /// a kill changes nothing: it is begun anew.
-    fn settle_before(&mut self, observer: Arc<dyn Observer>) -> Result<()> {
-        let mut parts = self.parts(self.sealer()?);
-        parts.crashed = self.sessions(SessionState::Crashed);
-        parts.freshness = self.freshness.take();
-        let context = Arc::new(Context::new(parts));
+    fn settle_before(&mut self) -> Result<()> {
+        let mut context = self.context(self.sealer()?);
+        context.crashed = Arc::new(Crashed::new(self.sessions(SessionState::Crashed)));
+        context.freshness = self.freshness.take();
+        let context = Arc::new(context);
         let contents = Arc::new(Contents::new(Arc::clone(&context)));
-        let namespace =
-            Namespace::new(Arc::clone(&context.store), contents, &self.keys, self.names(), observer);
+        let namespace = self.namespace(&contents);
         begin_recording(&context, &namespace)?;
         let header = Mutex::new(self.header.clone());
-        settle(&context, &namespace, &header, &self.root, &AtomicBool::new(false))?;
+        settle(&contents, &namespace, &header, &self.root, &AtomicBool::new(false))?;
         self.header = lock(&header).clone();
-        drop(namespace);
+        drop((namespace, contents));
         let context = Arc::into_inner(context).expect("the names and contents that held it are gone");
         self.freshness = context.freshness;
         Ok(())
     }
 
-    fn names(&self) -> namespace::Options {
-        namespace::Options {
+    fn namespace(&self, contents: &Arc<Contents>) -> Namespace {
+        let options = namespace::Options {
             read_only: !self.options.writable,
             folding: self.header.base32_names,
             acl: self.options.acl,
             owners: self.options.owners,
-        }
+        };
+        let (store, observer) = (Arc::clone(&self.store), Arc::clone(&self.options.observer));
+        Namespace::new(store, Arc::clone(contents), &self.keys, options, observer)
     }
 
     /// Removes journals of sessions that the header does not list: a clean
@@ -725,23 +720,24 @@ impl Unopened<'_> {
         // A new file is not durable yet: that the vault has one is said later.
         self.header.has_freshness |= self.freshness.as_ref().is_some_and(|freshness| !freshness.is_new);
         if self.options.rules.keeps(Rule::SessionBeforeWrite) {
-            Fenced::new(self.fence.clone()).check()?;
+            self.fenced().check()?;
             write_header_under(self.options.rules, &*self.store, &mut self.header, &self.root)?;
         }
-        let mut parts = self.parts(sealer);
-        parts.crashed = self.sessions(SessionState::Crashed);
-        parts.journal = Some(journal);
-        parts.freshness = self.freshness.take();
-        Ok((Context::new(parts), session))
+        let mut context = self.context(sealer);
+        context.crashed = Arc::new(Crashed::new(self.sessions(SessionState::Crashed)));
+        context.journal = Some(journal);
+        context.freshness = self.freshness.take();
+        Ok((context, session))
     }
 
     /// Keeps what the journals say in memory: nothing is written.
     fn read_only(&mut self, replayed: HashMap<FileId, Arc<Replayed>>) -> Result<Context> {
-        let mut parts = self.parts(self.sealer()?);
-        parts.crashed = self.header.sessions.iter().flatten().map(|session| session.id).collect();
-        parts.freshness = self.freshness.take();
-        parts.replayed = replayed;
-        Ok(Context::new(parts))
+        let mut context = self.context(self.sealer()?);
+        let listed = self.header.sessions.iter().flatten().map(|session| session.id);
+        context.crashed = Arc::new(Crashed::new(listed.collect()));
+        context.freshness = self.freshness.take();
+        context.replayed = replayed;
+        Ok(context)
     }
 
     /// The same, and what a writer commits meanwhile is taken in.
@@ -751,9 +747,10 @@ impl Unopened<'_> {
             return Err(Error::Refused(errno::EINVAL));
         }
         let root = Arc::new(self.root.duplicate());
-        let mut parts = self.parts(self.sealer()?);
-        parts.follower = Some(Follower::new(root, &self.header, self.options.writers == Writers::Present));
-        let context = Context::new(parts);
+        let mut context = self.context(self.sealer()?);
+        let (store, crashed) = (Arc::clone(&self.store), Arc::clone(&context.crashed));
+        let has_writer = self.options.writers == Writers::Present;
+        context.follower = Some(Follower::new(store, root, crashed, &self.header, has_writer));
         context.look()?;
         Ok(context)
     }

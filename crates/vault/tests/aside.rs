@@ -8,7 +8,7 @@ use attack_model::{BLOCK, Resting, content};
 use strongroom_format::vault::Suite;
 use strongroom_store::{Access, NodeRef, Store};
 use strongroom_vault::namespace::{Opening, ROOT};
-use strongroom_vault::{Error, Options, Recovered, Vault};
+use strongroom_vault::{Error, OpenOptions, Recovered, Vault};
 use support::{create_file, options, write};
 
 /// A file of an earlier session, `old`, and one that the session which then
@@ -109,7 +109,7 @@ fn a_file_that_was_never_durable_is_not_there() {
         let names = resting.store.root().entries().unwrap().into_iter().map(|entry| entry.name);
         names.filter(|name| !name.starts_with(b".")).count()
     };
-    let reading = Options { writable: false, ..options() };
+    let reading = OpenOptions { writable: false, ..options() };
     let vault = support::open_with(store(), support::engine(), &reading).unwrap();
     assert!(open(&vault, "lost").unwrap_err().is_not_found());
     assert_eq!(open(&vault, "new"), Ok(2 * BLOCK as u64));

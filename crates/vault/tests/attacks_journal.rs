@@ -13,14 +13,14 @@ use strongroom_store::faulty::{Call, Effect, FaultyStore, Plan};
 use strongroom_store::memory::MemoryStore;
 use strongroom_store::{Access, Store};
 use strongroom_vault::error::errno;
-use strongroom_vault::namespace::{Opening, ROOT, Unobserved};
-use strongroom_vault::{Damage, Error, Options, Vault};
+use strongroom_vault::namespace::{Opening, ROOT};
+use strongroom_vault::{Damage, Error, OpenOptions, Vault};
 use support::{options, read_all, write};
 
 const LEN: usize = 3 * BLOCK;
 
 fn mount(store: Arc<dyn Store>) -> Vault {
-    let options = Options { journal_len: 1 << 20, ..options() };
+    let options = OpenOptions { journal_len: 1 << 20, ..options() };
     support::open_with(store, support::engine(), &options).unwrap()
 }
 
@@ -126,6 +126,6 @@ fn a_durable_record_that_is_gone_is_damage() {
     segment.put(records[1], &[0; BLOCK]);
     let (header, root) = support::unlock(&resting.store);
     let store: Arc<dyn Store> = Arc::new(resting.store.clone());
-    let opened = Vault::open(store, support::engine(), header, root, &options(), Arc::new(Unobserved));
+    let opened = Vault::open(store, support::engine(), header, root, &options());
     assert!(matches!(opened.map(drop), Err(Error::Damaged(Damage::Journal(_)))));
 }

@@ -10,8 +10,8 @@ use strongroom_format::vault::Suite;
 use strongroom_format::vault::names::{NameEncoding, StoredName};
 use strongroom_keys::unlock_copies;
 use strongroom_store::{Access, Kind, NodeRef, RenameMode, Store, XattrMode};
-use strongroom_vault::namespace::{ROOT, Unobserved};
-use strongroom_vault::{Damage, Error, Vault, read_header_copies};
+use strongroom_vault::namespace::ROOT;
+use strongroom_vault::{Damage, Error, OpenOptions, Vault, read_header_copies};
 use support::{CREATION, options};
 
 /// Every string that differs from `text` in one character at or behind `from`.
@@ -319,9 +319,8 @@ fn another_vaults_header_or_file_does_not_open_here() {
     let (_, root) = support::unlock(&ours.store);
     // The right secret with a foreign header gives keys that open nothing.
     let store: Arc<dyn Store> = Arc::new(ours.store.clone());
-    let read_only = strongroom_vault::Options { writable: false, ..options() };
-    let vault =
-        Vault::open(store, support::engine(), header, root, &read_only, Arc::new(Unobserved)).unwrap();
+    let read_only = OpenOptions { writable: false, ..options() };
+    let vault = Vault::open(store, support::engine(), header, root, &read_only).unwrap();
     assert!(vault.namespace().lookup(ROOT, b"f").unwrap_err().is_not_found());
 }
 
@@ -331,7 +330,7 @@ fn another_vaults_header_or_file_does_not_open_here() {
 fn a_journal_that_was_deleted_is_damage() {
     let resting = Resting::with(Suite::Xaes256Gcm, &[("f", content(1, 20_000))]);
     let shared: Arc<dyn Store> = Arc::new(resting.store.clone());
-    let options = strongroom_vault::Options { journal_len: 1 << 20, ..options() };
+    let options = OpenOptions { journal_len: 1 << 20, ..options() };
     support::open_with(shared, support::engine(), &options).unwrap().abandon();
     type Attack = fn(&dyn strongroom_store::Node, &[u8], &[u8]);
     let attacks: [Attack; 4] = [
@@ -358,19 +357,17 @@ fn a_journal_that_was_deleted_is_damage() {
         attack(&*private, first, second);
         for writable in [false, true] {
             let (header, root) = support::unlock(&store);
-            let options = strongroom_vault::Options { writable, ..options.clone() };
+            let options = OpenOptions { writable, ..options.clone() };
             let shared: Arc<dyn Store> = Arc::new(store.clone());
-            let opened = Vault::open(shared, support::engine(), header, root, &options, Arc::new(Unobserved));
+            let opened = Vault::open(shared, support::engine(), header, root, &options);
             assert!(matches!(opened.map(drop), Err(Error::Damaged(Damage::Journal(_)))));
         }
         // Its owner can give it up.
         let (header, root) = support::unlock(&store);
         let shared: Arc<dyn Store> = Arc::new(store);
-        let observer = Arc::new(Unobserved);
-        let (vault, damage) =
-            Vault::open_damaged(Arc::clone(&shared), support::engine(), header, root, &options, observer)
-                .unwrap();
-        assert_eq!(damage.len(), 1);
+        let giving_up = OpenOptions { damaged_journals: true, ..options.clone() };
+        let vault = Vault::open(Arc::clone(&shared), support::engine(), header, root, &giving_up).unwrap();
+        assert_eq!(vault.damage().len(), 1);
         vault.settle().unwrap();
         vault.close().unwrap();
         support::open_with(shared, support::engine(), &options).unwrap().close().unwrap();
@@ -382,7 +379,7 @@ fn a_journal_that_was_deleted_is_damage() {
 fn a_changed_journal_gives_nothing_but_what_was_durable() {
     let mut resting = Resting::with(Suite::Xaes256Gcm, &[("f", content(1, 20_000))]);
     let store: Arc<dyn Store> = Arc::new(resting.store.clone());
-    let options = strongroom_vault::Options { journal_len: 1 << 20, ..options() };
+    let options = OpenOptions { journal_len: 1 << 20, ..options() };
     let vault = support::open_with(store, support::engine(), &options).unwrap();
     let entry = vault.namespace().lookup(ROOT, b"f").unwrap();
     let open = vault.namespace().open(entry.number, writing()).unwrap();
@@ -409,8 +406,8 @@ fn a_changed_journal_gives_nothing_but_what_was_durable() {
         file.flip(at);
         let (header, root) = support::unlock(&resting.store);
         let store: Arc<dyn Store> = Arc::new(resting.store.clone());
-        let read_only = strongroom_vault::Options { writable: false, ..options.clone() };
-        let opened = Vault::open(store, support::engine(), header, root, &read_only, Arc::new(Unobserved));
+        let read_only = OpenOptions { writable: false, ..options.clone() };
+        let opened = Vault::open(store, support::engine(), header, root, &read_only);
         match opened {
             Err(Error::Damaged(Damage::Journal(_))) => {}
             Err(error) => panic!("byte {at}: {error}"),

@@ -12,7 +12,7 @@ use strongroom_store::faulty::{FaultyStore, NOTHING};
 use strongroom_store::memory::MemoryStore;
 use strongroom_units::BlockSize;
 use strongroom_vault::namespace::{Opening, ROOT};
-use strongroom_vault::{Options, Vault};
+use strongroom_vault::{OpenOptions, Vault};
 use support::{create_file, options, read_all, write};
 
 /// Far more than is promised: a test on a busy machine judges no times.
@@ -46,7 +46,7 @@ fn what_was_written_becomes_durable_unasked() {
     support::create(&memory, Suite::Xaes256Gcm, BlockSize::MIN);
     let store = FaultyStore::new(memory);
     let shared: Arc<dyn Store> = Arc::new(store.clone());
-    let options = Options { background: true, ..options() };
+    let options = OpenOptions { background: true, ..options() };
     let vault = support::open_with(shared, support::engine(), &options).unwrap();
 
     let (_, open) = create_file(vault.namespace(), "open");

@@ -13,7 +13,7 @@ use strongroom_store::{SetTime, Store, Timestamp};
 use strongroom_units::BlockSize;
 use strongroom_vault::content::{Allocate, Content};
 use strongroom_vault::namespace::{Opening, ROOT};
-use strongroom_vault::{Error, Options, Vault};
+use strongroom_vault::{Error, OpenOptions, Vault};
 use support::{Rng, create_file, options, read, read_all, write};
 
 /// One file and what it should hold.
@@ -24,7 +24,7 @@ struct Pair {
     model: Vec<u8>,
 }
 
-fn reopen(store: &Arc<dyn Store>, engine: &Arc<dyn Engine>, options: &Options, model: Vec<u8>) -> Pair {
+fn reopen(store: &Arc<dyn Store>, engine: &Arc<dyn Engine>, options: &OpenOptions, model: Vec<u8>) -> Pair {
     let vault = support::open_with(Arc::clone(store), Arc::clone(engine), options).unwrap();
     let entry = vault.namespace().lookup(ROOT, b"file").unwrap();
     assert_eq!(entry.attributes.len, model.len() as u64, "the length of a closed file");
@@ -36,7 +36,7 @@ fn reopen(store: &Arc<dyn Store>, engine: &Arc<dyn Engine>, options: &Options, m
 fn random_history(suite: Suite, block_size: BlockSize, engine: Arc<dyn Engine>, seed: u64, steps: usize) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     support::create(&*store, suite, block_size);
-    let options = Options { journal_len: 160 * block_size.bytes().max(16 << 10), ..options() };
+    let options = OpenOptions { journal_len: 160 * block_size.bytes().max(16 << 10), ..options() };
     let vault = support::open_with(Arc::clone(&store), Arc::clone(&engine), &options).unwrap();
     let (entry, content) = create_file(vault.namespace(), "file");
     let mut pair = Pair { vault, number: entry.number, content, model: Vec::new() };

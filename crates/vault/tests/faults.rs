@@ -9,13 +9,16 @@ mod support;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use fault_model::{Step, Trial, base};
+use fault_model::{Step, Trial, base, trial_options};
 use strongroom_engine::Engine;
 use strongroom_format::vault::Suite;
-use strongroom_store::faulty::{EVERYTHING, Effect, NOTHING, Plan};
+use strongroom_store::faulty::{Call, EVERYTHING, Effect, FaultyStore, NOTHING, Plan};
+use strongroom_store::{SetTime, Store};
+use strongroom_vault::namespace::{Changes, ROOT};
 
 use Step::{Close, Create, Punch, Read, Remove, Rename, SetLen, Sync, SyncAll, Write};
 
+const EPERM: i32 = 1;
 const EINTR: i32 = 4;
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -98,7 +101,7 @@ fn watched(work: impl FnOnce(&mpsc::Sender<String>) + Send + 'static) {
     let worker = std::thread::spawn(move || work(&sender));
     let mut last = String::from("the start");
     loop {
-        match receiver.recv_timeout(Duration::from_secs(20)) {
+        match receiver.recv_timeout(Duration::from_secs(60)) {
             Ok(report) => last = report,
             Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs after {last}"),
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
@@ -160,6 +163,79 @@ fn inject_on(
         }
         assert!(told > 0, "no fault was seen");
     });
+}
+
+/// A file of two groups, in which pages of both are named by what is durable.
+const TWO_GROUPS: [Step; 5] = [
+    Create("a"),
+    Write("a", 0, kib(60)),
+    Write("a", kib(600), kib(20)),
+    SyncAll,
+    Write("a", kib(604), kib(4)),
+];
+
+/// A commit that fails after its pages were sealed is made again whole: the
+/// next record names them, and not the images of the one that failed.
+#[test]
+fn a_commit_whose_times_fail_is_made_again() {
+    let engine = support::engine();
+    for call in [Call::SetTimes, Call::Attributes, Call::Write, Call::SyncData] {
+        let mut is_told = false;
+        for after in 0..4 {
+            let mut trial = Trial::new(&base(Suite::Xaes256Gcm), false, &engine);
+            TWO_GROUPS.iter().for_each(|&step| trial.step(step).unwrap());
+            trial.store.fail(Plan::once(after, EIO).of(call));
+            is_told |= trial.step(Sync("a")).is_err();
+            trial.store.heal();
+            trial.step(Sync("a")).unwrap();
+            for seed in [NOTHING, EVERYTHING, after] {
+                trial.check_power_cut_of_synced(seed);
+            }
+            trial.close_and_check();
+        }
+        assert!(is_told, "{call:?} is part of a commit");
+    }
+}
+
+/// Some stores refuse to set the times of a file that has no name any more.
+#[test]
+fn times_of_a_removed_file_are_no_fault() {
+    for is_told in [false, true] {
+        let store = Arc::new(FaultyStore::new(base(Suite::Xaes256Gcm)));
+        let shared = Arc::clone(&store) as Arc<dyn Store>;
+        let vault = support::open_with(shared, support::engine(), &trial_options()).unwrap();
+        let names = vault.namespace();
+        let (entry, content) = support::create_file(names, "file");
+        support::write(&content, 0, &[1; 9000]).unwrap();
+        content.sync().unwrap();
+        support::write(&content, 0, &[2; 9000]).unwrap();
+        let changes = Changes { modified: SetTime::Now, ..Changes::NONE };
+        let refused = || store.fail(Plan::from(0, EPERM).of(Call::SetTimes));
+
+        refused();
+        assert_eq!(content.sync().unwrap_err().errno(), EPERM, "the file has a name");
+        assert_eq!(names.set_attributes(entry.number, &changes).unwrap_err().errno(), EPERM);
+        store.heal();
+        if is_told {
+            names.remove(ROOT, b"file").unwrap();
+        } else {
+            // As when the removal is under way, and the file not told of it yet.
+            let root = store.root();
+            let of = |name: &[u8]| root.lookup(name).unwrap().id() == entry.attributes.id;
+            let stored = root.entries().unwrap().into_iter().find(|stored| of(&stored.name)).unwrap();
+            root.remove(&stored.name).unwrap();
+        }
+        refused();
+        content.sync().unwrap();
+        names.set_attributes(entry.number, &changes).unwrap();
+        drop(content);
+        names.release(entry.number);
+        names.set_attributes(entry.number, &changes).unwrap();
+        vault.sync().unwrap();
+        names.forget(entry.number, 1);
+        vault.close().unwrap();
+        assert_eq!(vault.last_error(), None);
+    }
 }
 
 fn once(effect: Effect) -> impl Fn(u64) -> Plan {

@@ -10,14 +10,14 @@ use strongroom_store::memory::MemoryStore;
 use strongroom_store::{Access, Store};
 use strongroom_units::BlockSize;
 use strongroom_vault::namespace::{Namespace, Opening, ROOT};
-use strongroom_vault::{Options, Vault, read_header_copies};
+use strongroom_vault::{OpenOptions, Vault, read_header_copies};
 use support::{create_file, options, read_all, write};
 
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 
-fn small_journal() -> Options {
-    Options { journal_len: 1 << 20, ..options() }
+fn small_journal() -> OpenOptions {
+    OpenOptions { journal_len: 1 << 20, ..options() }
 }
 
 fn open_for_writing(names: &Namespace, name: &str) -> (u64, Arc<strongroom_vault::content::Content>) {
@@ -46,8 +46,9 @@ fn opened_on(faulty: fn(MemoryStore) -> FaultyStore) -> (FaultyStore, Arc<dyn St
 fn crashed() -> (MemoryStore, Vec<(&'static str, Vec<u8>)>) {
     let memory = MemoryStore::new();
     support::create(&memory, Suite::Xaes256Gcm, BlockSize::MIN);
-    let open =
-        |options: &Options| support::open_with(Arc::new(memory.clone()), support::engine(), options).unwrap();
+    let open = |options: &OpenOptions| {
+        support::open_with(Arc::new(memory.clone()), support::engine(), options).unwrap()
+    };
     let vault = open(&small_journal());
     let mut files = Vec::new();
     for (index, name) in ["a", "b", "c"].into_iter().enumerate() {
@@ -96,10 +97,8 @@ fn check(vault: &Vault, files: &[(&str, Vec<u8>)], what: &str) {
 fn mount_failing(store: &FaultyStore, plan: Plan) -> bool {
     let (header, root) = support::unlock(store.memory());
     store.fail(plan);
-    let observer = Arc::new(strongroom_vault::namespace::Unobserved);
     let shared: Arc<dyn Store> = Arc::new(store.clone());
-    let opened = Vault::open(shared, support::engine(), header, root, &small_journal(), observer);
-    match opened {
+    match Vault::open(shared, support::engine(), header, root, &small_journal()) {
         Ok(vault) => {
             // What the sweep over the files meets is the same fault or none.
             let _ = vault.settle();
@@ -199,7 +198,7 @@ fn an_overwrite_of_allocated_data_never_fails_for_space() {
         let store = MemoryStore::with_capacity(1 << 32);
         support::create(&store, suite, block_size);
         let shared: Arc<dyn Store> = Arc::new(store.clone());
-        let options = Options { journal_len: 64 * block_size.bytes().max(16 << 10), ..options() };
+        let options = OpenOptions { journal_len: 64 * block_size.bytes().max(16 << 10), ..options() };
         let vault = support::open_with(shared, support::engine(), &options).unwrap();
         let mut model: Vec<u8> = vec![1; 150 * block_size.bytes() as usize + 77];
         let (_, content) = create_file(vault.namespace(), "f");

@@ -12,8 +12,8 @@ use strongroom_store::Store;
 use strongroom_store::faulty::{Call, FaultyStore};
 use strongroom_store::memory::MemoryStore;
 use strongroom_units::BlockSize;
-use strongroom_vault::namespace::{Opening, ROOT, Unobserved};
-use strongroom_vault::{Error, Fence, Guards, Vault};
+use strongroom_vault::namespace::{Opening, ROOT};
+use strongroom_vault::{Error, Fence, Guards, OpenOptions, Vault};
 use support::{create_file, options, read_all, write};
 
 const EIO: i32 = 5;
@@ -44,7 +44,7 @@ fn open(store: &Arc<FaultyStore>, fence: &Arc<impl Fence + 'static>) -> strongro
     let (header, root) = support::unlock(&**store);
     let guards = Guards { fence: Some(Arc::clone(fence) as Arc<dyn Fence>), ..Guards::default() };
     let store = Arc::clone(store) as Arc<dyn Store>;
-    Vault::open_guarded(store, support::engine(), header, root, &options(), Arc::new(Unobserved), &guards)
+    Vault::open(store, support::engine(), header, root, &OpenOptions { guards, ..options() })
 }
 
 #[test]

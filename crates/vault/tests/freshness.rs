@@ -12,9 +12,9 @@ use strongroom_store::faulty::{Call, FaultyStore, Plan};
 use strongroom_store::memory::MemoryStore;
 use strongroom_store::{Access, NodeRef, RenameMode, Store};
 use strongroom_units::BlockSize;
-use strongroom_vault::namespace::{Namespace, Opening, ROOT, Unobserved};
+use strongroom_vault::namespace::{Namespace, Opening, ROOT};
 use strongroom_vault::{
-    Damage, Error, Guards, Options, Recording, Result, Rules, Staleness, Trust, Trusted, Vault,
+    Damage, Error, Guards, OpenOptions, Recording, Result, Rules, Staleness, Trust, Trusted, Vault,
 };
 use support::{CREATION, Rng, options, read_all, write};
 
@@ -27,13 +27,12 @@ fn place(store: &dyn Store) -> NodeRef {
     root.lookup(PLACE).or_else(|_| root.make_directory(PLACE, 0o700)).unwrap()
 }
 
-fn open(store: &Arc<dyn Store>, trusted: &dyn Store, trust: Trust, options: &Options) -> Result<Vault> {
+fn open(store: &Arc<dyn Store>, trusted: &dyn Store, trust: Trust, options: &OpenOptions) -> Result<Vault> {
     let (header, root) = support::unlock(&**store);
     let trusted = Trusted { directory: place(trusted), name: b"record".to_vec(), trust };
     let engine = support::engine();
-    let observer = Arc::new(Unobserved);
     let guards = Guards { trusted: Some(trusted), ..Guards::default() };
-    Vault::open_guarded(Arc::clone(store), engine, header, root, options, observer, &guards)
+    Vault::open(Arc::clone(store), engine, header, root, &OpenOptions { guards, ..options.clone() })
 }
 
 /// A vault in memory, and a freshness file in another store.
@@ -54,7 +53,12 @@ impl Owned {
     }
 
     fn open(&self, trust: Trust, writable: bool) -> Result<Vault> {
-        open(&self.store(), &self.trusted, trust, &Options { writable, journal_len: 1 << 20, ..options() })
+        open(
+            &self.store(),
+            &self.trusted,
+            trust,
+            &OpenOptions { writable, journal_len: 1 << 20, ..options() },
+        )
     }
 
     /// Does something in a recorded session that ends cleanly.
@@ -92,8 +96,11 @@ impl Owned {
 
     /// The stored node of a plain path.
     fn stored(&self, path: &str) -> (NodeRef, Vec<u8>) {
-        let vault =
-            support::open_with(self.store(), support::engine(), &Options { writable: false, ..options() });
+        let vault = support::open_with(
+            self.store(),
+            support::engine(),
+            &OpenOptions { writable: false, ..options() },
+        );
         let vault = vault.unwrap();
         let names = vault.namespace();
         let mut parent = self.store.root();
@@ -546,7 +553,7 @@ fn a_freshness_file_that_is_missing_is_no_beginning_where_there_was_one() {
 #[test]
 fn relaxed_rules_are_refused() {
     let owned = Owned::new();
-    let options = Options { rules: Rules::RELAXED, ..options() };
+    let options = OpenOptions { rules: Rules::RELAXED, ..options() };
     let opened = open(&owned.store(), &owned.trusted, Trust::Record, &options);
     assert_eq!(opened.map(drop), Err(Error::Refused(22)));
 }
@@ -628,7 +635,7 @@ impl Play {
     }
 
     fn open(store: &Arc<dyn Store>, trusted: &dyn Store) -> Result<Vault> {
-        open(store, trusted, Trust::Record, &Options { journal_len: 512 << 10, ..options() })
+        open(store, trusted, Trust::Record, &OpenOptions { journal_len: 512 << 10, ..options() })
     }
 
     fn run(mut self) -> u64 {
@@ -670,7 +677,7 @@ impl Play {
             return;
         }
         let store: Arc<dyn Store> = Arc::new(FaultyStore::new(image));
-        let reading = Options { writable: false, ..options() };
+        let reading = OpenOptions { writable: false, ..options() };
         let reader = open(&store, &trusted, Trust::Record, &reading).unwrap_or_else(|e| panic!("{at}: {e}"));
         assert_eq!(audit(&reader), BTreeSet::new(), "{at}, read-only");
         drop(reader);

@@ -16,7 +16,7 @@ use strongroom_store::memory::MemoryStore;
 use strongroom_units::BlockSize;
 use strongroom_vault::content::{Allocate, Content};
 use strongroom_vault::namespace::{Opening, ROOT};
-use strongroom_vault::{Options, Vault, read_header_copies};
+use strongroom_vault::{OpenOptions, Vault, read_header_copies};
 use support::{create_file, options, read_all, write};
 
 const ENOSPC: i32 = 28;
@@ -27,7 +27,7 @@ const KINDS: [(Suite, u8); 3] = [(Suite::ALL[0], 12), (Suite::ALL[1], 13), (Suit
 /// A vault on a store with a limit, and what its files hold.
 struct Full {
     store: MemoryStore,
-    options: Options,
+    options: OpenOptions,
     vault: Vault,
     block: u64,
     files: Vec<(String, u64, Arc<Content>, Vec<u8>)>,
@@ -39,7 +39,7 @@ impl Full {
         let store = MemoryStore::with_capacity(1 << 32);
         let block_size = BlockSize::from_shift(shift).unwrap();
         support::create(&store, suite, block_size);
-        let options = Options { journal_len: 64 * block_size.bytes().max(16 << 10), ..options() };
+        let options = OpenOptions { journal_len: 64 * block_size.bytes().max(16 << 10), ..options() };
         let vault = open(&store, &options);
         Full { store, options, vault, block: block_size.bytes(), files: Vec::new(), stamp: 0 }
     }
@@ -162,7 +162,7 @@ impl Full {
     }
 }
 
-fn open(store: &MemoryStore, options: &Options) -> Vault {
+fn open(store: &MemoryStore, options: &OpenOptions) -> Vault {
     support::open_with(Arc::new(store.clone()), support::engine(), options).unwrap()
 }
 

@@ -15,7 +15,7 @@ use strongroom_store::{SetTime, Store};
 use strongroom_units::BlockSize;
 use strongroom_vault::content::{Allocate, Content};
 use strongroom_vault::namespace::{Changes, Opening, ROOT};
-use strongroom_vault::{Options, Vault};
+use strongroom_vault::{OpenOptions, Vault};
 use support::Rng;
 
 struct Exercise {
@@ -122,7 +122,7 @@ fn exercise(seed: u64, shift: u8, late: u64, operations: usize) {
     for call in [Call::SyncData, Call::SyncAll] {
         store.fail(Plan { call: Some(call), after: 0, times: u64::MAX, effect: Effect::Late(late) });
     }
-    let options = Options { journal_len: 16 << 20, background: true, ..support::options() };
+    let options = OpenOptions { journal_len: 16 << 20, background: true, ..support::options() };
     let shared = Arc::clone(&store) as Arc<dyn Store>;
     let vault = Arc::new(support::open_with(shared, support::engine(), &options).unwrap());
     let (entry, content) = support::create_file(vault.namespace(), "file");

@@ -19,7 +19,7 @@ use strongroom_sched::{Masks, Options, Scheduler, Settings};
 use strongroom_store::Store;
 use strongroom_store::memory::MemoryStore;
 use strongroom_units::BlockSize;
-use strongroom_vault::{MaskReport, Vault};
+use strongroom_vault::{MaskCounts, MaskReport, Vault};
 
 use strongroom_vault::content::Content;
 use strongroom_vault::namespace::{Opening, ROOT};
@@ -168,6 +168,21 @@ fn a_wrong_mask_ends_masks_for_the_mount() {
     let report = report(&vault);
     assert!(!report.decision.is_on && report.held == 0, "{report:?}");
     assert_eq!((report.writes.hits, report.reads.hits), (0, 0));
+}
+
+/// Where the CPU encrypts as fast as it XORs, `auto` orders nothing, holds nothing
+/// and counts nothing.
+#[test]
+fn masks_that_do_not_pay_are_not_there() {
+    for suite in [Suite::Xaes256Gcm, Suite::XChaCha20Poly1305] {
+        let mut case = Case::new(suite);
+        let vault = case.open(scheduler(Faults::default(), Settings { masks: Masks::Auto, ..on() }));
+        case.write(&vault, |_| ());
+        case.check(&vault);
+        let report = report(&vault);
+        assert!(!report.decision.is_on && report.held == 0, "{report:?}");
+        assert_eq!([report.writes, report.reads], [MaskCounts::default(); 2]);
+    }
 }
 
 /// What was ordered to be masked, and what was sealed.

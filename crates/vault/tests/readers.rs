@@ -17,14 +17,14 @@ use strongroom_store::memory::MemoryStore;
 use strongroom_store::{Access, Kind, NodeRef, RenameMode, Store};
 use strongroom_units::BlockSize;
 use strongroom_vault::namespace::{Opening, ROOT};
-use strongroom_vault::{Damage, Error, Options, Result, Vault, Writers};
+use strongroom_vault::{Damage, Error, OpenOptions, Result, Vault, Writers};
 use support::{Rng, options, write};
 
 /// A writer's.
 const WRITING: Opening = Opening { write: true, truncate: false, exclusive: false, kill_suid_sgid: false };
 
 fn beside(store: &Arc<dyn Store>, writers: Writers) -> Result<Vault> {
-    let options = Options { writable: false, writers, ..options() };
+    let options = OpenOptions { writable: false, writers, ..options() };
     support::open_with(Arc::clone(store), support::engine(), &options)
 }
 
@@ -34,8 +34,8 @@ fn memory(suite: Suite, block_size: BlockSize) -> Arc<dyn Store> {
     store
 }
 
-fn small(block_size: BlockSize) -> Options {
-    Options { journal_len: 48 * block_size.bytes().max(16 << 10), ..options() }
+fn small(block_size: BlockSize) -> OpenOptions {
+    OpenOptions { journal_len: 48 * block_size.bytes().max(16 << 10), ..options() }
 }
 
 /// Random histories, in which the reader looks at random moments: the writer
@@ -82,7 +82,7 @@ fn readers_in_other_threads_see_whole_commits() {
     let store = |mode| Arc::new(LocalStore::open(&scratch.0, mode).expect("a store")) as Arc<dyn Store>;
     let writing = store(OpenMode::Writable);
     support::create(&*writing, Suite::ALL[0], BlockSize::MIN);
-    let options = Options { background: true, journal_len: 4 << 20, ..options() };
+    let options = OpenOptions { background: true, journal_len: 4 << 20, ..options() };
     let writer = support::open_with(Arc::clone(&writing), support::engine(), &options).expect("opened");
     let reading = store(OpenMode::ReadOnly);
     let reader = beside(&reading, Writers::Present).expect("opened");

@@ -73,7 +73,7 @@ impl Targets {
 }
 
 /// The path from the root of what `file` calls `path`; none above the root.
-fn beside(file: &Path, path: &str) -> Option<PathBuf> {
+pub(super) fn beside(file: &Path, path: &str) -> Option<PathBuf> {
     let mut target = file.parent().map(Path::to_path_buf).unwrap_or_default();
     for part in Path::new(path).components() {
         match part {

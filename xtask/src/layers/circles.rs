@@ -12,47 +12,7 @@ use super::lexer::blank_text;
 use strongroom_harness::failure::{Context, Result};
 
 /// Crates whose modules are looked at.
-const CRATES: [&str; 4] = ["vault", "fuse", "sched", "disk"];
-
-/// Circles that still stand: crate, parent, and the modules on them. A new one is a fault, and so is one
-/// that has gone and is still named here.
-const STANDING: &[(&str, &str, &[&str])] = &[
-    (
-        "vault",
-        "crate",
-        &[
-            "committer",
-            "content",
-            "context",
-            "follow",
-            "freshness",
-            "journal",
-            "namespace",
-            "recovery",
-            "vault",
-        ],
-    ),
-    ("vault", "crate::content", &["ahead", "specials", "stale_homes", "table", "write"]),
-    (
-        "vault",
-        "crate::namespace",
-        &[
-            "access",
-            "belonging",
-            "crowd",
-            "directory",
-            "inode",
-            "names",
-            "record",
-            "remove",
-            "rename",
-            "shape",
-            "sidefile",
-            "special",
-        ],
-    ),
-    ("vault", "crate::namespace::survey", &["listing", "special"]),
-];
+const CRATES: [&str; 5] = ["vault", "fuse", "sched", "disk", "file"];
 
 /// Names from the crate's root on.
 type ModulePath = Vec<String>;
@@ -62,22 +22,10 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for name in CRATES {
         let modules = Modules::read(&root.join("crates").join(name).join("src"))?;
-        let mut standing: Vec<_> = STANDING.iter().filter(|(of, ..)| *of == name).collect();
-        for (parent, found) in modules.circles() {
+        for (parent, circle) in modules.circles() {
             let parent = ["crate".to_owned()].into_iter().chain(parent).collect::<Vec<_>>().join("::");
-            let at = standing.iter().position(|(_, at, _)| *at == parent);
-            let known: BTreeSet<&str> =
-                at.map_or_else(BTreeSet::new, |at| standing.swap_remove(at).2.iter().copied().collect());
-            let found: BTreeSet<&str> = found.iter().map(String::as_str).collect();
-            for module in found.difference(&known) {
-                faults.push(format!("{name}: {parent}::{module} is in a circle of modules"));
-            }
-            for module in known.difference(&found) {
-                faults.push(format!("{name}: {parent}::{module} is in no circle now: take it off the table"));
-            }
-        }
-        for (_, parent, _) in standing {
-            faults.push(format!("{name}: {parent} has no circles now: take it off the table"));
+            let fault = |module| format!("{name}: {parent}::{module} is in a circle of modules");
+            faults.extend(circle.into_iter().map(fault));
         }
     }
     Ok(faults)

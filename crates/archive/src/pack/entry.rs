@@ -115,13 +115,13 @@ impl Encoder {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(Error::Changed(item.path));
         }
-        let (len, mut file) = (stat.st_size.cast_unsigned(), File::from(opened));
+        let (mut len, mut file) = (stat.st_size.cast_unsigned(), File::from(opened));
         let mut header = header_of(&stat, EntryType::Regular);
-        header.set_size(len);
         let small = len <= SMALL_MAX;
         if small {
-            self.fill(&mut file, len as usize, &item.path)?;
+            len = self.fill(&mut file, &stat, &item.path)? as u64;
         }
+        header.set_size(len);
         self.records(&stat, &xattrs(&file).map_err(failed)?);
         let content = if small { &self.content[..len as usize] } else { &[] };
         append(&mut self.builder, &mut header, &item.name, content)
@@ -135,23 +135,27 @@ impl Encoder {
         Ok(Encoded { path: item.path, name: item.name, several, header, piece })
     }
 
-    /// Reads a file that has to end after `len` bytes.
-    fn fill(&mut self, file: &mut File, len: usize, path: &std::path::Path) -> Result<(), Error> {
+    /// Reads a small file, and gives how long it is. One that the kernel makes
+    /// up while it is read has another length than it is said to have.
+    fn fill(&mut self, file: &mut File, stat: &Stat, path: &std::path::Path) -> Result<usize, Error> {
+        let len = stat.st_size as usize;
+        // One byte more tells that it is longer. Of some files without a length
+        // one call gives all that there is.
+        let end = if len == 0 { self.content.len() } else { len + 1 };
         let mut done = 0;
-        while done <= len {
-            match file.read(&mut self.content[done..=len]) {
+        while done < end {
+            match file.read(&mut self.content[done..end]) {
                 Ok(0) => break,
                 // A whole read that is short is the end: one call for most files.
-                Ok(read) if done == 0 && read == len => {
-                    done = len;
-                    break;
-                }
+                Ok(read) if done == 0 && read == len => return Ok(len),
                 Ok(read) => done += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(Error::System(path.to_owned(), error)),
             }
         }
-        if done == len { Ok(()) } else { Err(Error::Changed(path.to_owned())) }
+        let is_whole = done < self.content.len() && (len == 0 || done <= len);
+        let unchanged = Stamp::of(stat).is_of(file).map_err(|errno| Error::at(path)(errno))?;
+        if is_whole && unchanged { Ok(done) } else { Err(Error::Changed(path.to_owned())) }
     }
 
     fn directory(&mut self, top: impl AsFd, mut item: Item) -> Result<Encoded, Error> {

@@ -1,5 +1,6 @@
 //! Options of the commands for single files, spelled as age's are.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -159,7 +160,7 @@ pub(crate) struct FileMountArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct FileInspectArgs {
-    /// An encrypted file
+    /// An encrypted file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 }
@@ -172,9 +173,23 @@ pub(crate) struct FileKeygenArgs {
     /// Print the recipients of the keys in FILE instead
     #[arg(short = 'y', value_name = "FILE", conflicts_with = "post_quantum")]
     pub(crate) public_of: Option<PathBuf>,
-    /// Write to FILE, which nobody else may read
+    /// Write to FILE, which nobody else may read; `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+}
+
+/// What to say of an option that age's users type where it has no meaning, after
+/// the words of a command line that was refused.
+pub(crate) fn tip(words: &[OsString], option: &str) -> Option<&'static str> {
+    let mut words = words.iter().skip_while(|word| *word != "file").skip(1).filter_map(|word| word.to_str());
+    let decrypts = words.any(|word| matches!(word, "decrypt" | "-d" | "--decrypt" | "mount"));
+    Some(match option {
+        "-r" | "-R" | "--recipient" | "--recipients-file" if decrypts => {
+            "recipients are for encrypting: name a file of secret keys with -i"
+        }
+        "-a" | "--armor" if decrypts => "armor is for encrypting: it is recognized by itself",
+        _ => return None,
+    })
 }
 
 fn range(text: &str) -> Result<(u64, u64), String> {
@@ -189,6 +204,16 @@ fn range(text: &str) -> Result<(u64, u64), String> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn options_of_encrypting_are_told_as_such() {
+        let tip =
+            |line: &str, option| super::tip(&line.split(' ').map(Into::into).collect::<Vec<_>>(), option);
+        assert!(tip("strongroom file decrypt -r x f", "-r").is_some_and(|tip| tip.contains("-i")));
+        assert!(tip("strongroom file -d -a f", "-a").is_some_and(|tip| tip.contains("by itself")));
+        assert_eq!(tip("strongroom file decrypt -z f", "-z"), None);
+        assert_eq!(tip("strongroom mount -r f", "-r"), None);
+    }
+
     #[test]
     fn ranges_are_read() {
         let read = super::range;

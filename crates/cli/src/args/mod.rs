@@ -2,6 +2,7 @@
 //! done here, and no value is looked at beyond its spelling.
 
 pub(crate) mod disk;
+mod doctor;
 pub(crate) mod engines;
 pub(crate) mod file;
 pub(crate) mod freshness;
@@ -19,13 +20,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use engines::{BenchCommand, EnginesArgs, TuneArgs};
 pub(crate) use freshness::FreshnessCommand;
 pub(crate) use mount::{MountArgs, SetArgs, StatusArgs, SyncArgs, UmountArgs};
 pub(crate) use report::ReportArgs;
 pub(crate) use simulate::SimulateArgs;
 pub(crate) use trace::{TraceCommand, WhatIfArgs};
-pub(crate) use values::Percent;
+pub(crate) use values::{Percent, Sample};
 pub(crate) use vault::{CheckArgs, HeaderCommand, InfoArgs, InitArgs, KeyCommand, SalvageArgs};
 
 /// Encrypted folders and disks.
@@ -92,8 +94,7 @@ pub(crate) enum Command {
     /// Single files in the age format: encrypt, decrypt, inspect, and make keys
     #[command(subcommand)]
     File(file::FileCommand),
-    /// Tell what this machine offers, and what to switch on
-    Doctor,
+    Doctor(DoctorArgs),
     Simulate(SimulateArgs),
     /// Tell what computes here, what does not and why, and what the self-tests say
     Engines(EnginesArgs),

@@ -228,6 +228,29 @@ impl Percent {
     }
 }
 
+/// What of a vault's contents is looked at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Sample {
+    /// A random part.
+    Part(Percent),
+    /// As many files as a time allows, and at the next time those that follow.
+    Time(Duration),
+}
+
+impl FromStr for Sample {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Sample, String> {
+        if text.ends_with(|end: char| end.is_ascii_alphabetic()) {
+            return match duration(text)? {
+                Duration::ZERO => Err("no time at all".to_owned()),
+                time => Ok(Sample::Time(time)),
+            };
+        }
+        text.parse().map(Sample::Part).map_err(str::to_owned)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,6 +311,16 @@ mod tests {
         }
         for text in ["0", "-1", "100.1", "NaN", "", "five"] {
             assert!(text.parse::<Percent>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_sample_is_a_part_or_a_time() {
+        assert_eq!("5%".parse(), Ok(Sample::Part(Percent(5.0))));
+        assert_eq!("5".parse(), Ok(Sample::Part(Percent(5.0))));
+        assert_eq!("5m".parse(), Ok(Sample::Time(Duration::from_secs(300))));
+        for bad in ["0s", "5w", "0", "m", ""] {
+            assert!(bad.parse::<Sample>().is_err(), "{bad}");
         }
     }
 }

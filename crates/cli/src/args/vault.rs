@@ -8,7 +8,7 @@ use strongroom_format::vault::Suite;
 
 use super::history::HistoryArgs;
 use super::secret::{FirstSecretArgs, NewSecretArgs, SecretArgs};
-use super::values::{Percent, RecoveryOut, SUITE, duration, size};
+use super::values::{RecoveryOut, SUITE, Sample, duration, size};
 
 /// What trying a password shall cost.
 #[derive(Args, Clone, Debug)]
@@ -223,7 +223,9 @@ what is done about each kind of damage.
 Examples:
   strongroom check ~/vault
   strongroom check ~/vault Documents/letters photo.jpg    only these
-  strongroom check ~/vault --sample 5                      a twentieth of the data
+  strongroom check ~/vault --sample 5%                     a twentieth of the data
+  strongroom check ~/vault --sample 30m                    what half an hour allows, and
+                                                           next time the files that follow
   strongroom check ~/vault --repair --yes                 without asking")]
 pub(crate) struct CheckArgs {
     /// The vault
@@ -237,9 +239,10 @@ pub(crate) struct CheckArgs {
     /// Restore what can be restored, after asking
     #[arg(long, conflicts_with_all = ["force", "paths"])]
     pub(crate) repair: bool,
-    /// Look at this part of what files hold, drawn anew each time, and at all names and directories
-    #[arg(long, value_name = "PERCENT", conflicts_with = "repair")]
-    pub(crate) sample: Option<Percent>,
+    /// Look at this part of what files hold, drawn anew each time, and at all names and directories; or for this
+    /// long, as `30m`, at whole files, going on where the last time ended
+    #[arg(long, value_name = "PERCENT|TIME", conflicts_with = "repair")]
+    pub(crate) sample: Option<Sample>,
     /// Threads that verify [default: two per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,

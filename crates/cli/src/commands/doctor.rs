@@ -1,7 +1,8 @@
 //! `doctor`: what this machine and kernel offer, what to switch on, and how.
-//! Nothing is changed.
+//! Nothing is changed. With a store, what that keeps ([`store`]).
 
 mod idle_cpu;
+mod store;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,7 +16,10 @@ use strongroom_engine::{Engine, Operation};
 use strongroom_engine_cpu::{CpuEngine, aes_instructions};
 use strongroom_format::vault::Suite;
 
+use crate::args::DoctorArgs;
 use crate::failure::{Exit, Result};
+use crate::fit::Display;
+use crate::fit::table::{Column, Form};
 use crate::report::{self, Output};
 
 /// Descriptors below which large trees are slow to walk.
@@ -68,12 +72,20 @@ struct Document {
     items: Vec<Item>,
 }
 
-/// Tells what this machine offers. The exit code is 6 when something is
-/// missing without which nothing can be mounted.
+/// Tells what this machine offers, or a store keeps. The exit code is 6 when
+/// something is missing without which nothing can be mounted, or live there.
 ///
 /// # Errors
-/// When the report cannot be written.
-pub(crate) fn run(output: Output) -> Result<Exit> {
+/// When the report cannot be written, or nothing can be tried in the store.
+pub(crate) fn run(args: &DoctorArgs, output: Output) -> Result<Exit> {
+    match (&args.store, &args.try_lock) {
+        (_, Some(file)) => store::try_lock(file),
+        (Some(store), None) => store::run(store, output),
+        (None, None) => machine(output),
+    }
+}
+
+fn machine(output: Output) -> Result<Exit> {
     let engine = CpuEngine::new();
     let system = rustix::system::uname();
     let document = Document {
@@ -98,7 +110,7 @@ pub(crate) fn run(output: Output) -> Result<Exit> {
             self_tests(&engine),
         ],
     };
-    output.print(&document, text)?;
+    output.print_at_width(&document, text)?;
     let missing = document.items.iter().any(|item| item.verdict == Verdict::Missing);
     Ok(if missing { Exit::Unsupported } else { Exit::Done })
 }
@@ -281,7 +293,9 @@ pub(super) fn cpu_features() -> Vec<&'static str> {
     all.into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect()
 }
 
-fn text(document: &Document) -> String {
+const ITEMS: [Column; 3] = [Column::left("", 6), Column::left("", 18), Column::left("", 0)];
+
+fn text(document: &Document, display: Display) -> String {
     let Document { version, kernel, machine, cpus, engine, .. } = document;
     let mut text = format!("strongroom {version} on Linux {kernel}, {machine}, {cpus} CPUs\n");
     let features = document.cpu_features.join(" ");
@@ -299,14 +313,32 @@ fn text(document: &Document) -> String {
         let _ = writeln!(text, "  {:<20} {state}", suite.suite);
     }
     text.push('\n');
-    for item in &document.items {
-        let mark = match item.verdict {
-            Verdict::Good => "ok",
-            Verdict::Advice => "note",
-            Verdict::Missing => "MISSING",
-        };
-        let _ = writeln!(text, "  {mark:<8}{:<20}{}", item.name, item.found);
-        if let Some(hint) = item.hint {
+    let told = document.items.iter();
+    text.push_str(&verdicts(told.map(|item| (item.verdict, item.name, &*item.found, item.hint)), display));
+    text
+}
+
+/// What was looked at, a row each, and what is to be done below it.
+fn verdicts<'i>(
+    items: impl Iterator<Item = (Verdict, &'i str, &'i str, Option<&'i str>)>,
+    display: Display,
+) -> String {
+    let mark = |verdict| match verdict {
+        Verdict::Good => "ok",
+        Verdict::Advice => "note",
+        Verdict::Missing => "MISSING",
+    };
+    let (rows, hints): (Vec<_>, Vec<_>) = items
+        .map(|(verdict, name, found, hint)| {
+            (vec![mark(verdict).to_owned(), name.to_owned(), found.to_owned()], hint)
+        })
+        .unzip();
+    let form = Form { indent: 2, titles: 2, has_head: false, ..Form::new(&ITEMS) };
+    let layout = form.layout(&rows, display);
+    let mut text = String::new();
+    for (row, hint) in rows.iter().zip(hints) {
+        text.push_str(&layout.row(row));
+        if let Some(hint) = hint {
             let _ = writeln!(text, "          {hint}");
         }
     }

@@ -11,6 +11,8 @@ use strongroom_engine_gpu::{Found, survey};
 
 use crate::args::EnginesArgs;
 use crate::failure::{Exit, Result};
+use crate::fit::Display;
+use crate::fit::table::{Column, Form};
 use crate::profile::{Found as ProfileFound, Hardware, file};
 use crate::report::Output;
 use crate::{device, gpu};
@@ -95,7 +97,7 @@ struct Document {
 /// When the report cannot be written.
 pub(crate) fn run(args: &EnginesArgs, output: Output) -> Result<Exit> {
     let Survey { mut engines, hardware, found } = survey_here();
-    engines.extend(function_reports(args.engine.as_deref())?);
+    engines.extend(named_reports(args.engine.as_deref())?);
     let document = Document {
         schema: "strongroom.engines/1",
         version: env!("CARGO_PKG_VERSION"),
@@ -107,7 +109,7 @@ pub(crate) fn run(args: &EnginesArgs, output: Output) -> Result<Exit> {
             .map(|profile| ProfileReport { measured: profile.measured, version: profile.version }),
         profile_ignored: found.remark,
     };
-    output.print(&document, |document| text(document, args.all))?;
+    output.print_at_width(&document, |document, display| text(document, args.all, display))?;
     Ok(exit(&document.engines))
 }
 
@@ -212,23 +214,28 @@ fn device_report(found: &Found) -> EngineReport {
     report
 }
 
-/// The functions that a name means, or how one is named.
+/// The devices that a name means, or how they are named.
 ///
 /// # Errors
 /// Unsupported where there is no such device.
-fn function_reports(name: Option<&str>) -> Result<Vec<EngineReport>> {
-    let report = |name: &str, reason: &str, algorithms| EngineReport {
+fn named_reports(name: Option<&str>) -> Result<Vec<EngineReport>> {
+    let report = |name: &str, state, reason, algorithms| EngineReport {
         name: name.to_owned(),
-        state: State::OnRequest,
-        reason: reason.to_owned(),
+        state,
+        reason,
         algorithms,
     };
-    let Some(name) = name.filter(|name| device::is_name(name)) else {
-        let reason = "a virtio-crypto device in another process, at the end of a socket; \
-                      --engine tells what it has";
-        return Ok(vec![report("vfio-user:PATH", reason, Vec::new())]);
+    let Some((name, kind)) = name.and_then(|name| Some((name, device::kind(name)?))) else {
+        let kinds = device::KINDS.iter().map(|kind| match kind.missing() {
+            Some(missing) => report(kind.example, State::Refused, missing, Vec::new()),
+            None => {
+                let reason = format!("{}; --engine tells what it has", kind.what);
+                report(kind.example, State::OnRequest, reason, Vec::new())
+            }
+        });
+        return Ok(kinds.collect());
     };
-    let engines = device::engines(name)?;
+    let engines = device::engines(kind, name)?;
     Ok(engines
         .iter()
         .map(|engine| {
@@ -242,8 +249,8 @@ fn function_reports(name: Option<&str>) -> Result<Vec<EngineReport>> {
                 self_test: SelfTest::Passed,
                 used: false,
             };
-            let reason = "virtio-crypto 1.2 over vfio-user";
-            report(engine.name(), reason, Algorithm::all().filter(has).map(row).collect())
+            let rows = Algorithm::all().filter(has).map(row).collect();
+            report(engine.name(), State::OnRequest, kind.what.to_owned(), rows)
         })
         .collect())
 }
@@ -252,7 +259,7 @@ fn is_sector(algorithm: Algorithm) -> bool {
     matches!(algorithm, Algorithm::Sector(_))
 }
 
-fn text(document: &Document, all: bool) -> String {
+fn text(document: &Document, all: bool, display: Display) -> String {
     let mut text = format!("CPU: {}, {} CPUs\n", document.cpu, document.cpus);
     match (&document.profile, &document.profile_ignored) {
         (Some(profile), _) => {
@@ -270,19 +277,19 @@ fn text(document: &Document, all: bool) -> String {
             State::Refused => "NOT HERE",
         };
         let _ = writeln!(text, "\n{:<13} {state}: {}", engine.name, engine.reason);
-        if all {
-            for algorithm in &engine.algorithms {
-                text.push_str(&row(&algorithm.name, algorithm.code, std::slice::from_ref(algorithm)));
-            }
-        } else {
-            text.push_str(&grouped(&engine.algorithms));
-        }
+        let one = |report: &AlgorithmReport| row(&report.name, report.code, std::slice::from_ref(report));
+        let rows = match all {
+            true => engine.algorithms.iter().map(one).collect(),
+            false => grouped(&engine.algorithms),
+        };
+        let form = Form { indent: 2, titles: 1, has_head: false, ..Form::new(&COLUMNS) };
+        text.push_str(&form.text(&rows, display));
     }
     text
 }
 
 /// One line for the IVs and modes of a cipher that the same code computes.
-fn grouped(algorithms: &[AlgorithmReport]) -> String {
+fn grouped(algorithms: &[AlgorithmReport]) -> Vec<Vec<String>> {
     let cipher = |report: &AlgorithmReport| match report.name.parse() {
         Ok(Algorithm::Sector(sector)) => sector.cipher.to_string(),
         _ => report.name.clone(),
@@ -306,22 +313,22 @@ fn grouped(algorithms: &[AlgorithmReport]) -> String {
     groups.map(|group| row(&label(group), group[0].code, group)).collect()
 }
 
-fn row(name: &str, code: &str, group: &[AlgorithmReport]) -> String {
+const COLUMNS: [Column; 3] = [Column::left("", 22), Column::left("", 26), Column::left("", 0)];
+
+fn row(name: &str, code: &str, group: &[AlgorithmReport]) -> Vec<String> {
     let passed = group.iter().filter(|algorithm| algorithm.self_test == SelfTest::Passed).count();
-    let test = match (passed == group.len(), group.len()) {
+    let mut said = match (passed == group.len(), group.len()) {
         (true, 1) => "self-test passed".to_owned(),
         (true, count) => format!("{count} self-tests passed"),
         (false, count) => format!("SELF-TEST FAILED for {} of {count}, not offered", count - passed),
     };
-    let mut row = format!("  {name:<24}{code:<28}{test}");
     if group.iter().any(|algorithm| !algorithm.constant_time) {
-        row.push_str("; timing depends on data");
+        said.push_str("; timing depends on data");
     }
     if !group.iter().any(|algorithm| algorithm.used) {
-        row.push_str("; with --engine alone");
+        said.push_str("; with --engine alone");
     }
-    row.push('\n');
-    row
+    vec![name.to_owned(), code.to_owned(), said]
 }
 
 /// Whether a default listing shows this algorithm: the rule for IVs hardly
@@ -364,7 +371,7 @@ mod tests {
             self_test: SelfTest::Failed,
             used: false,
         };
-        let row = grouped(&[failed]);
+        let row = grouped(&[failed]).concat().join(" ");
         assert!(row.contains("aes xts ") && row.contains("SELF-TEST FAILED for 1 of 1"), "{row}");
     }
 }

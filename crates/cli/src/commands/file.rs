@@ -3,21 +3,21 @@
 mod archive;
 mod asking;
 mod describe;
+mod descriptors;
 pub(crate) mod keys;
 mod mount;
 mod passage;
+mod plan;
+mod removal;
 mod serve;
 mod target;
 mod temporary;
 
 use std::fs::File;
-use std::io::{IsTerminal, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::FileType;
 use serde::Serialize;
 use strongroom_engine::Engine;
 use strongroom_file::armor::Armor;
@@ -27,8 +27,12 @@ use strongroom_format::age::CHUNK_LEN;
 
 use crate::args::file::{FileCommand, FileDecryptArgs, FileEncryptArgs, FileOutputArgs};
 use crate::failure::{Exit, Failure, Result};
+use crate::opening;
 use crate::progress::Progress;
 use crate::report::Output;
+use asking::Terminal;
+use descriptors::is_standard;
+use plan::{Besides, Plan, Way, inputs_of};
 use target::Target;
 
 /// Runs one of the commands.
@@ -36,13 +40,19 @@ use target::Target;
 /// # Errors
 /// As docs/exit-codes.md says.
 pub(crate) fn run(command: &FileCommand, output: Output) -> Result<Exit> {
-    match command {
+    if !crate::daemon::launch::is_daemon() {
+        removal::watch()?;
+    }
+    let ended = match command {
         FileCommand::Encrypt(args) => encrypt(args, output),
         FileCommand::Decrypt(args) => decrypt(args, output),
-        FileCommand::Mount(args) => mount::run(args),
+        FileCommand::Mount(args) => mount::run(args, output),
         FileCommand::Inspect(args) => describe::run(args, output),
         FileCommand::Keygen(args) => keys::generate(args, output),
-    }
+    };
+    // What a signal brings about is no failure to tell of.
+    removal::pass();
+    ended
 }
 
 #[derive(Serialize)]
@@ -68,22 +78,27 @@ impl Done {
 struct Setting {
     engine: Arc<dyn Engine>,
     threads: usize,
-    progress: Progress,
+    progress: Arc<Progress>,
 }
 
 impl Setting {
-    fn of(args: &FileOutputArgs, label: &'static str, files: &[PathBuf]) -> Result<Setting> {
+    fn of(
+        args: &FileOutputArgs,
+        label: &'static str,
+        terminal: &Terminal,
+        len: Option<u64>,
+    ) -> Result<Setting> {
         let threads = match args.threads {
             Some(threads) => usize::from(threads),
             None => std::thread::available_parallelism().map_or(1, usize::from),
         };
         let engine: Arc<dyn Engine> = crate::compose::compose(args.engine.as_deref())?;
-        let progress = Progress::begin(label);
-        let lens = files.iter().map(|file| std::fs::metadata(file).ok().filter(|there| there.is_file()));
-        match lens.map(|there| there.map(|there| there.len())).sum::<Option<u64>>() {
+        let progress = Arc::new(Progress::begin(label));
+        match len {
             Some(total) if total > 0 => progress.begin_bytes(total, label),
             _ => progress.begin_stream(label),
         }
+        terminal.share(&progress);
         Ok(Setting { engine, threads, progress })
     }
 
@@ -93,23 +108,26 @@ impl Setting {
 }
 
 fn encrypt(args: &FileEncryptArgs, output: Output) -> Result<Exit> {
-    let recipients = asking::recipients(args, output)?;
-    let inputs = inputs_of(&args.files);
-    let setting = Setting::of(&args.output, "encrypting", &args.files)?;
+    let besides = Besides::new().with("-i", &args.identity).with("-R", &args.recipients_file);
+    let way = Way::Encrypt { armored: args.armor };
+    let plan =
+        Plan::of(inputs_of(&args.files), &args.output, way, &besides.passphrase(&args.source), output)?;
+    let terminal = Terminal::default();
+    let recipients = asking::recipients(args, &terminal, output)?;
+    let setting = Setting::of(&args.output, "encrypting", &terminal, plan.len)?;
     let done = |bytes| setting.progress.done(bytes);
     let job = setting.job(&done);
     let work = |path: &Path, target: &Target| {
-        let (input, packed) = match path.is_dir() {
+        let (input, packed) = match !is_standard(path) && path.is_dir() {
             true => archive::packed(path, setting.threads).map(|(input, packed)| (input, Some(packed)))?,
             false => (input_of(path)?, None),
         };
         let sealed = sealed(&job, &recipients, input, target, args.armor)?;
-        let plain = sealed.map_err(|error| failure(path, target.path(), error))?;
+        let plain = sealed.map_err(|error| terminal.explain(path, target.path(), error))?;
         packed.iter().for_each(|packed| archive::tell(packed, output));
         Ok(plain)
     };
-    each(&inputs, &args.output, output, work, name_encrypted, args.armor)
-        .inspect(|_| setting.progress.finish())
+    each(&plan, &args.output, output, work).inspect(|_| setting.progress.finish())
 }
 
 /// Encrypts one input to where it goes, and gives its plain bytes.
@@ -126,59 +144,65 @@ fn sealed(
     let armor = armored(target)?;
     let sealed = strongroom_file::encrypt(job, recipients, input, Sink::Stream(Box::new(armor.clone())));
     if sealed.is_ok() {
-        armor.finish().map_err(|error| Failure::system(target.path(), &error))?;
+        armor.finish().map_err(|error| Failure::system(target::called(target.path()), &error))?;
     }
     Ok(sealed)
 }
 
 fn decrypt(args: &FileDecryptArgs, output: Output) -> Result<Exit> {
-    let inputs = inputs_of(&args.files);
-    let identities = asking::identities(&args.keys)?;
-    let setting = Setting::of(&args.output, "decrypting", &args.files)?;
-    let done = |bytes| setting.progress.done(bytes);
-    let job = setting.job(&done);
+    let (inputs, besides) = (inputs_of(&args.files), Besides::keys(&args.keys));
+    let terminal = Terminal::default();
     if let Some(to) = &args.extract {
         let [input] = &inputs[..] else { return Err(Failure::usage("--extract takes one file")) };
-        let plain_bytes = archive::extract(&job, &identities, input, to, args.output.force, output)?;
+        plan::check_extract(to, input, &besides)?;
+        archive::check_free(to, args.output.force)?;
+        let identities = asking::identities(&args.keys, &terminal, output)?;
+        let len = std::fs::metadata(input).ok().filter(|there| there.is_file()).map(|there| there.len());
+        let setting = Setting::of(&args.output, "unpacking", &terminal, len)?;
+        let done = |bytes| setting.progress.done(bytes);
+        let work = archive::Extraction { job: setting.job(&done), identities, terminal: &terminal, output };
+        let plain_bytes = work.extract(input, to, args.output.force)?;
         setting.progress.finish();
         return tell(output, vec![Done::of(input, to, plain_bytes)]);
     }
-    each(
-        &inputs,
-        &args.output,
-        output,
-        |path, target| {
-            let failed = |error| failure(path, target.path(), error);
-            match args.range {
-                None => strongroom_file::decrypt(&job, &identities, input_of(path)?, target.sink()?)
-                    .map_err(failed),
-                Some(range) => {
-                    let file = File::open(path).map_err(|error| Failure::system(path, &error))?;
-                    let ranges = Ranges::open(file, &identities, &setting.engine).map_err(failed)?;
-                    copy_range(&ranges, range, target.writer()?).map_err(failed)
-                }
+    let plan = Plan::of(inputs, &args.output, Way::Decrypt, &besides, output)?;
+    let identities = asking::identities(&args.keys, &terminal, output)?;
+    let setting = Setting::of(&args.output, "decrypting", &terminal, plan.len)?;
+    let done = |bytes| setting.progress.done(bytes);
+    let job = setting.job(&done);
+    let work = |path: &Path, target: &Target| {
+        let failed = |error| terminal.explain(path, target.path(), error);
+        match args.range {
+            None => {
+                strongroom_file::decrypt(&job, &identities, input_of(path)?, target.sink()?).map_err(failed)
             }
-        },
-        |path| match path.extension() {
-            Some(extension) if extension == "age" => Ok(path.with_extension("")),
-            _ => Err(Failure::usage("its name does not end in .age")
-                .at(path)
-                .hint("Say with -o where it shall go.")),
-        },
-        true,
-    )
-    .inspect(|_| setting.progress.finish())
+            Some(range) => {
+                let ranges = Ranges::open(seekable(path)?, &identities, &setting.engine).map_err(failed)?;
+                if range.0 > ranges.len() {
+                    let text =
+                        format!("it has {} plain bytes, and the range begins after them", ranges.len());
+                    return Err(Failure::usage(text).at(path));
+                }
+                copy_range(&ranges, range, target.writer()?).map_err(failed)
+            }
+        }
+    };
+    each(&plan, &args.output, output, work).inspect(|_| setting.progress.finish())
 }
 
-/// `FILE.age`, or `DIR.tar.age`.
-fn name_encrypted(path: &Path) -> Result<PathBuf> {
-    let is_directory = path.is_dir();
-    let mut name = path
-        .file_name()
-        .map(std::ffi::OsStr::to_owned)
-        .ok_or_else(|| Failure::usage("it has no name").at(path).hint("Say with -o where it shall go."))?;
-    name.push(if is_directory { ".tar.age" } else { ".age" });
-    Ok(path.with_file_name(name))
+/// A file of which a part can be read.
+fn seekable(path: &Path) -> Result<File> {
+    let refused = || {
+        Failure::usage("a part can be had of a regular file alone")
+            .at(path)
+            .hint("Decrypt it whole, and cut that.")
+    };
+    let failed = |error| Failure::system(path, &error);
+    // A pipe is not waited for.
+    match !is_standard(path) && std::fs::metadata(path).map_err(failed)?.is_file() {
+        true => File::open(path).map_err(failed),
+        false => Err(refused()),
+    }
 }
 
 fn copy_range(
@@ -199,71 +223,44 @@ fn copy_range(
     Ok(at - start)
 }
 
-fn inputs_of(files: &[PathBuf]) -> Vec<PathBuf> {
-    if files.is_empty() { vec![PathBuf::from("-")] } else { files.to_vec() }
-}
-
-fn is_standard(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
 fn input_of(path: &Path) -> Result<Input> {
+    let failed = |error| Failure::system(path, &error);
     if is_standard(path) {
         return Ok(Input::Stream(Box::new(std::io::stdin())));
     }
-    let file = File::open(path).map_err(|error| Failure::system(path, &error))?;
-    let metadata = file.metadata().map_err(|error| Failure::system(path, &error))?;
-    if metadata.is_dir() {
-        return Err(Failure::usage("it is a directory").at(path));
-    }
-    Ok(if metadata.is_file() { Input::File(file) } else { Input::Stream(Box::new(file)) })
+    // An open pipe or socket that is named as a descriptor is taken as it is.
+    let file = match opening::descriptor(path) {
+        Some(number) => opening::descriptor_copy(number)
+            .and_then(|open| if open.metadata()?.is_file() { File::open(path) } else { Ok(open) }),
+        None => File::open(path),
+    };
+    file.and_then(Input::of).map_err(failed)
 }
 
-/// Does `work` for each input, and brings its result under its final name.
+/// Does `work` for each input, and brings its result under its final name. The
+/// first that fails is the last.
 fn each(
-    inputs: &[PathBuf],
+    plan: &Plan,
     args: &FileOutputArgs,
     output: Output,
     work: impl Fn(&Path, &Target) -> Result<u64>,
-    named: impl Fn(&Path) -> Result<PathBuf>,
-    is_text: bool,
 ) -> Result<Exit> {
     let mut files = Vec::new();
-    for input in inputs {
-        let mut path = place(input, inputs.len(), args, &named)?;
-        if args.output.is_none() && inputs.len() == 1 {
-            path = redirected(path, output);
-        }
-        if is_standard(&path) && !is_text && std::io::stdout().is_terminal() {
-            return Err(Failure::usage("what is encrypted is nothing for a terminal")
-                .hint("Name a file with -o, or armor it with -a; -o - writes it all the same into a pipe."));
-        }
-        let target = Target::new(&path, args.force)?;
-        let plain_bytes = work(input, &target)?;
-        target.keep()?;
-        files.push(Done::of(input, &path, plain_bytes));
+    for (number, step) in plan.steps.iter().enumerate() {
+        let one = || {
+            let target = Target::new(&step.output, args.force)?;
+            let plain_bytes = work(&step.input, &target)?;
+            target.keep().map(|()| plain_bytes)
+        };
+        let plain_bytes = one().map_err(|failure| match plan.steps.len() {
+            1 => failure,
+            all => failure.further(&format!(
+                "{number} of {all} files are done, and those after this one were not begun."
+            )),
+        })?;
+        files.push(Done::of(&step.input, &step.output, plain_bytes));
     }
     tell(output, files)
-}
-
-/// As age's users type, `... FILE > FILE.age`: what the shell has just made for
-/// standard output is the file that is meant. Another one would stay empty.
-fn redirected(path: PathBuf, output: Output) -> PathBuf {
-    let standard = rustix::fs::fstat(rustix::stdio::stdout()).ok();
-    let is_file = |stat: &rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    let Some(standard) = standard.filter(|stat| is_file(stat) && stat.st_size == 0) else {
-        return path;
-    };
-    let there = std::fs::metadata(&path).ok();
-    if there.is_some_and(|there| (there.dev(), there.ino()) == (standard.st_dev, standard.st_ino)) {
-        return PathBuf::from("-");
-    }
-    if !is_standard(&path) && !output.json {
-        let name = crate::report::shown(path.as_os_str().as_bytes());
-        output
-            .warn(&format!("the result is {name}, and not on standard output, to which -o - would write it"));
-    }
-    path
 }
 
 fn tell(output: Output, files: Vec<Done>) -> Result<Exit> {
@@ -273,28 +270,6 @@ fn tell(output: Output, files: Vec<Done>) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Where the result of an input goes.
-fn place(
-    input: &Path,
-    inputs: usize,
-    args: &FileOutputArgs,
-    named: impl Fn(&Path) -> Result<PathBuf>,
-) -> Result<PathBuf> {
-    match &args.output {
-        Some(given) if given.is_dir() => {
-            if is_standard(input) {
-                return Err(Failure::usage("standard input has no name: name a file with -o"));
-            }
-            let named = named(input)?;
-            Ok(given.join(named.file_name().unwrap_or(named.as_os_str())))
-        }
-        Some(_) if inputs > 1 => Err(Failure::usage("several files need an existing directory after -o")),
-        Some(given) => Ok(given.clone()),
-        None if is_standard(input) => Ok(PathBuf::from("-")),
-        None => named(input),
-    }
-}
-
 type BoxedArmor = Armor<Box<dyn Write + Send>>;
 
 /// An armor that is ended after the encryption has let go of it.
@@ -302,7 +277,8 @@ type BoxedArmor = Armor<Box<dyn Write + Send>>;
 struct SharedArmor(Arc<std::sync::Mutex<Option<BoxedArmor>>>);
 
 fn armored(target: &Target) -> Result<SharedArmor> {
-    let armor = Armor::new(target.writer()?).map_err(|error| Failure::system(target.path(), &error))?;
+    let called = target::called(target.path());
+    let armor = Armor::new(target.writer()?).map_err(|error| Failure::system(called, &error))?;
     Ok(SharedArmor(Arc::new(std::sync::Mutex::new(Some(armor)))))
 }
 
@@ -329,12 +305,19 @@ impl Write for SharedArmor {
 /// What went wrong with `input`, or on the way to `output`.
 fn failure(input: &Path, output: &Path, error: Error) -> Failure {
     let message = error.to_string();
+    let input = if is_standard(input) { Path::new("standard input") } else { input };
     let verified = if is_standard(output) {
         "What came out before is verified, and not all there was."
     } else {
         "Nothing was written."
     };
     match error {
+        Error::NoPassphrase => {
+            Failure::new(Exit::WrongSecret, message).at(input).hint("Say -p, or name the passphrase.")
+        }
+        Error::NoKey => {
+            Failure::new(Exit::WrongSecret, message).at(input).hint("Name a file of keys with -i.")
+        }
         Error::WrongKey => Failure::new(Exit::WrongSecret, message)
             .at(input)
             .hint("`strongroom file inspect` tells for which kinds of keys it was encrypted."),
@@ -346,9 +329,9 @@ fn failure(input: &Path, output: &Path, error: Error) -> Failure {
             Some(error) => archive::explain(error, input),
             None => Failure::system(input, &error),
         },
-        Error::Output(error) => Failure::system(output, &error),
+        Error::Output(error) => Failure::system(target::called(output), &error),
         Error::Unsupported(_) | Error::Engine(_) => Failure::new(Exit::Unsupported, message).at(input),
-        Error::Usage(_) => Failure::usage(message).at(input),
+        Error::Usage(_) | Error::Unanswered(_) => Failure::usage(message).at(input),
         _ => Failure::new(Exit::Other, message).at(input),
     }
 }

@@ -8,8 +8,7 @@ use serde::Serialize;
 use strongroom_engine::Engine;
 use strongroom_store::Store;
 use strongroom_store::local::OpenMode;
-use strongroom_vault::namespace::Unobserved;
-use strongroom_vault::{Guards, Options, Rules, Trust, Vault, Writers};
+use strongroom_vault::{Guards, OpenOptions, Recording, Trust, Vault};
 
 use crate::args::FreshnessCommand;
 use crate::args::freshness::FreshnessAcceptArgs;
@@ -26,6 +25,8 @@ struct Document {
     vault: String,
     file: String,
     path: Option<String>,
+    /// There was no such file: it begins with the vault as it is.
+    begun: bool,
     accepted: u64,
 }
 
@@ -53,16 +54,6 @@ fn accept(args: &FreshnessAcceptArgs, output: Output) -> Result<Exit> {
         lock.tell(&root, header.vault).map_err(|error| Failure::from(error).at(&args.vault))?;
     }
     let engine: Arc<dyn Engine> = crate::compose::compose(None)?;
-    let options = Options {
-        writable: true,
-        writers: Writers::KeptOut,
-        rules: Rules::STRICT,
-        journal_len: Options::JOURNAL_LEN_MIN,
-        now: report::now(),
-        acl: true,
-        owners: rustix::process::geteuid().is_root(),
-        background: false,
-    };
     let failed = |error| explain(error, &args.vault, Some(&args.file));
     let _ = strongroom_store::local::raise_file_limit();
     let store: Arc<dyn Store> = store;
@@ -72,8 +63,9 @@ fn accept(args: &FreshnessAcceptArgs, output: Output) -> Result<Exit> {
         fence: lock.as_ref().and_then(VaultLock::fence),
         witness: Some(history.witness(move |text| output.warn(text))),
     };
-    let vault = Vault::open_guarded(store, engine, header, root, &options, Arc::new(Unobserved), &guards)
-        .map_err(failed)?;
+    let owners = rustix::process::geteuid().is_root();
+    let options = OpenOptions { owners, guards, ..crate::tree::options(true) };
+    let vault = Vault::open(store, engine, header, root, &options).map_err(failed)?;
     history.remember_freshness(id, &crate::daemon::launch::absolute(&args.file)?, output);
     let path = args.path.as_deref().map(|path| path.as_os_str().as_bytes());
     let accepted = vault.accept(path);
@@ -91,9 +83,14 @@ fn accept(args: &FreshnessAcceptArgs, output: Output) -> Result<Exit> {
         vault: args.vault.display().to_string(),
         file: args.file.display().to_string(),
         path: path.map(|path| String::from_utf8_lossy(path).into_owned()),
+        begun: vault.recording() == Some(Recording::New),
         accepted,
     };
     output.print(&document, |document| match document.accepted {
+        _ if document.begun => format!(
+            "{} is new: it records the whole vault as it is now, and vouches for nothing before.\n",
+            report::shown(document.file.as_bytes())
+        ),
         0 => "Nothing differed.\n".to_owned(),
         1 => "1 difference accepted.\n".to_owned(),
         count => format!("{count} differences accepted.\n"),

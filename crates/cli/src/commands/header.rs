@@ -54,8 +54,9 @@ pub(crate) fn run(command: &HeaderCommand, output: Output) -> Result<Exit> {
 }
 
 fn print(document: &Document, output: Output, done: &str) -> Result<Exit> {
-    output
-        .print(document, |document| format!("{done} It opens with:\n\n{}", slots::table(&document.slots)))?;
+    output.print_at_width(document, |document, display| {
+        format!("{done} It opens with:\n\n{}", slots::table(&document.slots, display))
+    })?;
     Ok(Exit::Done)
 }
 

@@ -10,6 +10,7 @@ use strongroom_store::local::OpenMode;
 use super::slots::{self, SlotReport};
 use crate::args::InfoArgs;
 use crate::failure::{Exit, Result};
+use crate::fit::Display;
 use crate::history::History;
 use crate::lock::{Holder, VaultLock};
 use crate::report::{self, Output};
@@ -90,7 +91,7 @@ pub(crate) fn run(args: &InfoArgs, output: Output) -> Result<Exit> {
         in_use: holder,
         header_copies: copies,
     };
-    output.print(&document, text)?;
+    output.print_at_width(&document, text)?;
     let damaged = document.header_copies.iter().any(|copy| copy.state.is_damage());
     let older = document.remembered.as_ref().is_some_and(|remembered| remembered.older);
     Ok(if damaged || older { Exit::Damage } else { Exit::Done })
@@ -140,7 +141,7 @@ fn sessions(header: &Header) -> Vec<SessionReport> {
         .collect()
 }
 
-fn text(document: &Document) -> String {
+fn text(document: &Document, display: Display) -> String {
     let Document { vault, vault_id, suite, created, .. } = document;
     let mut text = format!("{vault}\n");
     let _ = writeln!(text, "  id           {vault_id}");
@@ -174,6 +175,6 @@ fn text(document: &Document) -> String {
         text.push_str("  (as the header says: give a secret to have it authenticated)\n");
     }
     text.push('\n');
-    text.push_str(&slots::table(&document.slots));
+    text.push_str(&slots::table(&document.slots, display));
     text
 }

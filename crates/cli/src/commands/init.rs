@@ -18,8 +18,7 @@ use strongroom_keys::slots::{NewVault, SlotOptions, add_slot, create_header};
 use strongroom_keys::{Credential, RecoveryKey, RootKey};
 use strongroom_store::local::{LocalStore, OpenMode};
 use strongroom_units::BlockSize;
-use strongroom_vault::namespace::Unobserved;
-use strongroom_vault::{Guards, Options, Rules, Trust, Vault, Writers};
+use strongroom_vault::{Guards, OpenOptions, Trust, Vault};
 
 use super::cost::{short_password, slot_options};
 use super::slots::{self, SlotReport};
@@ -193,22 +192,12 @@ fn record(
 ) -> Result<()> {
     let trusted = freshness::trusted(file, &args.vault, Trust::Record, true)?;
     let store = LocalStore::open(&args.vault, OpenMode::Writable).map_err(|error| at(&args.vault, error))?;
-    let options = Options {
-        writable: true,
-        writers: Writers::KeptOut,
-        rules: Rules::STRICT,
-        journal_len: Options::JOURNAL_LEN_MIN,
-        now: report::now(),
-        acl: true,
-        owners: false,
-        background: false,
-    };
     let engine = crate::compose::compose(None)?;
-    let observer = Arc::new(Unobserved);
     let witness = history.witness(move |text| output.warn(text));
     let guards = Guards { trusted: Some(trusted), fence: None, witness: Some(witness) };
+    let options = OpenOptions { guards, ..crate::tree::options(true) };
     let id = header.vault;
-    Vault::open_guarded(Arc::new(store), engine, header, root, &options, observer, &guards)
+    Vault::open(Arc::new(store), engine, header, root, &options)
         .and_then(|vault| vault.close())
         .map_err(|error| freshness::explain(error, &args.vault, Some(file)))?;
     history.remember_freshness(id, &crate::daemon::launch::absolute(file)?, output);

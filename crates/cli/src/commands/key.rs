@@ -70,7 +70,9 @@ fn print(
         slot,
         slots: slots::reports(header),
     };
-    output.print(&document, |document| format!("{done}{}", slots::table(&document.slots)))?;
+    output.print_at_width(&document, |document, display| {
+        format!("{done}{}", slots::table(&document.slots, display))
+    })?;
     Ok(Exit::Done)
 }
 

@@ -1,12 +1,12 @@
 //! Key slots as reports tell of them.
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 use strongroom_format::vault::header::Header;
 use strongroom_format::vault::slot::{Kdf, KeySlot, LaterSlot, SlotKind};
 use strongroom_keys::slots::{list_later_slots, list_slots};
 
+use crate::fit::Display;
+use crate::fit::table::{Column, Form};
 use crate::report;
 
 /// A key slot.
@@ -88,22 +88,26 @@ impl SlotReport {
     }
 }
 
+const COLUMNS: [Column; 5] = [
+    Column::right("slot", 4),
+    Column::left("kind", 17),
+    Column::left("made", 20),
+    Column::left("what trying it costs", 33),
+    Column::left("label", 0),
+];
+
 /// A table of slots, for people.
-pub(super) fn table(slots: &[SlotReport]) -> String {
-    let mut text = String::from(
-        "slot  kind               made                  what trying it costs               label\n",
-    );
-    for slot in slots {
+pub(super) fn table(slots: &[SlotReport], display: Display) -> String {
+    let row = |slot: &SlotReport| {
         let uniform = || match slot.kdf {
             Some(_) => "nothing: it cannot be guessed".to_owned(),
             None => "this version does not open it".to_owned(),
         };
         let cost = slot.guess_cost().unwrap_or_else(uniform);
-        let created = slot.created.as_deref().unwrap_or_default();
+        let created = slot.created.clone().unwrap_or_default();
         let SlotReport { index, kind, .. } = slot;
         let label = report::shown(slot.label.as_bytes());
-        let line = format!("{index:>4}  {kind:<17}  {created:<20}  {cost:<33}  {label}");
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    text
+        vec![index.to_string(), (*kind).to_owned(), created, cost, label]
+    };
+    Form::new(&COLUMNS).text(&slots.iter().map(row).collect::<Vec<_>>(), display)
 }

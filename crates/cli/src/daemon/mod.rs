@@ -33,7 +33,7 @@ use strongroom_fuse::{
 };
 use strongroom_sched::{Objective, Scheduler, Settings};
 use strongroom_store::local::{LocalStore, OpenMode};
-use strongroom_vault::{Guards, Options, Rules, Trust, Vault, Writers};
+use strongroom_vault::{Guards, OpenOptions, Rules, Trust, Vault, Writers};
 
 use self::ending::Ending;
 use self::launch::Ready;
@@ -151,16 +151,16 @@ impl Plan {
         if self.relaxed { "relaxed" } else { "full" }
     }
 
-    fn vault_options(&self) -> Options {
-        Options {
+    /// How the vault is opened, but for what guards and observes it.
+    fn vault_options(&self) -> OpenOptions {
+        OpenOptions {
             writable: !self.is_read_only(),
             writers: self.writers(),
             rules: if self.relaxed { Rules::RELAXED } else { Rules::STRICT },
             journal_len: self.journal_len,
-            now: report::now(),
-            acl: true,
             owners: rustix::process::geteuid().is_root(),
             background: true,
+            ..OpenOptions::new(report::now())
         }
     }
 }
@@ -193,7 +193,7 @@ impl Daemon {
     /// time is spent on being awake when a request comes.
     fn applies(&self, settings: Settings) {
         self.engines.set(settings);
-        self.session.allow_looking(settings.objective != Objective::Cpu);
+        self.session.allow_polling(settings.objective != Objective::Cpu);
     }
 
     /// What a trace is of.
@@ -261,22 +261,24 @@ fn serve(plan: &Plan, unlocked: Unlocked, ready: Ready, output: Output) -> Resul
     let tracing = Tracing::new(Arc::clone(&engines));
     let metered = Arc::new(Metered::new(tracing.engine()));
     let (engine, local) = (Arc::clone(&metered) as Arc<dyn Engine>, Arc::clone(&store));
-    let observer = Arc::clone(&damage) as Arc<_>;
     let file = plan.freshness.as_deref();
     let writable = !plan.is_read_only();
     let trusted = file.map(|file| freshness::trusted(file, &plan.vault, plan.trust, writable)).transpose()?;
-    let options = plan.vault_options();
     let guards = Guards {
         trusted,
         fence: lock.as_ref().and_then(VaultLock::fence),
         witness: Some(plan.history.witness(|text| tracing::warn!("{text}"))),
     };
     freshness::check_missing(plan, header.vault)?;
-    let vault = Vault::open_guarded(store, engine, header, root, &options, observer, &guards)
+    let options = OpenOptions { guards, observer: Arc::clone(&damage) as Arc<_>, ..plan.vault_options() };
+    let vault = Vault::open(store, engine, header, root, &options)
         .map_err(|error| freshness::explain(error, &plan.vault, file))?;
-    if let Some(file) = file {
-        freshness::tell(&vault, file, output);
-        plan.history.remember_freshness(vault.header().vault, file, output);
+    match file {
+        Some(file) => {
+            freshness::tell(&vault, file, output);
+            plan.history.remember_freshness(vault.header().vault, file, output);
+        }
+        None => freshness::tell_unused(&plan.history, vault.header().vault, output),
     }
     let vault = Arc::new(vault);
     let opened = Opened { vault, engines, metered, tracing, local, profile, damage, file_limit };
@@ -332,7 +334,7 @@ fn mounted(
     // it keeps itself, and for data, which it may hold for one opening alone.
     let options = SessionOptions {
         writeback_cache: !plan.is_read_only(),
-        read_around: !plan.is_read_only(),
+        prefetch: !plan.is_read_only(),
         // A device that loses work keeps its memory.
         buffers_return: engines.is_all_inline(strongroom_vault::algorithm(vault.header().suite)),
         transport: plan.transport,

@@ -206,7 +206,7 @@ impl Daemon {
             let at = |path: &[u8]| crate::report::shown(path);
             let (directory, vault) = (&self.plan.directory, &self.plan.vault);
             let text = if self.plan.log_names {
-                format!("{}: {}", at(last.path.as_deref().unwrap_or(b"(no known name)")), last.what)
+                format!("{}: {}", crate::report::shown_place(last.path.as_deref()), last.what)
             } else {
                 format!(
                     "something damaged was met {} times, the last: {}; `strongroom status {}` names it, and \

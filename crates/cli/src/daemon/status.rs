@@ -347,7 +347,7 @@ impl Daemon {
             time: self.time(&served, &engines),
             engines: engines.engines.into_iter().chain([engines.fallback]).map(EngineStatus::from).collect(),
             read_bytes: served.bytes_read,
-            read_around_bytes: served.bytes_around,
+            read_around_bytes: served.bytes_prefetched,
             written_bytes: served.bytes_written,
             open: self.adapter.open_count() as u64,
             requests: requests(&served),

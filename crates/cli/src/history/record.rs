@@ -38,6 +38,20 @@ pub(crate) struct Record {
     pub(super) work: u64,
     /// The freshness file that the vault was mounted with last.
     pub(crate) freshness: Option<SeenFile>,
+    /// How far a check by time has come; none where none has begun.
+    #[serde(default)]
+    pub(super) scrub: Option<SeenFiles>,
+}
+
+/// The part of a vault that checks by time have looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SeenFiles {
+    /// The stored path where the next one goes on.
+    pub(crate) next: String,
+    /// When the pass began, in seconds since 1970.
+    pub(crate) began: u64,
+    /// Files that were looked at since.
+    pub(crate) files: u64,
 }
 
 /// A freshness file that was in use.
@@ -52,7 +66,7 @@ pub(crate) struct SeenFile {
 impl Record {
     pub(super) fn new(vault: VaultId, sequence: u64, written: u64, seen: u64) -> Record {
         let (schema, vault) = (SCHEMA.to_owned(), vault.to_string());
-        Record { schema, vault, sequence, written, seen, work: 0, freshness: None }
+        Record { schema, vault, sequence, written, seen, work: 0, freshness: None, scrub: None }
     }
 }
 

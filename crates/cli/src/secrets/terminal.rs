@@ -8,6 +8,8 @@ use std::os::fd::BorrowedFd;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use strongroom_keys::SecretBytes;
 
+use crate::fit::Display;
+
 /// Standard input, unbuffered. What [`io::stdin`] reads stays in its buffer.
 pub(crate) struct Input(BorrowedFd<'static>);
 
@@ -23,42 +25,48 @@ impl Read for Input {
     }
 }
 
-/// A terminal that shows nothing of what is typed, until this is dropped.
-struct Silent<'t> {
-    terminal: &'t File,
+/// The terminal, which shows nothing of what is typed until this is dropped.
+pub(super) struct Silent {
+    terminal: File,
     before: Termios,
 }
 
-impl<'t> Silent<'t> {
-    fn new(terminal: &'t File) -> io::Result<Silent<'t>> {
-        let before = tcgetattr(terminal)?;
+impl Silent {
+    /// What was typed before is not for us, and forgotten.
+    ///
+    /// # Errors
+    /// The system's; without a terminal, one of kind
+    /// [`io::ErrorKind::NotConnected`].
+    pub(super) fn open() -> io::Result<Silent> {
+        let opened = File::options().read(true).write(true).open("/dev/tty");
+        let terminal = opened.map_err(|error| io::Error::new(io::ErrorKind::NotConnected, error))?;
+        let before = tcgetattr(&terminal)?;
         let mut silent = before.clone();
         silent.local_modes.remove(LocalModes::ECHO);
         // The end of the line is shown: it says that the password was taken.
         silent.local_modes.insert(LocalModes::ECHONL | LocalModes::ICANON | LocalModes::ISIG);
-        tcsetattr(terminal, OptionalActions::Flush, &silent)?;
+        tcsetattr(&terminal, OptionalActions::Flush, &silent)?;
         Ok(Silent { terminal, before })
     }
-}
 
-impl Drop for Silent<'_> {
-    fn drop(&mut self) {
-        // A terminal that is gone shows nothing either.
-        let _ = tcsetattr(self.terminal, OptionalActions::Now, &self.before);
+    /// Asks for a line of at most `len_max` bytes. Nothing is shown from before
+    /// the question is: whoever has read it may type.
+    ///
+    /// # Errors
+    /// The system's; for a longer line, one of kind
+    /// [`io::ErrorKind::InvalidInput`].
+    pub(super) fn ask(&self, text: &str, len_max: usize) -> io::Result<SecretBytes> {
+        let text = Display::of(&self.terminal).fit(text).into_owned();
+        (&self.terminal).write_all(text.as_bytes())?;
+        line(&mut &self.terminal, len_max)
     }
 }
 
-/// Asks on the terminal for a line of at most `len_max` bytes.
-///
-/// # Errors
-/// The system's; without a terminal and for a longer line, one of kind
-/// [`io::ErrorKind::NotConnected`] or [`io::ErrorKind::InvalidInput`].
-pub(super) fn ask(text: &str, len_max: usize) -> io::Result<SecretBytes> {
-    let opened = File::options().read(true).write(true).open("/dev/tty");
-    let mut terminal = opened.map_err(|error| io::Error::new(io::ErrorKind::NotConnected, error))?;
-    terminal.write_all(text.as_bytes())?;
-    let _silent = Silent::new(&terminal)?;
-    line(&mut &terminal, len_max)
+impl Drop for Silent {
+    fn drop(&mut self) {
+        // A terminal that is gone shows nothing either.
+        let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
+    }
 }
 
 /// The bytes before the end of the line, which is left out.

@@ -14,7 +14,7 @@ use crate::control::{Answer, Client, Request, mounts, unanswered};
 use crate::daemon::status::{EngineStatus, MaskStatus, MountStatus, RecoveredStatus, TimeStatus};
 use crate::failure::{Exit, Result};
 use crate::profile::DeviceBreakEven;
-use crate::report::{Output, bytes, shown};
+use crate::report::{Output, bytes, shown, shown_place};
 
 /// `strongroom.status/1`.
 #[derive(Debug, Serialize)]
@@ -125,7 +125,7 @@ fn mount_text(status: &MountStatus) -> String {
     }
     line("read", bytes(status.read_bytes));
     if status.read_around_bytes > 0 {
-        line("read around", format!("{} that was likely to be asked for", bytes(status.read_around_bytes)));
+        line("prefetched", format!("{} around what was read", bytes(status.read_around_bytes)));
     }
     line("written", bytes(status.written_bytes));
     let total: u64 = status.requests.iter().map(|request| request.count).sum();
@@ -163,8 +163,8 @@ fn mount_text(status: &MountStatus) -> String {
         line("errors", format!("{} in the background, the last: {last}", status.errors.background));
     }
     for damaged in &status.errors.damaged {
-        let path = damaged.path.as_deref().unwrap_or("(no known name)");
-        line("DAMAGED", format!("{}: {} ({} times)", shown(path.as_bytes()), damaged.what, damaged.times));
+        let path = damaged.path.as_deref().map(str::as_bytes);
+        line("DAMAGED", format!("{}: {} ({} times)", shown_place(path), damaged.what, damaged.times));
     }
     text
 }
@@ -186,7 +186,7 @@ fn break_even_text(even: &DeviceBreakEven) -> String {
     }
 }
 
-fn masks_text(masks: &MaskStatus) -> String {
+pub(crate) fn masks_text(masks: &MaskStatus) -> String {
     let mut text = format!("{}: {}", if masks.active { "made ahead" } else { "off" }, masks.reason);
     for (name, counts) in [("writes", &masks.writes), ("reads", &masks.reads)] {
         let asked = counts.hit_bytes + counts.miss_bytes;
@@ -268,6 +268,21 @@ pub(super) mod tests {
         assert!(text.contains("in locked memory, but for stacks"), "{text}");
         assert!(text.contains("system calls (a reason)"), "{text}");
         assert!(text.contains("0 mismatches in 4 KiB checked"), "{text}");
+    }
+
+    #[test]
+    fn what_is_damaged_is_named() {
+        let mut status = sample();
+        let damaged = json!([
+            {"path": "", "what": "w0", "times": 1},
+            {"path": "d/f\u{1b}", "what": "w1", "times": 2},
+            {"path": null, "what": "w2", "times": 3},
+        ]);
+        status.errors.damaged = serde_json::from_value(damaged).expect("what is damaged");
+        let text = mount_text(&status);
+        for line in ["the top directory: w0 (1 times)", "d/f\\u{1b}: w1 (2 times)", "(no known name): w2"] {
+            assert!(text.contains(&format!(" {line}")), "{line}: {text}");
+        }
     }
 
     #[test]

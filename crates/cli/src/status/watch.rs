@@ -14,7 +14,7 @@ use super::bottleneck::{self, Shares};
 use crate::daemon::status::{EngineStatus, MountStatus};
 use crate::failure::{Exit, Failure, Result};
 use crate::fit::{self, Display};
-use crate::report::{bytes, shown};
+use crate::report::{bytes, shown, shown_place};
 
 /// Cells of a bar, where there is room.
 const BAR: usize = 24;
@@ -194,8 +194,8 @@ fn mount(lines: &mut Vec<String>, status: &MountStatus, earlier: Option<Earlier<
         None => lines.push("  idle".to_owned()),
     }
     for damaged in &status.errors.damaged {
-        let path = damaged.path.as_deref().unwrap_or("(no known name)");
-        lines.push(format!("DAMAGED {}: {}", shown(path.as_bytes()), damaged.what));
+        let path = damaged.path.as_deref().map(str::as_bytes);
+        lines.push(format!("DAMAGED {}: {}", shown_place(path), damaged.what));
     }
 }
 

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use strongroom_engine::{
-    Batch, Cross, Crossing, Engine, Layer, Refusal, Refused, Segment, Session, Ticket, Way,
-};
+use strongroom_engine::{Batch, Cross, Crossing, Engine, Layer, Refusal, Refused, Segment, Session, Ticket};
 use strongroom_trace::Recorder;
 
 /// An engine that a recorder is told of.
@@ -44,10 +42,7 @@ impl Layer for Watched {
         if !self.recorder.is_on() {
             return inner.cross(session, crossing);
         }
-        let bytes = match &crossing.way {
-            Way::Encrypt { from, .. } => from.len(),
-            Way::Decrypt { to, .. } => to.len(),
-        };
+        let bytes = crossing.to.len();
         let began = self.recorder.started();
         inner.cross(session, crossing)?;
         self.recorder.computed(bytes as u64, self.recorder.since(&began), true);

@@ -7,9 +7,8 @@ use strongroom_format::vault::header::Header;
 use strongroom_format::vault::names::VAULT_DIRECTORY;
 use strongroom_keys::RootKey;
 use strongroom_store::{Kind, NodeRef, Store};
-use strongroom_vault::namespace::Unobserved;
 use strongroom_vault::namespace::survey::DEPTH_MAX;
-use strongroom_vault::{Damage, Guards, Options, Rules, Trust, Vault, Writers};
+use strongroom_vault::{Guards, OpenOptions, Trust, Vault};
 
 use crate::failure::Result;
 use crate::freshness;
@@ -17,30 +16,18 @@ use crate::progress::Progress;
 use crate::report;
 
 /// Options for opening a vault without a mount.
-pub(crate) fn options(writable: bool) -> Options {
-    Options {
-        writable,
-        writers: Writers::KeptOut,
-        rules: Rules::STRICT,
-        journal_len: Options::JOURNAL_LEN_MIN,
-        now: report::now(),
-        acl: true,
-        owners: false,
-        background: false,
-    }
+pub(crate) fn options(writable: bool) -> OpenOptions {
+    OpenOptions { writable, ..OpenOptions::new(report::now()) }
 }
 
-/// Opens a vault for reading, with what damage its journals have.
+/// Opens a vault for reading, whatever damage its journals have.
 ///
 /// # Errors
 /// An engine that lacks the suite, or what the store reports.
-pub(crate) fn open_read_only(
-    store: Arc<dyn Store>,
-    header: &Header,
-    root: RootKey,
-) -> Result<(Vault, Vec<Damage>)> {
+pub(crate) fn open_read_only(store: Arc<dyn Store>, header: &Header, root: RootKey) -> Result<Vault> {
     let engine = crate::compose::compose(None)?;
-    Ok(Vault::open_damaged(store, engine, header.clone(), root, &options(false), Arc::new(Unobserved))?)
+    let options = OpenOptions { damaged_journals: true, ..options(false) };
+    Ok(Vault::open(store, engine, header.clone(), root, &options)?)
 }
 
 /// The same with the freshness file at `file`, if there is one, compared.
@@ -53,12 +40,12 @@ pub(crate) fn open_recorded(
     root: RootKey,
     vault: &Path,
     file: Option<&Path>,
-) -> Result<(Vault, Vec<Damage>)> {
+) -> Result<Vault> {
     let engine = crate::compose::compose(None)?;
     let trusted = file.map(|file| freshness::trusted(file, vault, Trust::Record, false)).transpose()?;
     let guards = Guards { trusted, ..Guards::default() };
-    let observer = Arc::new(Unobserved);
-    Vault::open_damaged_guarded(store, engine, header.clone(), root, &options(false), observer, &guards)
+    let options = OpenOptions { damaged_journals: true, guards, ..options(false) };
+    Vault::open(store, engine, header.clone(), root, &options)
         .map_err(|error| freshness::explain(error, vault, file))
 }
 

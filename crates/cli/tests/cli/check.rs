@@ -104,6 +104,40 @@ fn a_sample_says_that_it_is_one() {
 }
 
 #[test]
+fn checks_by_time_go_on_where_the_last_one_ended() {
+    let place = filled();
+    let whole = check(&place).expect(0).document()["files"].as_u64().expect("a number");
+    flip(&stored(&place, 290_000), 4096 * 3 + 100);
+    // With no time but for one file at a time.
+    let line = "check v --password-file password --json --threads 1 --sample 1ms";
+    let (mut files, mut damaged, mut runs) = (0, 0, 0);
+    let last = loop {
+        let document = place.line(line);
+        let document = if document.code == 4 { document.expect(4) } else { document.expect(0) }.document();
+        damaged += document["damage"].as_array().map_or(0, Vec::len);
+        files += document["files"].as_u64().expect("a number");
+        runs += 1;
+        let scrub = &document["scrub"];
+        assert_eq!(
+            (&scrub["pass_files"], &scrub["resumed"]),
+            (&files.into(), &(runs > 1).into()),
+            "{document:#}"
+        );
+        if scrub["next"].is_null() {
+            break document;
+        }
+        assert!(runs <= whole + 1, "each looks at one file at least");
+    };
+    // One with two names is met in two of them.
+    assert_eq!((files, damaged), (whole + 1, 1), "each file: {last:#}");
+    // The next pass begins anew, and has the time for all.
+    let text = place.line("check v --password-file password --sample 1h").expect(4).stdout;
+    assert!(text.contains("The pass is complete: every file was looked at since"), "{text}");
+    place.line("check v docs --password-file password --sample 1h").expect(2);
+    place.line("check v --password-file password --sample 0s").expect(2);
+}
+
+#[test]
 fn a_damaged_page_and_a_cut_file_are_named() {
     let place = filled();
     flip(&stored(&place, 290_000), 100);

@@ -49,6 +49,42 @@ fn differences_are_named_and_accepted() {
 }
 
 #[test]
+fn a_new_file_is_said_to_be_one() {
+    let place = place();
+    let accept = |file: &str| format!("freshness accept v {file} --password-file password");
+    let run = place.line(&accept("usb/new")).expect(0);
+    assert!(run.stdout.starts_with("usb/new is new: it records the whole vault"), "{}", run.stdout);
+    let document = place.line(&format!("{} --json", accept("usb/newer"))).expect(0).document();
+    assert_eq!(document["begun"], true);
+    let document = place.line(&format!("{} --json", accept("usb/newer"))).expect(0).document();
+    assert_eq!(document["begun"], false);
+    assert_eq!(place.line(&accept("usb/newer")).expect(0).stdout, "Nothing differed.\n");
+}
+
+#[test]
+fn a_check_without_the_file_says_that_there_is_one() {
+    let place = place();
+    let check = "check v --password-file password";
+    let told = |line: &str| {
+        let said = place.line(line).expect(0).stderr;
+        let lines: Vec<_> = said.lines().filter(|line| line.contains("has a freshness file")).collect();
+        match lines[..] {
+            [] => false,
+            [line] => line.contains("usb/fresh") && line.contains("--freshness"),
+            _ => panic!("{said}"),
+        }
+    };
+    assert!(told(check));
+    assert!(!told(&format!("{check} --no-history")), "nothing is remembered");
+    place.line("freshness accept v usb/fresh --password-file password").expect(0);
+    assert!(!told(&format!("{check} --freshness usb/fresh")));
+    std::fs::rename(place.path("usb"), place.path("away")).expect("moved");
+    assert!(told(check), "its disk is not there");
+    std::fs::create_dir(place.path("usb")).expect("a directory");
+    assert!(!told(check), "it was given up");
+}
+
+#[test]
 fn a_vault_that_was_put_back_as_a_whole_is_refused() {
     let place = place();
     let accept = "freshness accept v usb/fresh --password-file password";

@@ -78,6 +78,98 @@ fn another_kind_in_the_place_of_a_file_is_told_and_waited_for_by_nobody() {
     }
 }
 
+/// Commands that open a vault, to read it and to write to it.
+const OPENING: [&str; 5] = [
+    "info v",
+    "check v --password-file password",
+    "salvage v out --password-file password",
+    "mount v mount --password-file password",
+    "freshness accept v fresh --password-file password",
+];
+
+#[test]
+fn another_kind_in_the_place_of_the_vaults_own_directory_is_damage() {
+    for kind in KINDS {
+        let place = Place::new().vault();
+        std::fs::create_dir(place.path("mount")).expect("a directory");
+        std::fs::rename(place.path("v/.strongroom"), place.path("away")).expect("moved");
+        if kind == "symlink" {
+            // To what would do.
+            std::os::unix::fs::symlink("../away", place.path("v/.strongroom")).expect("a symlink");
+        } else if kind == "directory" {
+            place.write("v/.strongroom", "");
+        } else if !replace(&place.path("v/.strongroom"), kind) {
+            continue;
+        }
+        for line in OPENING {
+            let (code, said) = ends(&place, line);
+            assert_eq!(code, 4, "{kind}, {line}: {said}");
+            assert!(
+                said.contains("`.strongroom`") && said.contains("from a backup"),
+                "{kind}, {line}: {said}"
+            );
+        }
+        assert!(!place.path("away/lock").exists(), "{kind}: nothing was made elsewhere");
+        std::fs::remove_file(place.path("v/.strongroom")).expect("removed");
+        std::fs::rename(place.path("away"), place.path("v/.strongroom")).expect("moved");
+        assert_eq!(ends(&place, OPENING[1]).0, 0, "{kind}: as it says");
+    }
+}
+
+#[test]
+fn another_kind_in_the_place_of_the_temporary_directory_is_damage() {
+    for kind in KINDS.into_iter().filter(|kind| *kind != "directory") {
+        let place = filled();
+        std::fs::create_dir(place.path("mount")).expect("a directory");
+        if !replace(&place.path("v/.strongroom/temporary"), kind) {
+            continue;
+        }
+        for line in &OPENING[3..] {
+            let (code, said) = ends(&place, line);
+            assert_eq!(code, 4, "{kind}, {line}: {said}");
+            assert!(said.contains("`.strongroom/temporary`"), "{kind}, {line}: {said}");
+            assert!(said.contains("move it away"), "{kind}, {line}: {said}");
+        }
+        std::fs::remove_file(place.path("v/.strongroom/temporary")).expect("removed");
+        assert_eq!(ends(&place, OPENING[4]).0, 0, "{kind}: as it says");
+    }
+}
+
+#[test]
+fn trees_in_the_temporary_directory_keep_nobody_from_mounting() {
+    let place = filled();
+    let temporary = place.path("v/.strongroom/temporary");
+    let inside = |name: &str| {
+        let path = temporary.join(name);
+        std::fs::create_dir(&path).expect("a directory");
+        path
+    };
+    nest(&inside("deep"), "d", 4000, |_| {});
+    std::fs::write(inside("full").join("file"), "somebody's").expect("a file");
+    std::fs::create_dir_all(inside("record").join(".id/within/within")).expect("directories");
+    std::fs::create_dir(inside("side").join(".n~side")).expect("a directory");
+    // As a mount that was killed leaves one.
+    std::fs::create_dir_all(inside("gone").join(".id")).expect("directories");
+    let (code, said) = ends(&place, OPENING[4]);
+    assert_eq!(code, 0, "{said}");
+    let mut left: Vec<String> = std::fs::read_dir(&temporary)
+        .expect("it is there")
+        .flatten()
+        .map(|entry| name_of(&entry.path()))
+        .collect();
+    left.sort_unstable();
+    assert_eq!(left, ["deep", "full", "record", "side"]);
+    assert!(temporary.join("full/file").exists() && temporary.join("record/.id/within/within").exists());
+    let document = place.line("check v --password-file password --json").expect(0).document();
+    let leftovers = document["leftovers"].as_array().expect("a list");
+    assert_eq!(leftovers.len(), 4, "{leftovers:#?}");
+    for leftover in leftovers {
+        let what = leftover["what"].as_str().expect("text");
+        assert!(what.contains("no mount removes it"), "{what}");
+    }
+    assert!(Command::new("rm").arg("-rf").arg(place.path("v")).status().is_ok());
+}
+
 #[test]
 fn a_header_copy_of_another_kind_leaves_the_other_in_use() {
     for kind in KINDS {

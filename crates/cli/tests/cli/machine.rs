@@ -1,5 +1,7 @@
 //! `doctor`, `status`, and how the command line itself is refused.
 
+use serde_json::Value;
+
 use crate::support::{Place, Run};
 
 #[test]
@@ -13,6 +15,36 @@ fn doctor_reports_in_both_forms() {
     let missing =
         document["items"].as_array().expect("a list").iter().any(|item| item["verdict"] == "missing");
     assert_eq!(run.code, if missing { 6 } else { 0 });
+}
+
+#[test]
+fn doctor_tries_a_store_and_leaves_nothing() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("store")).expect("a directory");
+    let document = place.line("doctor store --json").expect(0).document();
+    assert_eq!((&document["suitable"], &document["left"]), (&true.into(), &Value::Null));
+    let items = document["items"].as_array().expect("a list");
+    let kept = |name: &str| items.iter().any(|item| item["name"] == name && item["kept"] == true);
+    assert!(kept("locks") && kept("barriers"), "{document:#}");
+    assert!(items.iter().all(|item| item["kept"] == item["consequence"].is_null()), "{document:#}");
+    let text = place.line("doctor store").expect(0).stdout;
+    assert!(text.contains("moving-directories") && text.contains("A vault can live here"), "{text}");
+    assert_eq!(std::fs::read_dir(place.path("store")).expect("there").count(), 0);
+}
+
+#[test]
+fn doctor_says_what_cannot_be_tried_and_locks_for_others() {
+    let place = Place::new();
+    place.write("file", "");
+    for store in ["file", "absent"] {
+        let error = place.line(&format!("doctor {store} --json"));
+        assert_ne!(error.code, 0);
+        error.error();
+    }
+    place.line("doctor --try-lock file").expect(0);
+    let held = std::fs::File::open(place.path("file")).expect("there");
+    held.lock().expect("locked");
+    place.line("doctor --try-lock file").expect(5);
 }
 
 #[test]

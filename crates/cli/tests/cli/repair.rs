@@ -2,7 +2,10 @@
 //! `docs/repair.md` that a repair does something about, and for some that it
 //! leaves; what is sound is never touched.
 
+mod attributes;
 mod conflicts;
+mod crashes;
+mod table;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -117,79 +120,6 @@ fn record_of(place: &Place, directory: &str) -> PathBuf {
 
 fn side_of(path: &Path) -> PathBuf {
     path.with_file_name(format!(".n{}", path.file_name().expect("a name").to_string_lossy()))
-}
-
-/// The body of a test in a source file.
-fn body<'a>(source: &'a str, test: &str) -> Option<&'a str> {
-    let (_, rest) = source.split_once(&format!("#[test]\nfn {test}()"))?;
-    Some(rest.split("#[test]").next().unwrap_or(rest))
-}
-
-/// Each step that a report can name stands in the table, each that stands
-/// there can be named, and where a row names a step and a test of a repair,
-/// that test expects the step.
-#[test]
-fn the_table_of_damages_is_what_the_code_does() {
-    let document = include_str!("../../../../docs/repair.md");
-    let sources = [
-        ("repair", include_str!("repair.rs")),
-        ("conflicts", include_str!("repair/conflicts.rs")),
-        ("check", include_str!("check.rs")),
-        ("salvage", include_str!("salvage.rs")),
-        ("header", include_str!("header.rs")),
-        ("attacks", include_str!("../../../vault/tests/attacks.rs")),
-    ];
-    let codes = |cell: &str| -> Vec<String> {
-        let words = cell.split('`').skip(1).step_by(2);
-        words.map(str::to_owned).collect()
-    };
-    let schema: Value =
-        serde_json::from_str(include_str!("../../../../docs/json/check.schema.json")).expect("JSON");
-    let mut known = Vec::new();
-    collect_actions(&schema, &mut known);
-    let mut named = std::collections::BTreeSet::new();
-    let (_, table) = document.split_once("| damage |").expect("a table");
-    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
-    let mut count = 0;
-    for row in rows {
-        count += 1;
-        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-        let [damage, _, _, _, steps, tests] = cells[..] else { panic!("six cells: {row}") };
-        let (steps, tests) = (codes(steps), codes(tests));
-        for test in &tests {
-            let (file, name) = test.split_once("::").expect("a file and a name");
-            let source = sources.iter().find(|(known, _)| *known == file).expect("a file of tests").1;
-            let body = body(source, name).unwrap_or_else(|| panic!("{damage}: there is no {test}"));
-            if ["repair", "conflicts"].contains(&file) {
-                for step in &steps {
-                    assert!(body.contains(&format!("\"{step}\"")), "{test} does not expect {step}");
-                }
-            }
-        }
-        named.extend(steps);
-    }
-    assert!(count > 20, "{count} rows");
-    assert_eq!(named.into_iter().collect::<Vec<_>>(), known, "steps of the table and of the report");
-}
-
-/// The values that a schema allows for `action`.
-fn collect_actions(schema: &Value, found: &mut Vec<String>) {
-    match schema {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                if key == "action"
-                    && let Some(values) = value["enum"].as_array()
-                {
-                    found.extend(values.iter().filter_map(Value::as_str).map(str::to_owned));
-                    found.sort();
-                    found.dedup();
-                }
-                collect_actions(value, found);
-            }
-        }
-        Value::Array(values) => values.iter().for_each(|value| collect_actions(value, found)),
-        _ => {}
-    }
 }
 
 #[test]
@@ -484,101 +414,6 @@ fn a_damaged_map_page_costs_no_group() {
     }
 }
 
-/// A list as the kernel hands it over: version 2, and the entries of a mode and a named user's.
-fn access_list() -> Vec<u8> {
-    let mut list = 2u32.to_le_bytes().to_vec();
-    for (tag, id) in [(1u16, u32::MAX), (2, 1000), (4, u32::MAX), (16, u32::MAX), (32, u32::MAX)] {
-        list.extend([&tag.to_le_bytes()[..], &4u16.to_le_bytes(), &id.to_le_bytes()].concat());
-    }
-    list
-}
-
-/// The stored extended attributes of an inode, which are ours.
-fn stored_attributes(path: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut names = Vec::with_capacity(4096);
-    rustix::fs::listxattr(path, rustix::buffer::spare_capacity(&mut names)).expect("listed");
-    let names = String::from_utf8(names).expect("UTF-8");
-    let ours = names.split('\0').filter(|name| name.starts_with("user.strongroom."));
-    ours.map(|name| {
-        let mut value = Vec::with_capacity(4096);
-        rustix::fs::getxattr(path, name, rustix::buffer::spare_capacity(&mut value)).expect("a value");
-        (name.to_owned(), value)
-    })
-    .collect()
-}
-
-/// Flips a bit of every stored attribute of an inode.
-fn spoil_attributes(path: &Path) {
-    let stored = stored_attributes(path);
-    assert!(!stored.is_empty(), "{}", path.display());
-    for (name, mut value) in stored {
-        value[20] ^= 1;
-        rustix::fs::setxattr(path, &*name, &value, rustix::fs::XattrFlags::REPLACE).expect("written");
-    }
-}
-
-#[test]
-fn a_damaged_attribute_is_named_and_costs_nothing_else() {
-    const LIST: &str = "system.posix_acl_access";
-    for suite in SUITES {
-        let place = Place::new().vault_of(suite);
-        let filling = place.open();
-        filling.directory("d").file("d/f", 5000).file("listed", 6000).file("sound", 100);
-        filling.attribute("d", "user.of", b"a directory").attribute("d/f", "user.of", b"a file");
-        filling.attribute("listed", LIST, &access_list()).attribute("sound", "user.of", b"this one");
-        filling.close();
-        check(&place).expect(0);
-        let right = plain(&place, 0);
-        for path in ["d", "d/f", "listed"] {
-            spoil_attributes(&place.stored(path));
-        }
-        let document = check(&place).expect(4).document();
-        let mut found: Vec<_> =
-            document["damage"].as_array().expect("a list").iter().map(|found| &found["path"]).collect();
-        found.sort_by_key(|path| path.as_str().map(str::to_owned));
-        assert_eq!(found, ["d", "d/f", "listed"], "{document:#}");
-        assert_eq!(left(&place).len(), 3);
-        assert_eq!(plain(&place, 4), right, "contents and names");
-        let mut kept = [0; 64];
-        let len = rustix::fs::getxattr(place.path("out/sound"), "user.of", &mut kept[..]).expect("copied");
-        assert_eq!(&kept[..len], b"this one");
-        let gone = rustix::fs::getxattr(place.path("out/d/f"), "user.of", &mut kept[..]);
-        assert_eq!(gone, Err(rustix::io::Errno::NODATA));
-    }
-}
-
-/// The id that they were sealed with went with the header page: whether they
-/// are sound cannot be told, and they are of a file that never was.
-#[test]
-fn attributes_of_a_file_that_was_never_durable_are_no_damage() {
-    for spoils in [false, true] {
-        let place = Place::new().vault();
-        place.open().file("kept", 5000).attribute("kept", "user.of", b"one").close();
-        let filling = place.open();
-        filling.file("lost", 5000).attribute("lost", "user.of", b"two");
-        filling.attribute("lost", "system.posix_acl_access", &access_list()).crash_unsynced();
-        let stored = place.stored("lost");
-        assert_eq!(stored_attributes(&stored).len(), 2);
-        // As a power cut leaves it: its length, and no byte of it.
-        let len = stored.metadata().expect("it is there").len();
-        fs::write(&stored, vec![0; len as usize]).expect("written");
-        if spoils {
-            spoil_attributes(&stored);
-        }
-        let document = check(&place).expect(0).document();
-        assert_eq!(document["damage"], serde_json::json!([]));
-        let tree = plain(&place, 0);
-        assert!(!tree.contains_key("lost"), "what was never synced is not there");
-        // Those of a file that was made durable are damage in the same vault.
-        let kept = place.stored("kept");
-        spoil_attributes(&kept);
-        assert_eq!(check(&place).expect(4).document()["damage"][0]["path"], "kept");
-        let document = repair(&place).expect(9).document();
-        assert_eq!(document["repair"]["remaining"].as_array().map(Vec::len), Some(1));
-        assert!(!stored.exists(), "settled");
-    }
-}
-
 #[test]
 fn an_entry_that_is_no_stored_name_is_moved_aside() {
     for suite in SUITES {
@@ -640,109 +475,6 @@ fn nothing_is_changed_without_an_answer_or_beside_a_mount() {
     drop(lock);
     assert_eq!(place.tree("v"), before);
     place.line("check v --yes").expect(2);
-}
-
-#[test]
-fn a_crashed_session_is_recovered_first() {
-    for suite in SUITES {
-        let place = Place::new().vault_of(suite);
-        let filling = place.open();
-        filling.directory("docs").file("docs/a", 5000).file("docs/b", 100_000);
-        filling.crash();
-        fs::remove_file(record_of(&place, "docs")).expect("removed");
-        let document = repair(&place).expect(8).document();
-        assert_eq!(actions(&document), ["record"]);
-        check(&place).expect(0);
-        assert_eq!(plain(&place, 0)["docs/b"], Node::File(content(100_000)));
-    }
-}
-
-/// What a damaged journal said is lost, and the rest of the vault is not.
-#[test]
-fn a_damaged_journal_is_given_up_and_kept_aside() {
-    for suite in SUITES {
-        let place = Place::new().vault_of(suite);
-        let filling = place.open();
-        filling.file("a", 5000).file("b", 9000).sync().overwrite("a", 100).overwrite("b", 100).crash();
-        let journal = place
-            .tree("v/.strongroom")
-            .into_iter()
-            .find_map(|(name, node)| match node {
-                Node::File(bytes) if name.starts_with("journal.") => {
-                    let slot = bytes.chunks(4096).position(|slot| slot.starts_with(b"SRjr"))?;
-                    Some((name, slot))
-                }
-                _ => None,
-            })
-            .expect("a record");
-        flip(&place.path("v/.strongroom").join(&journal.0), journal.1 as u64 * 4096 + 80);
-        let document = check(&place).expect(4).document();
-        assert_eq!(document["damage"][0]["kind"], "journal");
-        assert_eq!(plain(&place, 4)["b"], Node::File(content(9000)));
-        place.line("check v --password-file password --repair").expect(2);
-        let document = repair(&place).expect(9).document();
-        assert_eq!(actions(&document), ["recover"]);
-        assert_eq!(document["repair"]["remaining"][0]["kind"], "journal");
-        let document = check(&place).expect(0).document();
-        let leftovers = document["leftovers"].as_array().expect("a list");
-        assert_eq!(leftovers.len(), 2, "both segments: {document:#}");
-        assert!(leftovers.iter().all(|left| {
-            left["stored"].as_str().is_some_and(|stored| stored.starts_with(".strongroom/aside/journal."))
-        }));
-        assert_eq!(plain(&place, 0)["a"], Node::File(content(5000)));
-    }
-}
-
-/// Something else in place of a journal is damage, and nothing that the store
-/// failed at.
-#[test]
-fn a_journal_that_is_no_file_is_damage() {
-    for kind in ["FIFO", "symlink", "directory"] {
-        let place = Place::new().vault();
-        place.open().file("a", 5000).sync().overwrite("a", 100).crash();
-        let mut names: Vec<_> = place.tree("v/.strongroom").into_keys().collect();
-        names.retain(|name| name.starts_with("journal."));
-        let journal = place.path("v/.strongroom").join(&names[0]);
-        fs::remove_file(&journal).expect("removed");
-        match kind {
-            "FIFO" => {
-                let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-                rustix::fs::mknodat(rustix::fs::CWD, &journal, rustix::fs::FileType::Fifo, mode, 0)
-                    .expect("made");
-            }
-            "symlink" => std::os::unix::fs::symlink("/dev/zero", &journal).expect("made"),
-            _ => fs::create_dir(&journal).expect("made"),
-        }
-        let document = check(&place).expect(4).document();
-        assert_eq!(document["damage"][0]["kind"], "journal", "{kind}: {document:#}");
-        let message = document["damage"][0]["message"].as_str().expect("a text");
-        assert!(message.contains(".strongroom"), "{kind}: {message}");
-        let document = repair(&place).expect(9).document();
-        assert_eq!(actions(&document), ["recover"], "{kind}");
-        check(&place).expect(0);
-    }
-}
-
-/// What settling has cut is told, and salvaged as far as it opens.
-#[test]
-fn what_settling_cut_is_listed_and_salvaged() {
-    for suite in SUITES {
-        let place = Place::new().vault_of(suite);
-        place.open().file("large", 200 * 4096).crash();
-        let stored = place.stored("large");
-        let file = fs::File::options().write(true).open(&stored).expect("a file");
-        std::os::unix::fs::FileExt::write_all_at(&file, &[0; 512], 0).expect("written");
-        // The crash explains it: nothing is damaged, but nothing is thrown away.
-        repair(&place).expect(0);
-        let document = check(&place).expect(0).document();
-        let left = document["leftovers"][0]["stored"].as_str().expect("one").to_owned();
-        let name = left.strip_prefix(".strongroom/aside/").expect("kept aside");
-        let tree = plain(&place, 4);
-        assert!(!tree.contains_key("large"), "what was never synced is not there");
-        let mut right = content(200 * 4096);
-        right[..128 * 4096].fill(0);
-        assert!(tree[&format!("#aside/{name}")] == Node::File(right), "the second group is there");
-    }
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn with_a_profile_it_names_suite_engine_and_crossover_and_draws_them() {
 fn a_mount_is_told_of_as_status_tells_of_it_and_no_file_is_named() {
     let place = Place::new().vault();
     std::fs::create_dir(place.path("m")).expect("a directory");
-    place.line("mount v m --password-file password").expect(0);
+    place.line("mount v m --password-file password --engine sim -o masks=off").expect(0);
     place.write("m/confidential-name", [7; 100_000]);
     let status = place.line("status m --json").expect(0).document();
     let document = place.line("report -o report.html --json").expect(0).document();
@@ -95,12 +95,14 @@ fn a_mount_is_told_of_as_status_tells_of_it_and_no_file_is_named() {
     let own = status["mounts"][0]["mount_point"].as_str().expect("a path");
     let mounts = document["mounts"].as_array().expect("a list");
     let mount = mounts.iter().find(|mount| mount["mount_point"] == own).expect("it is listed");
-    for field in ["suite", "block_size_bytes", "since", "vault"] {
+    for field in ["suite", "block_size_bytes", "since", "vault", "masks"] {
         assert_eq!(mount[field], status["mounts"][0][field], "{field}");
     }
     let slow = document["conclusions"].as_array().expect("a list").iter();
     assert!(slow.filter(|found| found["about"] == "slow").any(|found| text(found, "says").contains(own)));
     assert!(page.contains(own), "{page}");
+    let masks = mount["masks"]["reason"].as_str().expect("an engine that could make them");
+    assert!(page.contains(&format!("Masks off: {masks}")), "{page}");
     let whole = format!("{document}{page}");
     assert!(!whole.contains("confidential-name") && !whole.contains("correct horse"));
     assert_is_a_page(&page);

@@ -51,9 +51,13 @@ fn every_schema_is_one_and_is_listed() {
 #[test]
 fn a_document_with_a_field_too_few_or_too_many_or_of_another_type_is_not_valid() {
     let place = Place::new().vault();
-    for line in
-        ["info v --json", "key list v --json", "doctor --json", "check v --password-file password --json"]
-    {
+    for line in [
+        "info v --json",
+        "key list v --json",
+        "doctor --json",
+        "doctor . --json",
+        "check v --password-file password --json",
+    ] {
         let document = place.line(line).expect(0).document();
         for name in document.as_object().expect("an object").keys().filter(|name| *name != "schema") {
             let mut changed = document.clone();

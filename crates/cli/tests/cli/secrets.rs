@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::support::{CHEAP, Place, finish};
 
@@ -94,6 +96,43 @@ fn without_a_terminal_the_options_are_named() {
     assert!(!place.exists("w"));
 }
 
+/// What a terminal has shown, as it comes.
+struct Shown {
+    text: Arc<Mutex<Vec<u8>>>,
+    reader: std::thread::JoinHandle<()>,
+}
+
+impl Shown {
+    fn of(mut terminal: std::process::ChildStdout) -> Shown {
+        let text = Arc::new(Mutex::new(Vec::new()));
+        let shown = Arc::clone(&text);
+        let reader = std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(len @ 1..) = std::io::Read::read(&mut terminal, &mut bytes) {
+                shown.lock().expect("nobody panics with it").extend_from_slice(&bytes[..len]);
+            }
+        });
+        Shown { text, reader }
+    }
+
+    /// A prompt ends with a colon and a space, and nothing else here does.
+    fn wait_for_prompts(&self, count: usize) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while self.text.lock().expect("nobody panics with it").windows(2).filter(|two| two == b": ").count()
+            < count
+        {
+            assert!(Instant::now() < until, "it asks for no line {count}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// All of it, once nobody has the terminal open.
+    fn until_the_end(self) -> Vec<u8> {
+        self.reader.join().expect("it reads");
+        std::mem::take(&mut self.text.lock().expect("nobody panics with it"))
+    }
+}
+
 #[test]
 fn a_terminal_is_asked_twice_for_a_new_password_and_once_for_an_old_one() {
     let place = Place::new();
@@ -104,15 +143,15 @@ fn a_terminal_is_asked_twice_for_a_new_password_and_once_for_an_old_one() {
         command.env("XDG_STATE_HOME", place.path(".state"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("script, of the package bsdutils");
-        // Each line waits for its prompt: what comes before is dropped.
+        let shown = Shown::of(child.stdout.take().expect("piped"));
         let mut stdin = child.stdin.take().expect("piped");
-        for line in lines.split_inclusive('\n') {
-            std::thread::sleep(std::time::Duration::from_millis(700));
+        for (index, line) in lines.split_inclusive('\n').enumerate() {
+            shown.wait_for_prompts(index + 1);
             std::io::Write::write_all(&mut stdin, line.as_bytes()).expect("typed");
         }
-        std::thread::sleep(std::time::Duration::from_millis(700));
+        let stdout = shown.until_the_end();
         drop(stdin);
-        finish(child.wait_with_output().expect("ended"))
+        finish(std::process::Output { stdout, ..child.wait_with_output().expect("ended") })
     };
     let cheap = CHEAP.join(" ");
     let run = typed(&format!("init v --recovery-out none {cheap}"), "one\nother\nsecret\nsecret\n").expect(0);

@@ -14,8 +14,8 @@ use strongroom_engine_cpu::CpuEngine;
 use strongroom_keys::{Credential, SecretBytes, unlock_copies};
 use strongroom_store::local::{LocalStore, OpenMode};
 use strongroom_store::{Kind, Store, XattrMode};
-use strongroom_vault::namespace::{Creation, Opening, Owner, ROOT, Unobserved};
-use strongroom_vault::{Guards, Options, Rules, Trust, Trusted, Vault, Writers, read_header_copies};
+use strongroom_vault::namespace::{Creation, Opening, Owner, ROOT};
+use strongroom_vault::{Guards, OpenOptions, Trust, Trusted, Vault, read_header_copies};
 
 use crate::schemas;
 
@@ -144,20 +144,10 @@ impl Place {
         let copies: Vec<&[u8]> = copies.iter().flatten().map(Vec::as_slice).collect();
         let password = Credential::Password(SecretBytes::take_string("correct horse".to_owned()));
         let (header, root) = unlock_copies(&copies, &password).expect("its password");
-        let options = Options {
-            writable,
-            writers: Writers::KeptOut,
-            rules: Rules::STRICT,
-            journal_len: Options::JOURNAL_LEN_MIN,
-            now: 1,
-            acl: true,
-            owners: false,
-            background: false,
-        };
+        let guards = Guards { trusted, ..Guards::default() };
+        let options = OpenOptions { writable, guards, ..OpenOptions::new(1) };
         let store = store as Arc<dyn Store>;
-        let engine = Arc::new(CpuEngine::new());
-        let (observer, guards) = (Arc::new(Unobserved), Guards { trusted, ..Guards::default() });
-        let vault = Vault::open_guarded(store, engine, header, root, &options, observer, &guards);
+        let vault = Vault::open(store, Arc::new(CpuEngine::new()), header, root, &options);
         Filling { vault: vault.expect("sound") }
     }
 

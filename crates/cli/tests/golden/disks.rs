@@ -84,7 +84,7 @@ impl Disks {
     /// The client that has just ended may be connected for a moment.
     fn close(&self, disk: &Disk) {
         const IN_USE: i32 = 5;
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_secs(60);
         loop {
             let closed = self.run(&["disk", "close", "socket"]);
             if closed.status.success() {

@@ -345,6 +345,11 @@ fn masks_of(data: &[u8], stored: &[u8]) -> Vec<Pattern> {
         .collect()
 }
 
+/// Bytes of masks that were there when they were needed, by what needed them.
+fn mask_hits(place: &Place, kind: &str) -> u64 {
+    place.status()["masks"][kind]["hit_bytes"].as_u64().expect("a count")
+}
+
 /// Masks that were used, checked, or made in vain are wiped: none of what was
 /// sealed and opened is left.
 #[test]
@@ -355,20 +360,26 @@ fn masks_are_wiped() {
     let place = vault("serpent-256-poly1305");
     place.mount(&["--engine", "sim", "-o", "masks=on,check=16"]);
     let data = noise(12 << 20, 5);
-    for name in ["one", "two"] {
-        let _ = fs::remove_file(place.at("one"));
-        fs::write(place.at(name), &data).expect("written");
-        fs::File::open(place.at(name)).and_then(|file| file.sync_all()).expect("synced");
-    }
-    fs::write("/proc/sys/vm/drop_caches", "3").expect("root may");
-    assert!(fs::read(place.at("two")).expect("read") == data);
-    let status = place.status();
-    for kind in ["writes", "reads"] {
-        let hits = status["masks"][kind]["hit_bytes"].as_u64().expect("a count");
-        assert!(hits > 1 << 20, "{kind}: {status}");
-    }
+    // A device that gets no CPU meanwhile makes no mask in time.
+    support::soon("masks are used for writes", || {
+        let _ = fs::remove_file(place.at("file"));
+        fs::write(place.at("file"), &data).expect("written");
+        fs::File::open(place.at("file")).and_then(|file| file.sync_all()).expect("synced");
+        mask_hits(&place, "writes") > 1 << 20
+    });
+    support::soon("masks are used for reads", || {
+        fs::write("/proc/sys/vm/drop_caches", "3").expect("root may");
+        assert!(fs::read(place.at("file")).expect("read") == data);
+        mask_hits(&place, "reads") > 1 << 20
+    });
     let masks = masks_of(&data, &stored(&place.vault()));
-    let found = scan(place.pid().as_raw_nonzero().get().cast_unsigned(), &masks);
-    assert!(found.is_empty(), "{found:#?}");
+    let daemon = place.pid().as_raw_nonzero().get().cast_unsigned();
+    // A window ends with the file's last handle, which the kernel tells later;
+    // what is wiped late would be found until then, and what never is, for ever.
+    support::soon("no mask is left", || {
+        let found = scan(daemon, &masks);
+        eprintln!("{found:#?}");
+        found.is_empty()
+    });
     place.umount();
 }

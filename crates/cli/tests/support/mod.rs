@@ -13,7 +13,7 @@ use tempfile::TempDir;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_strongroom");
 
 /// Longest wait for anything that should happen soon.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// The engine that serves the mounts of tests which ask for none.
 /// `STRONGROOM_TEST_ENGINE=unruly` runs them all on one that answers late, out
@@ -88,14 +88,23 @@ impl Place {
         self.try_mount_at(&self.mount_point(), options)
     }
 
+    /// The command that mounts, to be started by whoever looks at it while it works.
+    pub(crate) fn mounting(&self, options: &[&str]) -> Command {
+        self.mounting_at(&self.mount_point(), options)
+    }
+
     pub(crate) fn try_mount_at(&self, directory: &Path, options: &[&str]) -> Output {
+        self.mounting_at(directory, options).output().expect("the program runs")
+    }
+
+    fn mounting_at(&self, directory: &Path, options: &[&str]) -> Command {
         let mut command = program();
         command.arg("mount").arg(self.vault()).arg(directory).arg("--log").arg(self.log());
         command.arg("--password-file").arg(self.password()).args(options);
         if !options.contains(&"--engine") {
             command.args(["--engine", &engine()]);
         }
-        command.output().expect("the program runs")
+        command
     }
 
     pub(crate) fn mount(&self, options: &[&str]) {

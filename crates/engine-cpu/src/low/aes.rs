@@ -7,7 +7,7 @@ pub(super) mod vectors;
 
 use std::arch::x86_64::*;
 
-use strongroom_engine::Way;
+use strongroom_engine::SharedBytes;
 use vectors::AesVector;
 
 use super::cpu::{AesNi, Vaes256, Vaes512};
@@ -322,20 +322,6 @@ fn masked<const N: usize>(
     }
 }
 
-/// Whether it encrypts, and from where to where how many bytes go.
-fn ends(way: Way<'_>) -> (bool, *const u8, *mut u8, usize) {
-    match way {
-        Way::Decrypt { from, to } => {
-            assert_eq!(from.len(), to.len(), "both ends have the same length");
-            (false, from.as_ptr(), to.as_mut_ptr(), to.len())
-        }
-        Way::Encrypt { from, mut to } => {
-            assert_eq!(from.len(), to.len(), "both ends have the same length");
-            (true, from.as_ptr(), to.as_mut_ptr(), to.len())
-        }
-    }
-}
-
 /// The kernel for one width: the entry points enable the features, and are
 /// reached with their token alone.
 macro_rules! width {
@@ -373,23 +359,13 @@ macro_rules! width {
             pub(super) unsafe fn xts_across(
                 token: $token,
                 keys: &RoundKeys,
-                encrypt: bool,
                 tweaks: &[Block],
-                sector_len: usize,
+                sector_blocks: usize,
                 from: *const u8,
-                to: *mut u8,
+                to: &mut [Block],
             ) {
                 // SAFETY: the caller's.
-                unsafe {
-                    match encrypt {
-                        true => modes::xts_across::<$vector, $blocks, true>(
-                            token, keys, tweaks, sector_len, from, to,
-                        ),
-                        false => modes::xts_across::<$vector, $blocks, false>(
-                            token, keys, tweaks, sector_len, from, to,
-                        ),
-                    }
-                }
+                unsafe { modes::xts_across::<$vector, $blocks>(token, keys, tweaks, sector_blocks, from, to) }
             }
 
             #[target_feature(enable = $features)]
@@ -475,14 +451,16 @@ macro_rules! width {
                 unsafe { $names::xts(self.token, &self.keys, encrypt, tweak, sector) }
             }
 
-            fn xts_across(&self, tweaks: &[Block], sector_len: usize, way: Way<'_>) {
+            fn xts_across(&self, tweaks: &[Block], sector_len: usize, from: SharedBytes<'_>, to: &mut [u8]) {
                 const { assert!(ACROSS_UNIT.is_multiple_of($blocks * 16)) };
-                let (encrypt, from, to, len) = ends(way);
-                assert!(sector_len.is_multiple_of(ACROSS_UNIT) && len == tweaks.len() * sector_len);
-                // SAFETY: the token proves the features that are enabled. Both
-                // ends have `len` bytes, which is a sector for each tweak, and
-                // a sector is whole chunks of this width, as asserted.
-                unsafe { $names::xts_across(self.token, &self.keys, encrypt, tweaks, sector_len, from, to) }
+                assert!(sector_len.is_multiple_of(ACROSS_UNIT) && to.len() == tweaks.len() * sector_len);
+                assert_eq!(from.len(), to.len(), "both sides have the same length");
+                let (to, _) = to.as_chunks_mut();
+                // SAFETY: the token proves the features that are enabled. At
+                // `from` are as many bytes as `to` has, as just seen.
+                unsafe {
+                    $names::xts_across(self.token, &self.keys, tweaks, sector_len / 16, from.as_ptr(), to)
+                }
             }
 
             fn cbc_decrypt(&self, iv: &Block, sector: &mut [Block]) {

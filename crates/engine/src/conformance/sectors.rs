@@ -10,7 +10,7 @@ use super::exercise::{Exerciser, aligned, bytes, framed, unframed};
 use super::sector_vectors::VECTORS;
 use crate::{
     Algorithm, Batch, Buffer, Crossing, Operation, Outcome, Refusal, SectorCipher, SectorIv, SectorMode,
-    SectorNumbers, Segment, Session, SessionError, SharedBytes, SharedBytesMut, Way,
+    SectorNumbers, Segment, Session, SessionError, SharedBytes,
 };
 
 const DIRECTIONS: [Operation; 2] = [Operation::EncryptSectors, Operation::DecryptSectors];
@@ -227,18 +227,20 @@ fn crossing(engine: Exerciser<'_>, reference: Exerciser<'_>, sector: SectorCiphe
         // At no alignment.
         let data = bytes(61, count * sector_len + 1);
         let shared: Vec<AtomicU8> = data.iter().copied().map(AtomicU8::new).collect();
-        let seen = |shared: &[AtomicU8]| SharedBytes::new(shared).to_vec();
-        let cross = |way: Way<'_>| {
-            cross_on(engine, &session, Crossing { numbers, sector_len: sector_len as u32, way })
-        };
+        let from = SharedBytes::new(&shared);
         let context = format!("{name}: {sector} crossing {run:?}");
         let mut own = vec![3; data.len()];
-        let decrypted = cross(Way::Decrypt { from: SharedBytes::new(&shared[1..]), to: &mut own[1..] });
-        assert_eq!(seen(&shared), data, "{context}: the source of decryption");
-        match decrypted {
+        let crossing = Crossing {
+            numbers,
+            sector_len: sector_len as u32,
+            from: from.part(1..data.len()),
+            to: &mut own[1..],
+        };
+        let crossed = cross_on(engine, &session, crossing);
+        assert_eq!(from.to_vec(), data, "{context}: the source");
+        match crossed {
             Ok(()) => {
-                let [_, decrypt] = DIRECTIONS;
-                let expected = sectors(reference, &expected_session, decrypt, run, &data[1..], 0);
+                let expected = sectors(reference, &expected_session, Crossing::OPERATION, run, &data[1..], 0);
                 assert!(own[1..] == expected && own[0] == 3, "{context}: decrypted");
             }
             Err(refusal) => {
@@ -246,20 +248,10 @@ fn crossing(engine: Exerciser<'_>, reference: Exerciser<'_>, sector: SectorCiphe
                 assert_eq!(own, vec![3; data.len()], "{context}: refused");
             }
         }
-        let encrypted = cross(Way::Encrypt { from: &own[1..], to: SharedBytesMut::new(&shared[1..]) });
-        let [encrypt, _] = DIRECTIONS;
-        let expected = match encrypted {
-            Ok(()) => sectors(reference, &expected_session, encrypt, run, &own[1..], 0),
-            Err(refusal) => {
-                assert_eq!(refusal, Refusal::Unsupported, "{context}");
-                data[1..].to_vec()
-            }
-        };
-        assert!(seen(&shared)[1..] == expected, "{context}: encrypted");
     }
     let (from, mut to) = ([const { AtomicU8::new(0) }; 512], [0; 1024]);
-    let way = Way::Decrypt { from: SharedBytes::new(&from), to: &mut to };
-    let uneven = Crossing { numbers: SectorNumbers::from(0), sector_len: 512, way };
+    let from = SharedBytes::new(&from);
+    let uneven = Crossing { numbers: SectorNumbers::from(0), sector_len: 512, from, to: &mut to };
     assert!(cross_on(engine, &session, uneven).is_err(), "{name}: sides of different length");
 }
 

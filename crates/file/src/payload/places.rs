@@ -12,6 +12,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,6 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use rustix::fs::{Advice, fadvise};
 use strongroom_engine::Buffer;
 
-use super::turns::write_slices;
 use crate::Error;
 
 /// Bytes that are sent on their way to the disk at once.
@@ -142,4 +142,24 @@ impl Places {
         }
         Ok(())
     }
+}
+
+/// Writes all of `pieces` by calls that may write less.
+pub(super) fn write_slices(
+    pieces: &[&[u8]],
+    mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+) -> Result<(), Error> {
+    let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+    let mut rest = &mut slices[..];
+    // Empty pieces are passed over.
+    IoSlice::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        match write(rest) {
+            Ok(0) => return Err(Error::Output(io::ErrorKind::WriteZero.into())),
+            Ok(count) => IoSlice::advance_slices(&mut rest, count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::Output(error)),
+        }
+    }
+    Ok(())
 }

@@ -35,8 +35,71 @@ struct Stamp {
 
 impl Stamp {
     fn of(file: &File) -> Result<Stamp, Error> {
-        let metadata = file.metadata().map_err(Error::Input)?;
-        Ok(Stamp { len: metadata.len(), changed: (metadata.mtime(), metadata.mtime_nsec()) })
+        file.metadata().map(|metadata| Stamp::of_metadata(&metadata)).map_err(Error::Input)
+    }
+
+    fn of_metadata(metadata: &std::fs::Metadata) -> Stamp {
+        Stamp { len: metadata.len(), changed: (metadata.mtime(), metadata.mtime_nsec()) }
+    }
+}
+
+/// Kinds of file systems whose files are made up while they are read
+/// (`linux/magic.h`): proc, sysfs, debugfs, tracefs, securityfs, cgroup,
+/// cgroup2, configfs, efivarfs, pstore, bpf, selinuxfs.
+const MADE_UP: [u32; 12] = [
+    0x9fa0,
+    0x6265_6572,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0x0027_e0eb,
+    0x6367_7270,
+    0x6265_6570,
+    0xde5e_81e4,
+    0x6165_676c,
+    0xcafe_4a11,
+    0xf97c_ff8c,
+];
+
+/// Whether a file stands where the kernel makes files up, whose lengths say
+/// nothing.
+pub(super) fn is_made_up(file: &File) -> std::io::Result<bool> {
+    Ok(MADE_UP.contains(&(rustix::fs::fstatfs(file)?.f_type as u32)))
+}
+
+/// A regular file that is said to be empty, read to its end. It may have no
+/// length that its store knows of, but it must not get one meanwhile.
+pub(super) struct Lengthless {
+    file: File,
+    stamp: Stamp,
+}
+
+/// It has got one.
+#[derive(Debug)]
+pub(super) struct Grown;
+
+impl std::fmt::Display for Grown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("it was written to")
+    }
+}
+
+impl std::error::Error for Grown {}
+
+impl Lengthless {
+    pub(super) fn new(file: File) -> std::io::Result<Lengthless> {
+        let stamp = Stamp::of_metadata(&file.metadata()?);
+        Ok(Lengthless { file, stamp })
+    }
+}
+
+impl Read for Lengthless {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        if read == 0 && !buffer.is_empty() && Stamp::of_metadata(&self.file.metadata()?) != self.stamp {
+            return Err(std::io::Error::other(Grown));
+        }
+        Ok(read)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where batches go: to their places in a file, or into a stream in turn.
 
-use std::io::{self, IoSlice, Write};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use strongroom_engine::Buffer;
 
 use super::Output;
-use super::places::{Places, Ready};
+use super::places::{Places, Ready, write_slices};
 use crate::Error;
 
 pub(super) struct Sink {
@@ -154,24 +154,4 @@ impl Sink {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Writes all of `pieces` by calls that may write less.
-pub(super) fn write_slices(
-    pieces: &[&[u8]],
-    mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
-) -> Result<(), Error> {
-    let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
-    let mut rest = &mut slices[..];
-    // Empty pieces are passed over.
-    IoSlice::advance_slices(&mut rest, 0);
-    while !rest.is_empty() {
-        match write(rest) {
-            Ok(0) => return Err(Error::Output(io::ErrorKind::WriteZero.into())),
-            Ok(count) => IoSlice::advance_slices(&mut rest, count),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::Output(error)),
-        }
-    }
-    Ok(())
 }

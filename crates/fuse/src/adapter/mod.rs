@@ -12,7 +12,6 @@
 
 mod convert;
 mod damage;
-mod early;
 mod handles;
 mod lost;
 mod pruning;
@@ -37,10 +36,9 @@ use crate::abi::directory::{DirectoryEntries, DirectoryEntriesPlus, DirectoryEnt
 use crate::abi::flags::opened;
 use crate::errno::Errno;
 use crate::filesystem::{
-    Allocate, Context, CopyRange, CreateMode, Filesystem, Handle, NodeId, OpenFlags, Read, Release, Rename,
-    Seek, SetAttributes, SetXattr, Write,
+    Allocate, Context, CopyRange, CreateMode, Filesystem, Handle, Negotiated, NodeId, OpenFlags, Read,
+    Release, Rename, Seek, SetAttributes, SetXattr, Write,
 };
-use crate::negotiation::Negotiated;
 use crate::node::{Entry, Opened, Space, TimedAttributes};
 use crate::session::SessionHandle;
 
@@ -140,9 +138,8 @@ impl Adapter {
         }
     }
 
-    /// Lets searches for data see what the kernel has not written back yet,
-    /// and says when it is to begin with that: by `session`, of so many
-    /// workers.
+    /// Lets searches for data see what the kernel has not written back yet: by
+    /// `session`, of so many workers.
     pub fn attach(&self, session: &SessionHandle, workers: usize) {
         self.unwritten.attach(session, workers);
     }
@@ -210,7 +207,7 @@ impl Adapter {
     fn opened_file(&self, node: u64, content: Arc<Content>, flags: OpenFlags) -> Opened {
         let writes = flags.flags & O_ACCMODE != 0;
         if writes {
-            self.unwritten.opened(NodeId(node), content.plain_len() == 0);
+            self.unwritten.opened(NodeId(node));
         }
         let handle = self.files.insert(OpenFile { content, node, writes });
         Opened { handle, flags: if self.timeouts.keep { opened::KEEP_CACHE } else { 0 } }
@@ -393,7 +390,6 @@ impl Filesystem for Adapter {
     /// and sends the parts of one long write in any order.
     fn write(&self, _context: &Context, node: NodeId, write: &Write, buffer: &mut Buffer) -> Answered<usize> {
         let content = self.file(write.handle)?;
-        self.unwritten.wrote(node, write.offset, write.len);
         let range = write.offset..write.offset.saturating_add(write.len as u64);
         if let Err(error) = content.write_at(write.offset, write.len, buffer) {
             let (data, hole) = (|at| content.seek_data(at).ok(), |at| content.seek_hole(at).ok());

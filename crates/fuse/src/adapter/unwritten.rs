@@ -12,7 +12,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::early::Early;
 use crate::errno::Errno;
 use crate::filesystem::{NodeId, Seek};
 use crate::notify::Notifier;
@@ -27,12 +26,10 @@ pub(super) const SEEK_HOLE: u32 = 4;
 /// How far data reaches by a guess.
 const GUESS: u64 = 1 << 30;
 
-/// Which files are open for writing, when the kernel is to begin writing them
-/// back, and how to have it do so.
+/// Which files are open for writing, and how to have the kernel write them back.
 #[derive(Default)]
 pub(super) struct Unwritten {
     writers: Mutex<Writers>,
-    early: Early,
     kernel: OnceLock<(Notifier, usize)>,
     /// Workers that wait for the kernel.
     waiting: AtomicUsize,
@@ -41,21 +38,13 @@ pub(super) struct Unwritten {
 impl Unwritten {
     /// From now on the kernel can be told.
     pub(super) fn attach(&self, session: &SessionHandle, workers: usize) {
-        self.early.attach(session.dirty_limit());
         // A second session on one adapter would be the caller's mistake.
         let _ = self.kernel.set((session.notifier(), workers));
     }
 
-    /// A file was opened for writing; `empty` when it had no data.
-    pub(super) fn opened(&self, node: NodeId, empty: bool) {
-        let mut writers = self.lock();
-        writers.opened(node);
-        self.early.opened(writers.files(), empty);
-    }
-
-    /// So many bytes are written at `offset` of a file.
-    pub(super) fn wrote(&self, node: NodeId, offset: u64, len: usize) {
-        self.early.wrote(node, offset, len, |before| self.lock().has(before));
+    /// A file was opened for writing.
+    pub(super) fn opened(&self, node: NodeId) {
+        self.lock().opened(node);
     }
 
     /// As many times, it was closed.
@@ -102,8 +91,8 @@ mod tests {
     #[test]
     fn only_files_open_for_writing_are_uncertain() {
         let unwritten = Unwritten::default();
-        unwritten.opened(NodeId(7), true);
-        unwritten.opened(NodeId(7), true);
+        unwritten.opened(NodeId(7));
+        unwritten.opened(NodeId(7));
         assert!(unwritten.write_back(NodeId(8)));
         assert!(!unwritten.write_back(NodeId(7)), "nobody can tell the kernel");
         unwritten.closed(NodeId(7));

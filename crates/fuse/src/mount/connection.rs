@@ -35,31 +35,6 @@ pub(super) fn set_dirty_percent(device: DeviceNumber, percent: u32) -> io::Resul
     set_backing(device, "max_ratio", percent)
 }
 
-/// The same in bytes, until it is set anew. Needs root, and Linux 6.2.
-pub(super) fn set_dirty_bytes(device: DeviceNumber, bytes: u64) -> io::Result<()> {
-    set_backing(device, "max_bytes", bytes)
-}
-
-/// How many bytes these are now. Needs Linux 6.2.
-pub(super) fn dirty_bytes(device: DeviceNumber) -> io::Result<u64> {
-    read_backing(device, "max_bytes")
-}
-
-/// The part of the system's dirty memory, in millionths. Needs Linux 6.2.
-pub(super) fn dirty_share(device: DeviceNumber) -> io::Result<u64> {
-    read_backing(device, "max_ratio_fine")
-}
-
-/// Sets it. Needs root, and Linux 6.2.
-pub(super) fn set_dirty_share(device: DeviceNumber, millionths: u64) -> io::Result<()> {
-    set_backing(device, "max_ratio_fine", millionths)
-}
-
-fn read_backing(device: DeviceNumber, name: &str) -> io::Result<u64> {
-    let text = std::fs::read_to_string(backing(device, name))?;
-    text.trim().parse().map_err(io::Error::other)
-}
-
 fn set_backing(device: DeviceNumber, name: &str, value: impl Display) -> io::Result<()> {
     let mut control = std::fs::OpenOptions::new().write(true).open(backing(device, name))?;
     io::Write::write_all(&mut control, value.to_string().as_bytes())

@@ -3,7 +3,7 @@
 use super::UnmountMode;
 use super::error::{MountError, MountErrorKind};
 use super::options::MountOptions;
-use crate::transport;
+use crate::devfuse;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno as System;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -12,11 +12,11 @@ use std::path::Path;
 
 /// Mounts at `path` and answers the connection's descriptor.
 pub(super) fn mount(path: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
-    let file = transport::open().map_err(|error| match error {
+    let file = devfuse::open().map_err(|error| match error {
         System::NOENT | System::NODEV | System::NXIO => {
-            MountError::new(MountErrorKind::NoDevice, Path::new(transport::DEVICE))
+            MountError::new(MountErrorKind::NoDevice, Path::new(devfuse::DEVICE))
         }
-        error => MountError::system(Path::new(transport::DEVICE), &error.into()),
+        error => MountError::system(Path::new(devfuse::DEVICE), &error.into()),
     })?;
     let data = CString::new(data(&file, options)).expect("numbers and words hold no NUL");
     rustix::mount::mount(
@@ -27,7 +27,7 @@ pub(super) fn mount(path: &Path, options: &MountOptions) -> Result<OwnedFd, Moun
         data.as_c_str(),
     )
     .map_err(|error| match error {
-        System::NODEV => MountError::new(MountErrorKind::NoDevice, Path::new(transport::DEVICE)),
+        System::NODEV => MountError::new(MountErrorKind::NoDevice, Path::new(devfuse::DEVICE)),
         error => MountError::system(path, &error.into()),
     })?;
     Ok(file)

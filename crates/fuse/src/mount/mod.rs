@@ -39,10 +39,6 @@ pub(crate) struct MountPoint {
     method: MountMethod,
 }
 
-/// How much of a mount might be dirty before it was lowered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DirtyShare(u64);
-
 /// A mount that this process is to serve. Its requests wait until a
 /// [`Session`](crate::Session) runs. Dropping it unmounts lazily.
 #[derive(Debug)]
@@ -147,24 +143,6 @@ impl MountPoint {
     /// percent; true when the system permitted it.
     pub(crate) fn set_dirty_percent(&self, percent: u32) -> bool {
         connection::set_dirty_percent(self.device, percent).is_ok()
-    }
-
-    /// Lets no more than so many bytes of it be dirty. What to give to
-    /// [`MountPoint::restore_dirty`]; none when that would be more than now,
-    /// or the system does not permit or know it.
-    pub(crate) fn lower_dirty(&self, bytes: u64) -> Option<DirtyShare> {
-        if connection::dirty_bytes(self.device).ok()? <= bytes {
-            return None;
-        }
-        let before = connection::dirty_share(self.device).ok()?;
-        connection::set_dirty_bytes(self.device, bytes).ok()?;
-        Some(DirtyShare(before))
-    }
-
-    /// Lets as much of it be dirty as before.
-    pub(crate) fn restore_dirty(&self, before: DirtyShare) {
-        // Whoever could lower it may raise it.
-        let _ = connection::set_dirty_share(self.device, before.0);
     }
 }
 

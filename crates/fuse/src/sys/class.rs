@@ -23,9 +23,10 @@ impl Class {
 
     /// That of the calling thread; `None` for any other class.
     pub(crate) fn of_this_thread() -> Option<Class> {
-        // SAFETY: the call takes a number and touches no memory.
-        let policy = unsafe { libc::sched_getscheduler(0) };
-        [Class::Normal, Class::Idle].into_iter().find(|class| class.policy() == policy)
+        // The call itself, here and below: musl's functions of these names only say that there is no such call.
+        // SAFETY: it takes a number and touches no memory.
+        let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
+        [Class::Normal, Class::Idle].into_iter().find(|class| libc::c_long::from(class.policy()) == policy)
     }
 
     /// Puts `thread` of this process into it; how nice it is stays.
@@ -34,12 +35,14 @@ impl Class {
     /// `PERM` for leaving [`Class::Idle`] without the right to be as nice as it
     /// was before (`CAP_SYS_NICE`, or `RLIMIT_NICE`).
     pub(crate) fn set(self, thread: Pid) -> io::Result<()> {
-        // Neither class has priorities.
-        let parameters = libc::sched_param { sched_priority: 0 };
-        // SAFETY: the call reads one `sched_param`, which lives for as long, and
+        // Neither class has priorities. The kernel's `sched_param` has this number alone.
+        let priority: libc::c_int = 0;
+        let (call, thread, priority) =
+            (libc::SYS_sched_setscheduler, thread.as_raw_pid(), &raw const priority);
+        // SAFETY: the call reads the number, which lives for as long, and
         // writes nothing. Which thread it concerns changes when that thread
         // runs, and nothing that is safe to rely on depends on it.
-        match unsafe { libc::sched_setscheduler(thread.as_raw_pid(), self.policy(), &raw const parameters) } {
+        match unsafe { libc::syscall(call, thread, self.policy(), priority) } {
             0 => Ok(()),
             _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
         }

@@ -25,7 +25,7 @@ pub struct TransportReport {
     pub workers: usize,
     /// Bytes of memory for requests and their answers, at most, of these
     /// threads; whoever stands in over io_uring has as much as one of them
-    /// (`docs/pacing.md#readahead-around-a-fault`).
+    /// (`docs/pacing.md#prefetch-around-a-fault`).
     pub memory_bytes: usize,
 }
 

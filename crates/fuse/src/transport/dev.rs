@@ -5,26 +5,23 @@
 //! other requests that are longer are put together by a copy of what is, as a
 //! rule, a name.
 //!
-//! Where it pays, a worker looks for the next request before it sleeps
-//! (`docs/pacing.md#busy-polling`).
+//! Where it pays, a worker polls for the next request before it sleeps
+//! ([`pacing`](crate::pacing)).
 
-use super::lead::{Lead, Looked, goes_on};
-use super::turn::Turn;
 use super::{ReceiveError, Received, Reply, Transport};
 use crate::abi::request::Header;
 use crate::abi::{Opcode, REQUEST_HEADER_LEN, WRITE_ARGUMENTS_LEN, reply};
+use crate::devfuse;
 use crate::errno::Errno;
+use crate::pacing::{Found, Pacer, Pacing};
 use crate::sys;
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fd::OwnedFd;
+use rustix::fs::OFlags;
 use rustix::io::Errno as System;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strongroom_engine::Buffer;
-
-/// Path of the device.
-pub(crate) const DEVICE: &str = "/dev/fuse";
 
 /// Bytes before a write's payload.
 const HEAD_LEN: usize = REQUEST_HEADER_LEN + WRITE_ARGUMENTS_LEN;
@@ -34,84 +31,64 @@ const HEAD_LEN: usize = REQUEST_HEADER_LEN + WRITE_ARGUMENTS_LEN;
 /// so late.
 const GATHERING: Duration = Duration::from_millis(1);
 
-/// Pauses of the CPU between two looks: a third of a microsecond, so that
+/// Pauses of the CPU between two polls: a third of a microsecond, so that
 /// whoever queues a request finds the queue's lock free.
 const PAUSES: usize = 8;
 
 /// A worker's end of `/dev/fuse`.
 #[derive(Debug)]
-pub struct Device {
+pub(crate) struct Device {
     file: Arc<OwnedFd>,
     message: Vec<u8>,
     payload: Buffer,
     transfer_max: usize,
-    lead: Lead,
+    pacer: Box<dyn Pacer>,
+    pacing: Arc<Pacing>,
     is_nonblocking: bool,
-    /// How long to let requests gather that come one soon after the other and
-    /// that nobody waits for.
-    gathering: Option<Duration>,
-}
-
-/// A descriptor of the device, not yet of any connection.
-pub(crate) fn open() -> rustix::io::Result<OwnedFd> {
-    rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+    /// Nobody waits for its requests, which gather.
+    is_beside_rings: bool,
 }
 
 impl Device {
     /// On a descriptor of a connection, for transfers of `transfer_max` bytes.
-    #[must_use]
-    pub fn new(file: Arc<OwnedFd>, transfer_max: usize) -> Device {
-        Device::with_lead(file, transfer_max, Lead::new(Arc::default()))
-    }
-
-    fn with_lead(file: Arc<OwnedFd>, transfer_max: usize, lead: Lead) -> Device {
-        let message = Vec::with_capacity(4 * HEAD_LEN);
-        let payload = Buffer::new(transfer_max);
-        Device { file, message, payload, transfer_max, lead, is_nonblocking: false, gathering: None }
+    pub(crate) fn new(file: Arc<OwnedFd>, transfer_max: usize, pacing: &Arc<Pacing>) -> Device {
+        Device {
+            file,
+            message: Vec::with_capacity(4 * HEAD_LEN),
+            payload: Buffer::new(transfer_max),
+            transfer_max,
+            pacer: pacing.device(),
+            pacing: Arc::clone(pacing),
+            is_nonblocking: false,
+            is_beside_rings: false,
+        }
     }
 
     /// A further end for another worker: with a queue of its own where the
     /// user may open the device, else sharing this one's.
-    #[must_use]
-    pub fn another(&mut self) -> Device {
-        let own = open().and_then(|fresh| {
+    pub(crate) fn another(&self) -> Device {
+        let own = devfuse::open().and_then(|fresh| {
             sys::clone_connection(&fresh, &self.file)?;
-            Ok(fresh)
+            Ok(Arc::new(fresh))
         });
-        let mut another = Device::with_lead(Arc::clone(&self.file), self.transfer_max, self.lead.another());
-        match own {
-            Ok(own) => another.file = Arc::new(own),
-            Err(_) => {
-                // Whether reading waits would be a matter of both.
-                another.never_look();
-                self.never_look();
-            }
-        }
-        another
-    }
-
-    /// Has this worker sleep for every request.
-    fn never_look(&mut self) {
-        self.lead.never();
+        let file = own.unwrap_or_else(|_| {
+            self.pacing.never_poll();
+            Arc::clone(&self.file)
+        });
+        Device::new(file, self.transfer_max, &self.pacing)
     }
 
     /// Has this worker serve what still comes to the device beside rings: FORGET
-    /// and INTERRUPT, upon which no program waits. So none is looked for, and
+    /// and INTERRUPT, upon which no program waits. So nobody polls for any, and
     /// what comes soon after another is taken with those that come meanwhile:
     /// the kernel makes one request of as many FORGETs as are there.
     pub(crate) fn stand_beside_rings(&mut self) {
-        self.never_look();
-        self.gathering = Some(GATHERING);
-    }
-
-    /// Who waits at the device, and whether anybody may look.
-    pub(crate) fn turn(&self) -> &Arc<Turn> {
-        self.lead.turn()
+        self.pacing.never_poll();
+        self.is_beside_rings = true;
     }
 
     /// The descriptor.
-    #[must_use]
-    pub fn file(&self) -> &Arc<OwnedFd> {
+    pub(crate) fn file(&self) -> &Arc<OwnedFd> {
         &self.file
     }
 
@@ -127,33 +104,30 @@ impl Device {
             self.payload = Buffer::new(self.transfer_max);
         }
         self.message.resize(HEAD_LEN, 0);
-        let found = if self.lead.next() { self.look() } else { Looked::InVain };
-        let len = match found {
-            Looked::Found(len) => len,
-            Looked::InVain => self.wait()?,
+        let polled = self.pacer.wants(Instant::now()).and_then(|until| self.poll(until));
+        let (len, found) = match polled {
+            Some(polled) => polled,
+            None => (self.wait()?, Found::Asleep),
         };
-        self.lead.received(&self.message[..len.min(HEAD_LEN)], found == Looked::InVain);
+        self.pacer.received(Instant::now(), &self.message[..len.min(HEAD_LEN)], found);
         Ok(len)
     }
 
-    /// Looks for a request for a moment. Errors are left to whoever waits.
-    fn look(&mut self) -> Looked {
+    /// Polls for a request until a moment. Errors are left to whoever waits.
+    fn poll(&mut self, until: Instant) -> Option<(usize, Found)> {
         self.set_nonblocking(true);
-        let began = Instant::now();
-        let mut looked = Looked::InVain;
+        let mut found = Found::Waiting;
         while self.is_nonblocking {
             match self.try_read() {
-                Ok(len) => looked = Looked::Found(len),
-                Err(System::AGAIN) if goes_on(began) => {
+                Ok(len) => return Some((len, found)),
+                Err(System::AGAIN) if Instant::now() < until => {
                     (0..PAUSES).for_each(|_| std::hint::spin_loop());
-                    continue;
+                    found = Found::Polled;
                 }
-                Err(_) => {}
+                Err(_) => break,
             }
-            break;
         }
-        self.lead.looked(looked);
-        looked
+        None
     }
 
     /// Makes reading wait, or not.
@@ -169,11 +143,10 @@ impl Device {
     /// Waits for a request.
     fn wait(&mut self) -> Result<usize, ReceiveError> {
         self.set_nonblocking(false);
+        self.pacer.sleeps(Instant::now());
         let mut cut_short = false;
         loop {
-            let Device { lead, message, payload, file, .. } = self;
-            let mut parts = [IoSliceMut::new(message), IoSliceMut::new(payload)];
-            match lead.turn().waiting(|| rustix::io::readv(file, &mut parts)) {
+            match self.try_read() {
                 Ok(len) => return Ok(len),
                 // NOENT: the request was withdrawn while it was being read.
                 Err(System::INTR | System::AGAIN | System::NOENT) => {}
@@ -188,19 +161,12 @@ impl Device {
     }
 }
 
-impl Drop for Device {
-    fn drop(&mut self) {
-        // Whatever it ended by, nobody is to wait for it.
-        self.lead.turn().end();
-    }
-}
-
 impl Transport for Device {
     fn receive(&mut self) -> Result<Received<'_>, ReceiveError> {
-        if let Some(gathering) = self.gathering {
-            std::thread::sleep(gathering);
+        if self.is_beside_rings {
+            std::thread::sleep(GATHERING);
         }
-        let len = self.read_request().inspect_err(|_| self.lead.turn().end())?;
+        let len = self.read_request()?;
         let beyond = len.saturating_sub(HEAD_LEN);
         let write = Header::parse(&self.message).is_ok_and(|header| header.opcode == Opcode::Write.raw());
         let payload_len = if write {
@@ -223,15 +189,9 @@ impl Transport for Device {
             },
         };
         let header = reply::header(unique, result);
-        self.lead.replies();
-        send(&self.file, &[IoSlice::new(&header), IoSlice::new(body)])
+        self.pacer.replies();
+        devfuse::send(&self.file, &[IoSlice::new(&header), IoSlice::new(body)])
     }
-}
-
-/// Writes a reply or notification, which the kernel takes whole or not at all.
-pub(crate) fn send(file: impl AsFd, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
-    rustix::io::retry_on_intr(|| rustix::io::writev(&file, parts))?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -245,7 +205,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
         std::io::Seek::rewind(&mut file).unwrap();
-        Device::new(Arc::new(file.into()), 8192)
+        Device::new(Arc::new(file.into()), 8192, &Arc::new(Pacing::new()))
     }
 
     fn message(opcode: Opcode, arguments: &[u8]) -> Vec<u8> {

@@ -4,25 +4,14 @@
 //! memory that it owns and lends: the message (header and arguments), and a
 //! page-aligned buffer that holds a write's payload and takes a read's data.
 
-mod alone;
 mod choice;
 mod dev;
-mod lead;
-mod look;
-mod place;
 mod ring;
-mod short;
-mod turn;
-mod waits;
-mod yielding;
 
 pub(crate) use choice::{Chosen, choose};
 pub use choice::{TransportChoice, TransportReport};
-pub use dev::Device;
-pub(crate) use dev::{DEVICE, open, send};
+pub(crate) use dev::Device;
 pub(crate) use ring::{DEPTH, Ring, Rings};
-pub(crate) use turn::Turn;
-pub(crate) use yielding::Yielders;
 
 use crate::errno::Errno;
 use strongroom_engine::Buffer;

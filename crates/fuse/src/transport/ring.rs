@@ -7,18 +7,17 @@
 //! does not hold up the others. FORGET and INTERRUPT still come by
 //! `/dev/fuse`, where a [`Device`](super::Device) waits for them.
 
-use super::place::Place;
-use super::short::is_short;
-use super::yielding::{Yielder, Yielders};
 use super::{ReceiveError, Received, Reply, Transport};
 use crate::abi::request::Header;
 use crate::abi::{Opcode, REQUEST_HEADER_LEN, reply};
 use crate::errno::Errno;
+use crate::pacing::{Found, Pacer, Pacing};
 use crate::sys::ring::{self, Entry};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno as System;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Threads for each queue, each with one entry.
 pub(crate) const DEPTH: usize = 2;
@@ -84,8 +83,7 @@ fn possible(list: &str) -> Option<u16> {
 /// A thread's entry in a queue.
 pub(crate) struct Ring {
     entry: Entry,
-    place: Place,
-    yielder: Yielder,
+    pacer: Box<dyn Pacer>,
     message: Vec<u8>,
     /// The request at hand: its number, and the one it is committed by.
     request: Option<(u64, u64)>,
@@ -94,17 +92,16 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// In the thread that is to use it, which from now on runs on the queue's
-    /// CPU as long as that serves.
+    /// In the thread that is to use it.
     pub(crate) fn new(
         device: Arc<OwnedFd>,
         queue: u16,
         payload_len: usize,
-        yielders: Arc<Yielders>,
+        pacing: &Pacing,
     ) -> Result<Ring, Errno> {
         let entry = Entry::new(device, queue, payload_len)?;
-        let (place, yielder) = (Place::new(queue), Yielder::new(yielders));
-        Ok(Ring { entry, place, yielder, message: Vec::with_capacity(512), request: None, answered: None })
+        let (pacer, message) = (pacing.ring(queue), Vec::with_capacity(512));
+        Ok(Ring { entry, pacer, message, request: None, answered: None })
     }
 
     /// Puts the message together, as `/dev/fuse` would have brought it, and
@@ -148,9 +145,7 @@ impl Transport for Ring {
             error => ReceiveError::Failed(error.into()),
         })?;
         let payload_len = self.put_together().map_err(ReceiveError::Failed)?;
-        let is_short = is_short(&self.message);
-        self.place.takes(is_short);
-        self.yielder.takes(is_short && self.place.is_home());
+        self.pacer.received(Instant::now(), &self.message, Found::Asleep);
         let (_, payload) = self.entry.parts();
         Ok(Received { message: &self.message, payload, payload_len })
     }
@@ -188,7 +183,7 @@ mod tests {
 
     fn ring_with(opcode: Opcode, arguments: &[u8], payload: &[u8]) -> Ring {
         let file: OwnedFd = tempfile::tempfile().unwrap().into();
-        let mut ring = Ring::new(Arc::new(file), 0, 8192, Arc::new(Yielders::new())).unwrap();
+        let mut ring = Ring::new(Arc::new(file), 0, 8192, &Pacing::new()).unwrap();
         let (headers, room) = ring.entry.parts();
         let len = (REQUEST_HEADER_LEN + arguments.len() + payload.len()) as u32;
         headers[..4].copy_from_slice(&len.to_ne_bytes());

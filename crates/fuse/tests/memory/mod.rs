@@ -110,7 +110,7 @@ impl Memory {
     /// Waits until so many readers hang; false when they do not in time.
     pub(crate) fn wait_for_hanging(&self, readers: usize) -> bool {
         let hanging = self.seen.hanging.lock().unwrap();
-        let limit = Duration::from_secs(20);
+        let limit = Duration::from_secs(60);
         let (hanging, _) =
             self.seen.changed.wait_timeout_while(hanging, limit, |hanging| hanging.0 < readers).unwrap();
         hanging.0 >= readers

@@ -117,7 +117,7 @@ impl Served {
     /// Waits for the session's end, which must come soon.
     pub(crate) fn ended(&mut self) -> Result<Ended, SessionError> {
         let ended = self.ended.take().expect("a session ends once");
-        let result = ended.recv_timeout(Duration::from_secs(20)).expect("the session ends in time");
+        let result = ended.recv_timeout(Duration::from_secs(60)).expect("the session ends in time");
         self.server.take().unwrap().join().unwrap();
         result
     }

@@ -430,7 +430,7 @@ impl Core {
     ) -> Result<(), Refusal> {
         let own = session.engines[at].session.as_ref().ok_or(Refusal::Unsupported)?;
         let served = &self.engines[at];
-        let bytes = crossing.way.len() as u64;
+        let bytes = crossing.to.len() as u64;
         served.engine.crossing().ok_or(Refusal::Unsupported)?.cross(own, crossing)?;
         served.counters.accepted(bytes, reason);
         Ok(())
@@ -438,7 +438,7 @@ impl Core {
 
     /// Decides as for a batch, and measures as for one.
     fn place_crossing(&self, session: &SchedulerSession, crossing: Crossing<'_>) -> Result<(), Refusal> {
-        let (operation, bytes) = (crossing.way.operation(), crossing.way.len() as u64);
+        let (operation, bytes) = (Crossing::OPERATION, crossing.to.len() as u64);
         let usable = session.usable(self, operation, bytes as usize, 1);
         let request = self.request(operation, bytes, 1, Origin::here());
         let decided = self.decide(session, &request, usable, false);
@@ -549,7 +549,7 @@ impl Cross for Scheduler {
             _ => return Err(Refusal::Misuse("the session belongs to another engine")),
         };
         let core = &self.core;
-        let (operation, bytes) = (crossing.way.operation(), crossing.way.len() as u64);
+        let (operation, bytes) = (Crossing::OPERATION, crossing.to.len() as u64);
         let in_flight = core.in_flight.fetch_add(1, Relaxed) + 1;
         let version = core.settings.version();
         let alone = state.only_inline(operation);

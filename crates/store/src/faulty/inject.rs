@@ -33,6 +33,8 @@ pub enum Call {
     Remove,
     RemoveDirectory,
     Rename,
+    /// A rename that exchanges two entries.
+    Exchange,
     SyncDirectory,
     Read,
     Write,

@@ -154,7 +154,8 @@ impl Node for FaultyNode {
     }
 
     fn rename(&self, name: &[u8], to: &dyn Node, to_name: &[u8], mode: RenameMode) -> Result<()> {
-        self.shared.pass(Call::Rename, "renameat2")?;
+        let call = if mode == RenameMode::Exchange { Call::Exchange } else { Call::Rename };
+        self.shared.pass(call, "renameat2")?;
         self.node.rename(name, self.inner(to, "renameat2")?, to_name, mode)
     }
 

@@ -63,7 +63,7 @@ impl LocalFile {
 
     /// The file's bytes where the kernel keeps them.
     fn mapped(&self) -> Option<&MappedFile> {
-        let map = || MappedFile::to_read(&self.fd.try_clone()?.into());
+        let map = || MappedFile::new(&self.fd.try_clone()?.into());
         // Who cannot have it reads, and hears what is wrong.
         self.mapped.get_or_init(|| map().ok().flatten().map(Box::new)).as_deref()
     }

@@ -19,6 +19,7 @@ mod unsynced;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{Mode, OFlags};
@@ -31,6 +32,7 @@ pub use probe::Abilities;
 pub use times::StoreTimes;
 use times::Times;
 use unsynced::Unsynced;
+pub(crate) use unsynced::is_fuse;
 
 /// Longest symlink target that Linux takes (`PATH_MAX` less the NUL).
 const SYMLINK_MAX: usize = 4095;
@@ -53,9 +55,33 @@ pub(crate) struct Shared {
     /// Whether files without a name are there once they are named; tried when
     /// the first is asked for.
     unnamed: OnceLock<bool>,
+    /// Whether a file may have several names; tried when the first gets one.
+    links: OnceLock<bool>,
+    /// Whether there are extended attributes, as far as it was in doubt.
+    xattrs: Xattrs,
+}
+
+/// What is known of extended attributes.
+#[derive(Debug)]
+struct Xattrs {
+    /// The top directory, where they are tried.
+    top: Arc<OwnedFd>,
+    lacking: AtomicBool,
 }
 
 impl Shared {
+    /// Whether an error of a call on extended attributes is because the store
+    /// has none: then it is remembered.
+    fn lacks_xattrs(self: &Arc<Self>) -> bool {
+        if self.xattrs.lacking.load(Ordering::Relaxed) {
+            return true;
+        }
+        let top = LocalNode::from_fd(Arc::clone(self), Arc::clone(&self.xattrs.top), true);
+        let lacking = self.mode == OpenMode::Writable && top.is_ok_and(|(top, _)| probe::lacks_xattrs(&top));
+        self.xattrs.lacking.fetch_or(lacking, Ordering::Relaxed);
+        lacking
+    }
+
     /// Refuses `operation` on a read-only store.
     fn writable(&self, operation: &'static str) -> Result<()> {
         match self.mode {
@@ -89,7 +115,14 @@ impl LocalStore {
             symlink_max: SYMLINK_MAX,
         };
         let unsynced = Unsynced::of(&handle)?;
-        let shared = Arc::new(Shared { mode, unsynced, times: Times::default(), unnamed: OnceLock::new() });
+        let shared = Arc::new(Shared {
+            mode,
+            unsynced,
+            times: Times::default(),
+            unnamed: OnceLock::new(),
+            links: OnceLock::new(),
+            xattrs: Xattrs { top: Arc::clone(&handle), lacking: AtomicBool::new(false) },
+        });
         let (root, _) = LocalNode::from_fd(Arc::clone(&shared), Arc::clone(&handle), true)?;
         let root = Arc::new(root);
         Ok(LocalStore { shared, root, handle, limits })

@@ -75,6 +75,67 @@ impl LocalNode {
         self.opened(fd)
     }
 
+    /// Gives `node` the further name `name`, whether or not the store keeps it.
+    pub(super) fn link_raw(&self, node: &dyn Node, name: &[u8]) -> Result<()> {
+        let _change = self.changing();
+        let node = local(node, "linkat")?;
+        match rustix::fs::linkat(&node.fd, "", &self.fd, name, AtFlags::EMPTY_PATH) {
+            // So are callers refused who may not read every file.
+            Err(Errno::NOENT) => {
+                let link = proc_link(node.fd.as_fd());
+                rustix::fs::linkat(rustix::fs::CWD, link, &self.fd, name, AtFlags::SYMLINK_FOLLOW)
+            }
+            other => other,
+        }
+        .map_err(error("linkat"))
+    }
+
+    /// Whether `node` may be named here: what has no name yet may, what has one
+    /// where files can have several.
+    fn takes_link(&self, node: &LocalNode) -> Result<bool> {
+        if let Some(true) = self.store.links.get() {
+            return Ok(true);
+        }
+        if attributes_of(&node.fd)?.links == 0 {
+            return Ok(true);
+        }
+        if let Some(kept) = self.store.links.get() {
+            return Ok(*kept);
+        }
+        let kept = super::probe::links_in(self)?;
+        Ok(*self.store.links.get_or_init(|| kept))
+    }
+
+    /// Sets an extended attribute; errors as the system has them.
+    pub(super) fn set_xattr_raw(&self, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        self.store.writable("setxattr")?;
+        let _change = self.changing();
+        let flags = match mode {
+            XattrMode::Any => XattrFlags::empty(),
+            XattrMode::Create => XattrFlags::CREATE,
+            XattrMode::Replace => XattrFlags::REPLACE,
+        };
+        rustix::fs::setxattr(proc_link(self.fd.as_fd()), name, value, flags).map_err(error("setxattr"))
+    }
+
+    /// What came of a call on extended attributes. Some systems that have none
+    /// say so in other words than `EOPNOTSUPP`, which callers go on after.
+    fn xattrs<T>(&self, done: Result<T>) -> Result<T> {
+        done.map_err(|failed| {
+            let lacking = match Errno::from_raw_os_error(failed.errno()) {
+                Errno::NOSYS => true,
+                Errno::IO => self.store.lacks_xattrs(),
+                _ => false,
+            };
+            if lacking { error(failed.operation())(Errno::OPNOTSUPP) } else { failed }
+        })
+    }
+
+    /// Whether a program serves the file system.
+    pub(super) fn is_of_fuse(&self) -> bool {
+        self.store.unsynced.is_of_fuse()
+    }
+
     /// Whether that an opening for writing was refused so leaves the file to be
     /// read: it is immutable, or another's. The owner of one that lacks the
     /// right is told, and may give it to himself.
@@ -200,25 +261,18 @@ impl Node for LocalNode {
     fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
         let _timing = self.store.times.names.begin();
         let link = proc_link(self.fd.as_fd());
-        read_growing("getxattr", |buffer| rustix::fs::getxattr(&link, name, buffer))
+        self.xattrs(read_growing("getxattr", |buffer| rustix::fs::getxattr(&link, name, buffer)))
     }
 
     fn set_xattr(&self, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         let _timing = self.store.times.names.begin();
-        self.store.writable("setxattr")?;
-        let _change = self.changing();
-        let flags = match mode {
-            XattrMode::Any => XattrFlags::empty(),
-            XattrMode::Create => XattrFlags::CREATE,
-            XattrMode::Replace => XattrFlags::REPLACE,
-        };
-        rustix::fs::setxattr(proc_link(self.fd.as_fd()), name, value, flags).map_err(error("setxattr"))
+        self.xattrs(self.set_xattr_raw(name, value, mode))
     }
 
     fn xattr_names(&self) -> Result<Vec<Vec<u8>>> {
         let _timing = self.store.times.names.begin();
         let link = proc_link(self.fd.as_fd());
-        let list = read_growing("listxattr", |buffer| rustix::fs::listxattr(&link, buffer))?;
+        let list = self.xattrs(read_growing("listxattr", |buffer| rustix::fs::listxattr(&link, buffer)))?;
         Ok(list.split(|&byte| byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
     }
 
@@ -226,7 +280,8 @@ impl Node for LocalNode {
         let _timing = self.store.times.names.begin();
         self.store.writable("removexattr")?;
         let _change = self.changing();
-        rustix::fs::removexattr(proc_link(self.fd.as_fd()), name).map_err(error("removexattr"))
+        let removed = rustix::fs::removexattr(proc_link(self.fd.as_fd()), name);
+        self.xattrs(removed.map_err(error("removexattr")))
     }
 
     fn lookup(&self, name: &[u8]) -> Result<NodeRef> {
@@ -338,17 +393,10 @@ impl Node for LocalNode {
     fn link(&self, node: &dyn Node, name: &[u8]) -> Result<()> {
         let _timing = self.store.times.names.begin();
         let name = self.change(name, "linkat")?;
-        let _change = self.changing();
-        let node = local(node, "linkat")?;
-        match rustix::fs::linkat(&node.fd, "", &self.fd, name, AtFlags::EMPTY_PATH) {
-            // So are callers refused who may not read every file.
-            Err(Errno::NOENT) => {
-                let link = proc_link(node.fd.as_fd());
-                rustix::fs::linkat(rustix::fs::CWD, link, &self.fd, name, AtFlags::SYMLINK_FOLLOW)
-            }
-            other => other,
+        if !self.takes_link(local(node, "linkat")?)? {
+            return Err(error("linkat")(Errno::OPNOTSUPP));
         }
-        .map_err(error("linkat"))
+        self.link_raw(node, name)
     }
 
     fn remove(&self, name: &[u8]) -> Result<()> {

@@ -1,9 +1,13 @@
 //! What a file system under a local store can do, found by trying.
 //!
 //! The trials leave nothing behind; they need a writable store. They are for
-//! `init`, not for every mount; whether files without names can be had is
-//! tried once by who asks for the first. What was made in a trial is closed and
-//! found again before it is believed.
+//! `init`, not for every mount; whether files without names or with several can
+//! be had is tried once by who asks for the first. What was made in a trial is
+//! closed and found again before it is believed. [`crate::trials`] tries more,
+//! for people.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 
@@ -26,23 +30,28 @@ const TEXT: &[u8] = b"trial";
 /// that only plays them (by a file that it deletes when it is closed) loses
 /// what was named.
 ///
+/// A program that serves one is not even asked: it hears of the closing some
+/// time later, so that a trial finds what is lost a moment afterwards, and
+/// JuiceFS leaves a name behind that leads nowhere and keeps its directory from
+/// being removed.
+///
 /// # Errors
 /// What the store reports of the trial.
 pub(super) fn unnamed_in(directory: &LocalNode) -> Result<bool> {
+    if directory.is_of_fuse() {
+        return Ok(false);
+    }
     let (node, file) = match directory.try_create_unnamed(0o600) {
         Ok(made) => made,
         // File systems and kernels without it answer as if a directory had
         // been opened for writing.
-        Err(failed)
-            if [Errno::OPNOTSUPP, Errno::ISDIR].iter().any(|e| e.raw_os_error() == failed.errno()) =>
-        {
+        Err(failed) if is_one_of(&failed, &[Errno::OPNOTSUPP, Errno::ISDIR, Errno::NOSYS, Errno::INVAL]) => {
             return Ok(false);
         }
         Err(failed) => return Err(failed),
     };
     file.write_at(TEXT, 0)?;
-    // Spelled as a vault spells what it does not list.
-    let name = format!(".n~trial-{}", std::process::id()).into_bytes();
+    let name = trial_name();
     let linked = directory.link(&*node, &name);
     drop((node, file));
     if linked.is_err() {
@@ -57,6 +66,64 @@ pub(super) fn unnamed_in(directory: &LocalNode) -> Result<bool> {
     // Nothing is there to be removed where it was lost.
     let _ = directory.remove(&name);
     Ok(found)
+}
+
+/// Whether a file in `directory` can have two names that lead to one inode. Some
+/// file systems have no further names, and not all say so in the same words;
+/// on others each name looks like a file of its own, and a vault would have two
+/// states of one file.
+///
+/// # Errors
+/// What the store reports of the trial.
+pub(super) fn links_in(directory: &LocalNode) -> Result<bool> {
+    let (name, further) = (trial_name(), trial_name());
+    let (node, file) = directory.create(&name, 0o600)?;
+    let linked = directory.link_raw(&*node, &further);
+    let found = directory.lookup_with_attributes(&further);
+    drop(file);
+    if linked.is_ok() {
+        // It has served, however it ends.
+        let _ = directory.remove(&further);
+    }
+    // A store that fails altogether fails here too, and has told nothing.
+    directory.remove(&name)?;
+    match linked {
+        Ok(()) => Ok(found.is_ok_and(|(same, seen)| same.id() == node.id() && seen.links == 2)),
+        Err(failed) if is_one_of(&failed, &NO_LINKS) => Ok(false),
+        Err(failed) => Err(failed),
+    }
+}
+
+/// What file systems without further names say. `EIO` comes from programs that
+/// serve one and have no other word.
+const NO_LINKS: [Errno; 7] =
+    [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL, Errno::IO, Errno::MLINK, Errno::XDEV];
+
+/// Whether extended attributes cannot be had in `directory`, although files can
+/// be made there.
+pub(super) fn lacks_xattrs(directory: &LocalNode) -> bool {
+    let name = trial_name();
+    let Ok((node, file)) = directory.create(&name, 0o600) else { return false };
+    // As the system has it, not as this store makes of it.
+    let local = node.as_any().downcast_ref::<LocalNode>();
+    let set = local.map(|node| node.set_xattr_raw(XATTR, TEXT, XattrMode::Any));
+    drop(file);
+    let removed = directory.remove(&name);
+    let is_lacking = |failed| is_one_of(failed, &[Errno::OPNOTSUPP, Errno::NOSYS, Errno::IO]);
+    removed.is_ok() && matches!(set, Some(Err(failed)) if is_lacking(&failed))
+}
+
+fn is_one_of(failed: &crate::Error, errnos: &[Errno]) -> bool {
+    errnos.iter().any(|errno| errno.raw_os_error() == failed.errno())
+}
+
+/// A name that nobody else has: spelled as a vault spells what it does not list.
+fn trial_name() -> Vec<u8> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // A process that was killed in a trial may have had the same number.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!(".n~trial-{}-{since:x}-{next}", std::process::id()).into_bytes()
 }
 
 /// What the file system under a store can do.

@@ -21,6 +21,11 @@ use crate::{InodeId, Kind, Result};
 /// `f_type` of FUSE file systems (`FUSE_SUPER_MAGIC` in `linux/magic.h`).
 const FUSE: u64 = 0x6573_5546;
 
+/// Whether a program serves the file system on which `fd` lies.
+pub(crate) fn is_fuse(fd: impl AsFd) -> rustix::io::Result<bool> {
+    Ok(u64::try_from(rustix::fs::fstatfs(fd)?.f_type) == Ok(FUSE))
+}
+
 /// Inodes that were changed since the last barrier.
 #[derive(Debug, Default)]
 struct Changed {
@@ -74,9 +79,13 @@ impl Unsynced {
     /// Remembers changes if `fd` lies on a file system whose `syncfs` is no
     /// barrier.
     pub(super) fn of(fd: impl AsFd) -> Result<Unsynced> {
-        let found = rustix::fs::fstatfs(fd).map_err(error("statfs"))?;
-        let is_fuse = u64::try_from(found.f_type) == Ok(FUSE);
+        let is_fuse = is_fuse(fd).map_err(error("statfs"))?;
         Ok(Unsynced(is_fuse.then(Kept::default)))
+    }
+
+    /// Whether a program serves the file system.
+    pub(super) fn is_of_fuse(&self) -> bool {
+        self.0.is_some()
     }
 
     fn changed(&self) -> Option<MutexGuard<'_, Changed>> {

@@ -9,7 +9,7 @@ use std::slice;
 use std::sync::atomic::AtomicU8;
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munlock, munmap};
-use strongroom_units::{SharedBytes, SharedBytesMut};
+use strongroom_units::SharedBytes;
 
 use super::fault::Slot;
 
@@ -23,7 +23,6 @@ const PAGES_AT_ONCE: usize = 64;
 /// the file reaches so far.
 pub(crate) struct Mapping {
     start: NonNull<u8>,
-    writable: bool,
     /// None while it is made.
     slot: Option<&'static Slot>,
 }
@@ -41,21 +40,17 @@ impl Mapping {
     ///
     /// # Errors
     /// The system's; `OutOfMemory` when the process has too many.
-    pub(crate) fn new(file: impl AsFd, offset: u64, writable: bool) -> io::Result<Mapping> {
+    pub(crate) fn new(file: impl AsFd, offset: u64) -> io::Result<Mapping> {
         // Without access nothing is brought in where mappings are locked.
         // SAFETY: the kernel chooses the place: nothing else lies there.
         let start =
             unsafe { mmap(null_mut(), WINDOW_LEN, ProtFlags::empty(), MapFlags::SHARED, file, offset)? };
         let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mut mapping = Mapping { start, writable, slot: None };
-        let access = match writable {
-            true => MprotectFlags::READ | MprotectFlags::WRITE,
-            false => MprotectFlags::READ,
-        };
+        let mut mapping = Mapping { start, slot: None };
         // SAFETY: both concern the range just mapped, which nobody accesses yet.
         unsafe {
             munlock(start.as_ptr().cast(), WINDOW_LEN)?;
-            mprotect(start.as_ptr().cast(), WINDOW_LEN, access)?;
+            mprotect(start.as_ptr().cast(), WINDOW_LEN, MprotectFlags::READ)?;
         }
         mapping.slot = Some(Slot::claim(start.addr().get()).ok_or(io::ErrorKind::OutOfMemory)?);
         Ok(mapping)
@@ -67,26 +62,16 @@ impl Mapping {
     /// # Panics
     /// Beyond [`WINDOW_LEN`].
     pub(crate) fn bytes(&self, range: Range<usize>) -> SharedBytes<'_> {
-        SharedBytes::new(self.shared(range))
-    }
-
-    /// The same to be written; none where the window was mapped to be read.
-    ///
-    /// # Panics
-    /// Beyond [`WINDOW_LEN`].
-    pub(crate) fn bytes_mut(&self, range: Range<usize>) -> Option<SharedBytesMut<'_>> {
-        self.writable.then(|| SharedBytesMut::new(self.shared(range)))
-    }
-
-    /// What goes out of here in a type that allows what the mapping does.
-    fn shared(&self, range: Range<usize>) -> &[AtomicU8] {
         assert!(range.start <= range.end && range.end <= WINDOW_LEN, "a range of the window");
         // SAFETY: the range lies in the mapping, which lives as long as the
         // borrow, and is readable whatever becomes of the file: the slot has
         // the handler put pages in place of those that cannot be had. It is
-        // shared with others, hence atomic. Where it may not be written, only
-        // `SharedBytes` goes out, which has loads alone.
-        unsafe { slice::from_raw_parts(self.start.as_ptr().add(range.start).cast::<AtomicU8>(), range.len()) }
+        // shared with others, hence atomic, and may not be written, hence in
+        // `SharedBytes`, which has loads alone.
+        let bytes = unsafe {
+            slice::from_raw_parts(self.start.as_ptr().add(range.start).cast::<AtomicU8>(), range.len())
+        };
+        SharedBytes::new(bytes)
     }
 
     /// Whether every page of a range is in the page cache, so that touching it

@@ -1,5 +1,5 @@
 //! Images that are cut or full under a running server: whoever reads or writes gets an error, and the server
-//! goes on. On a file system in memory, where large requests are done in the mapped image, and on ext4.
+//! goes on. On a file system in memory, where large reads are done in the mapped image, and on ext4.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

@@ -16,7 +16,7 @@ use strongroom_harness::failure::{Context, Failure, Result, ensure};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-const MODULES: [&str; 25] = [
+const MODULES: [&str; 28] = [
     "virtio_pci",
     "virtio_blk",
     "crc32c_generic",
@@ -42,6 +42,9 @@ const MODULES: [&str; 25] = [
     "fuse",
     "ublk_drv",
     "vmgenid",
+    "virtio_crypto",
+    "vfio-pci",
+    "vfio_iommu_type1",
 ];
 
 /// Steps with ublk, and what they show.
@@ -170,7 +173,7 @@ cat > /bin/step <<'END'
 #!/bin/busybox sh
 name=$1
 shift
-if timeout 300 "$@"; then echo "VERDICT $name passed"; else dmesg | tail -n 3; echo "VERDICT $name failed"; fi
+if timeout 600 "$@"; then echo "VERDICT $name passed"; else dmesg | tail -n 3; echo "VERDICT $name failed"; fi
 END
 chmod 755 /bin/step
 if test -f /script; then
@@ -209,24 +212,30 @@ pub(super) fn notes(console: &str) -> impl Iterator<Item = &str> {
 
 /// Makes the initramfs of `root`: what is there already, busybox, programs with their libraries, modules, init. A file
 /// `script` in it is what the machine runs; without one that comes with the carrier.
-pub(super) fn initramfs(kernel: &Kernel, strongroom: &Path, root: &Path, file: &Path) -> Result {
+pub(super) fn initramfs(
+    kernel: &Kernel,
+    strongroom: &Path,
+    others: &[(&str, PathBuf)],
+    root: &Path,
+    file: &Path,
+) -> Result {
     for name in ["bin", "sbin", "modules", "etc"] {
         fs::create_dir_all(root.join(name))?;
     }
     fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n")?;
     fs::copy(find("busybox"), root.join("bin/busybox"))?;
     // busybox's own tools would come first otherwise.
-    let programs = ["cryptsetup", "mkfs.ext4", "e2fsck"].map(|name| (name, find(name)));
+    let mut programs = ["cryptsetup", "mkfs.ext4", "e2fsck"].map(|name| (name, find(name))).to_vec();
+    programs.push(("strongroom", strongroom.to_path_buf()));
+    programs.extend_from_slice(others);
     let mut libraries = BTreeSet::new();
-    for (name, path) in
-        programs.iter().map(|(name, path)| (*name, path.as_path())).chain([("strongroom", strongroom)])
-    {
-        libraries.extend(libraries_of(path)?);
-        fs::copy(path, root.join("sbin").join(name)).context(path.display())?;
+    for (name, path) in programs {
+        libraries.extend(libraries_of(&path)?);
+        let copy = root.join("sbin").join(name);
+        fs::copy(&path, &copy).context(path.display())?;
+        // Smaller where there is such a program; not needed.
+        let _ = command::finish(Command::new("strip").arg(copy), LIMIT);
     }
-    let mut strip = Command::new("strip");
-    // Smaller where there is such a program; not needed.
-    let _ = command::finish(strip.arg(root.join("sbin/strongroom")), LIMIT);
     for library in libraries {
         let to = root.join(library.strip_prefix("/").unwrap_or(&library));
         if let Some(parent) = to.parent() {

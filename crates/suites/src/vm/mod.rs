@@ -1,9 +1,11 @@
 //! Encrypted disks in a virtual machine, whose kernel has what this one may lack: dm-crypt, which is the oracle for
-//! every cipher and mode, and ublk. And a vault in a machine that is saved and loaded twice (`snapshot`).
+//! every cipher and mode, and ublk. A vault in a machine that is saved and loaded twice (`snapshot`). And crypto devices
+//! with rings, interrupts and an IOMMU (`device`).
 //!
 //! A Debian kernel under QEMU's software emulation, so that neither KVM nor modules of the own kernel are needed.
 //! Images made here are opened by dm-crypt there, and those that dm-crypt has made there are read here afterwards.
 
+mod device;
 mod guest;
 mod kernel;
 mod snapshot;
@@ -49,14 +51,17 @@ enum Part {
     Disks,
     /// A machine that is copied while a vault is mounted in it
     Snapshots,
+    /// Engines on virtio-crypto devices, through VFIO and through the kernel's driver
+    Device,
 }
 
 /// Programs and the Debian packages that they come from.
-const PROGRAMS: [(&str, &str); 9] = [
+const PROGRAMS: [(&str, &str); 10] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("qemu-img", "qemu-utils"),
     ("busybox", "busybox-static"),
     ("cryptsetup", "cryptsetup-bin"),
+    ("nbdcopy", "libnbd-bin"),
     ("mkfs.ext4", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
     ("depmod", "kmod"),
@@ -130,11 +135,16 @@ pub fn run(arguments: &VmArgs) -> Result<Tally> {
     let kernel = kernel::Kernel::fetch()?;
     println!("the machine's kernel: {}", kernel.release);
     let scratch = Scratch::new(arguments.work.as_deref(), "vm")?;
+    let limit = Duration::from_secs(60 * arguments.minutes);
+    let wants = |part| arguments.part.is_none_or(|only| only == part);
     let mut tally = Tally::default();
-    if arguments.part != Some(Part::Disks) {
+    if wants(Part::Snapshots) {
         tally = snapshot::run(&kernel, &binary, &scratch)?;
     }
-    if arguments.part != Some(Part::Snapshots) {
+    if wants(Part::Device) {
+        device::run(&kernel, &binary, &scratch, limit, &mut tally)?;
+    }
+    if wants(Part::Disks) {
         disks(arguments, &kernel, &binary, &scratch, &mut tally)?;
     }
     Ok(tally)
@@ -161,11 +171,10 @@ fn disks(
     let disk = scratch.path().join("disk");
     carry(&carried, &disk)?;
     let initramfs = scratch.path().join("initramfs");
-    guest::initramfs(kernel, binary, &scratch.make("root")?, &initramfs)?;
-    let began = Instant::now();
-    let console = boot(kernel, &initramfs, &disk, Duration::from_secs(60 * arguments.minutes))?;
-    println!("the machine ran for {} s", began.elapsed().as_secs());
-    guest::notes(&console).for_each(|note| println!("{note}"));
+    guest::initramfs(kernel, binary, &[], &scratch.make("root")?, &initramfs)?;
+    let drive = format!("file={},format=raw,if=virtio,cache=unsafe", disk.display());
+    let words = ["-drive", &drive];
+    let console = boot(kernel, &initramfs, &words, "", Duration::from_secs(60 * arguments.minutes))?;
     let back = scratch.make("back")?;
     let mut debugfs = Command::new(find("debugfs"));
     debugfs.arg("-R").arg(format!("rdump / {}", back.display())).arg(&disk);
@@ -183,9 +192,14 @@ fn disks(
     for (name, title) in guest::UBLK {
         tally.count(title, said(name));
     }
+    keep_log(tally, &console)
+}
+
+/// Keeps what a machine said where something did not pass.
+fn keep_log(tally: &Tally, console: &str) -> Result {
     if !tally.is_success() {
         let log = std::env::temp_dir().join("strongroom-vm.log");
-        fs::write(&log, &console)?;
+        fs::write(&log, console)?;
         println!("what the machine said: {}", log.display());
     }
     Ok(())
@@ -216,15 +230,22 @@ fn carry(directory: &Path, disk: &Path) -> Result {
     command::output(&mut command, LIMIT).map(drop)
 }
 
-/// Runs the machine until it switches itself off, and returns what its console said.
-fn boot(kernel: &kernel::Kernel, initramfs: &Path, disk: &Path, limit: Duration) -> Result<String> {
-    let log = disk.with_extension("log");
+/// Runs a machine until it switches itself off, shows its notes, and returns what its console said. `words` are QEMU's,
+/// and `kernel_words` its kernel's.
+fn boot(
+    kernel: &kernel::Kernel,
+    initramfs: &Path,
+    words: &[&str],
+    kernel_words: &str,
+    limit: Duration,
+) -> Result<String> {
+    let log = initramfs.with_extension("log");
+    let began = Instant::now();
     let mut command = Command::new("qemu-system-x86_64");
     command.args(["-machine", "q35,accel=tcg,kernel-irqchip=off", "-cpu", "max", "-smp", "2", "-m", "1536"]);
     command.args(["-nographic", "-no-reboot", "-nic", "none", "-append"]);
-    command.arg("console=ttyS0 panic=-1 quiet rdinit=/init");
-    command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initramfs);
-    command.arg("-drive").arg(format!("file={},format=raw,if=virtio,cache=unsafe", disk.display()));
+    command.arg(format!("console=ttyS0 panic=-1 quiet rdinit=/init {kernel_words}"));
+    command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initramfs).args(words);
     command.stdin(Stdio::null()).stdout(command::log_file(&log)?).stderr(Stdio::null());
     let mut child = command::spawn(&mut command)?;
     let ended = command::wait(&mut child, limit);
@@ -235,5 +256,7 @@ fn boot(kernel: &kernel::Kernel, initramfs: &Path, disk: &Path, limit: Duration)
         tail.iter().rev().for_each(|line| drop(writeln!(out, "    {line}")));
         return Err(Failure::new(format!("the machine {failure}")));
     }
+    println!("the machine ran for {} s", began.elapsed().as_secs());
+    guest::notes(&text).for_each(|note| println!("{note}"));
     Ok(text)
 }

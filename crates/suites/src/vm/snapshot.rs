@@ -62,7 +62,7 @@ pub(super) fn run(kernel: &Kernel, binary: &Path, scratch: &Scratch) -> Result<T
     let script = SCRIPT.replace("@BEFORE@", &BEFORE.to_string()).replace("@AFTER@", &AFTER.to_string());
     fs::write(root.join("script"), script)?;
     let initramfs = scratch.path().join("snapshot-initramfs");
-    guest::initramfs(kernel, binary, &root, &initramfs)?;
+    guest::initramfs(kernel, binary, &[], &root, &initramfs)?;
     let mut tally = Tally::default();
     for announces in [true, false] {
         let name = if announces { "announced" } else { "unannounced" };

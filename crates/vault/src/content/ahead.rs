@@ -13,9 +13,9 @@ use strongroom_format::vault::node::Entry;
 use strongroom_units::{BlockIndex, PlainLen, PlainOffset};
 
 use super::Content;
+use super::load::{Job, Load, overlay, tail, whole_jobs};
 use super::range::{Merge, Piece, merge, pieces};
 use super::state::{Source, State};
-use super::write::{Job, Load, overlay, tail, whole_jobs};
 use crate::error::{Error, Result};
 use crate::sealer::Purpose;
 

@@ -14,7 +14,7 @@ use strongroom_store::{Access, File, Node, NodeRef, RenameMode};
 
 use crate::context::Context;
 use crate::error::Result;
-use crate::header_file::PRIVATE;
+use crate::header_file::{own_directory, private};
 use crate::reading::read_at;
 
 /// In the vault's own directory: what crashes have taken away.
@@ -83,7 +83,7 @@ fn is_zero(file: &dyn File) -> Result<bool> {
 
 /// The directory of what is kept, made where it is missing.
 pub(crate) fn directory(context: &Context) -> Result<NodeRef> {
-    let private = context.store.root().lookup(PRIVATE)?;
+    let private = private(&*context.store)?;
     match private.lookup(ASIDE) {
         Err(error) if error.is_not_found() => {
             let made = match private.make_directory(ASIDE, 0o700) {
@@ -93,6 +93,6 @@ pub(crate) fn directory(context: &Context) -> Result<NodeRef> {
             private.sync()?;
             Ok(made)
         }
-        found => Ok(found?),
+        found => own_directory(found?, ASIDE),
     }
 }

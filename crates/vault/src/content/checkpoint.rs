@@ -1,6 +1,7 @@
 //! Checkpoints: committed images are copied from the journal to their homes,
 //! after which the journal's slots are free.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use strongroom_format::vault::record::Place;
@@ -9,18 +10,18 @@ use strongroom_units::{BlockIndex, GROUP_BLOCKS, PAGE_LEN, PlainLen};
 use super::Content;
 use super::commit::{Extent, sync_homes};
 use super::images::Images;
-use super::state::PageAddress;
+use super::journaled::Committed;
+use super::life::Naming;
 use crate::context::Context;
 use crate::error::Result;
 use crate::journal::{Segments, after, slots_of};
+use crate::page::PageAddress;
 use crate::rules::Rule;
 
 /// What one file's checkpoint has copied home.
 pub(crate) struct Landing {
     content: Arc<Content>,
-    blocks: Images,
-    pages: Vec<(PageAddress, Place)>,
-    record: Option<u64>,
+    copied: Committed,
 }
 
 /// Brings everything committed of these files home, durably as `rule` says.
@@ -44,7 +45,7 @@ pub(crate) fn checkpoint_all(context: &Context, contents: &[Arc<Content>], rule:
         }
     }
     for landing in landings {
-        landing.content.clone().land_home(&landing);
+        landing.content.write_state().journaled.land(&landing.copied);
     }
     Ok(())
 }
@@ -53,34 +54,29 @@ impl Content {
     /// Copies committed images home; `None` when there are none.
     fn copy_home(self: &Arc<Self>) -> Result<Option<Landing>> {
         let _commit = self.lock_commit();
-        let (landing, segments, committed_len, writes, before) = {
+        let (copied, segments, writes, before) = {
             let mut state = self.write_state();
-            if state.record.is_none() || state.unlinked {
+            let Some(copied) = state.journaled.committed().filter(|_| state.naming.is_named()).cloned()
+            else {
                 return Ok(None);
-            }
-            self.follow_cut(&mut state)?;
-            let landing = Landing {
-                content: Arc::clone(self),
-                blocks: state.committed_images.clone(),
-                pages: state.committed_pages.iter().map(|(&page, &place)| (page, place)).collect(),
-                record: state.record,
             };
-            let segments = Arc::clone(state.segments()?);
-            (landing, segments, PlainLen(state.committed_len), state.writes, self.file.attributes()?)
+            self.follow_cut(&mut state)?;
+            let segments = Arc::clone(state.journaled.segments()?);
+            (copied, segments, state.writes, self.file.attributes()?)
         };
-        let mut end = self.copy_blocks(&segments, &landing.blocks, committed_len)?;
-        end = end.max(self.copy_pages(&segments, &landing.pages)?);
+        let mut end = self.copy_blocks(&segments, &copied.blocks, PlainLen(copied.len))?;
+        end = end.max(self.copy_pages(&segments, &copied.pages)?);
         let mut state = self.write_state();
         state.home_len = state.home_len.max(end);
-        let len = self.geometry().stored_len(committed_len).0;
+        let len = self.geometry().stored_len(PlainLen(copied.len)).0;
         if state.home_len < len {
             self.file.set_len(len)?;
             state.home_len = len;
         }
         if state.writes == writes {
-            self.restore_times(&before)?;
+            self.restore_times(&state, &before)?;
         }
-        Ok(Some(landing))
+        Ok(Some(Landing { content: Arc::clone(self), copied }))
     }
 
     fn copy_blocks(&self, segments: &Segments, blocks: &Images, len: PlainLen) -> Result<u64> {
@@ -100,51 +96,31 @@ impl Content {
         Ok(end)
     }
 
-    fn copy_pages(&self, segments: &Segments, pages: &[(PageAddress, Place)]) -> Result<u64> {
+    fn copy_pages(&self, segments: &Segments, pages: &BTreeMap<PageAddress, Place>) -> Result<u64> {
         let mut end = 0;
-        for &(address, place) in pages {
+        for (&address, &place) in pages {
             let offset = self.geometry().page_offset(address.kind, address.number).0;
             segments.copy_whole(place, &*self.file, offset, PAGE_LEN as u64)?;
             end = end.max(offset + PAGE_LEN as u64);
         }
         Ok(end)
     }
-
-    /// What was copied is durable at home: it is read there from now on,
-    /// unless something newer stands in the journal.
-    fn land_home(&self, landing: &Landing) {
-        let mut state = self.write_state();
-        state.images.remove_same(&landing.blocks);
-        state.committed_images.remove_same(&landing.blocks);
-        for (page, place) in &landing.pages {
-            if state.committed_pages.get(page) == Some(place) {
-                state.committed_pages.remove(page);
-            }
-        }
-        if state.record == landing.record {
-            state.record = None;
-        }
-    }
 }
 
 impl Content {
     /// Whether an image of this file stands in a journal segment.
     pub(crate) fn has_images_in(&self, segment: u8) -> bool {
-        let state = self.read_state();
-        let mut blocks = state.images.iter().chain(state.committed_images.iter());
-        let mut pages = state.committed_pages.values();
-        blocks.any(|(_, place)| place.segment == segment) || pages.any(|place| place.segment == segment)
+        self.read_state().journaled.is_in(segment)
     }
 
     /// The removal of the file's last name is durable.
     pub(crate) fn set_gone(&self) {
-        self.write_state().gone = true;
+        self.write_state().naming = Naming::Gone;
     }
 
     /// Whether the file has no name left, and a crash might still bring it back.
     pub(crate) fn is_going(&self) -> bool {
-        let state = self.read_state();
-        state.unlinked && !state.gone
+        self.read_state().naming == Naming::Removed
     }
 
     /// A file that is gone is never recovered, so that its images need no
@@ -152,19 +128,16 @@ impl Content {
     fn rehome_unlinked(&self) -> Result<()> {
         let _commit = self.lock_commit();
         let mut state = self.write_state();
-        if !state.gone || (state.images.is_empty() && state.committed_pages.is_empty()) {
+        if state.naming != Naming::Gone || state.journaled.is_empty() {
             return Ok(());
         }
-        let blocks = state.images.clone();
-        let pages: Vec<_> = state.committed_pages.iter().map(|(&page, &place)| (page, place)).collect();
-        let segments = Arc::clone(state.segments()?);
-        let end = self.copy_blocks(&segments, &blocks, state.plain_len())?;
-        let end = end.max(self.copy_pages(&segments, &pages)?);
+        let segments = Arc::clone(state.journaled.segments()?);
+        let mut end = self.copy_blocks(&segments, &state.journaled.newest, state.plain_len())?;
+        if let Some(committed) = state.journaled.committed() {
+            end = end.max(self.copy_pages(&segments, &committed.pages)?);
+        }
         state.home_len = state.home_len.max(end);
-        state.images.clear();
-        state.committed_images.clear();
-        state.committed_pages.clear();
-        state.record = None;
+        state.journaled.clear();
         Ok(())
     }
 }

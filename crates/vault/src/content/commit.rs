@@ -6,13 +6,16 @@ use strongroom_format::vault::record::{Change, Commit, Timestamp};
 use strongroom_store::{AllocateMode, Attributes, SetTime};
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, PlainLen};
 
-use super::attributed::Attribute;
 use super::emit::Emission;
-use super::state::{PageAddress, Source, State};
+use super::life::Birth;
+use super::pending::Taken;
+use super::state::{Source, State};
 use super::{Content, Promise};
 use crate::context::Context;
 use crate::error::Result;
+use crate::page::PageAddress;
 use crate::rules::Rule;
+use crate::waiting::Attribute;
 
 /// Above this many files with a barrier to come, one barrier for the whole
 /// store costs less.
@@ -44,14 +47,14 @@ impl Content {
         }
         let keeps = self.context.rules.keeps(Rule::AttributesBeforeReply);
         // Noted before the commit, which may not cover later ones.
-        let attributed = self.context.table.attributed().take(self.inode);
+        let attributed = self.context.waiting.attributed().take(self.inode);
         match self.commit(if keeps { Extent::File } else { Extent::Data }) {
             // A record holds the times, and no barrier is needed for these.
             Ok(covered) if covered || attributed <= Some(Attribute::Times) || !keeps => Ok(()),
             Ok(_) => self.sync_attributes(),
             Err(error) => {
                 if let Some(attribute) = attributed {
-                    self.context.table.attributed().note(self.inode, attribute);
+                    self.context.waiting.attributed().note(self.inode, attribute);
                 }
                 Err(error)
             }
@@ -70,15 +73,15 @@ impl Content {
 
     fn learn_habits(&self) {
         let mut state = self.write_state();
-        state.journal_small = state.born && state.fresh_bytes <= super::SMALL_SYNC;
+        state.habit.journal_small = state.birth.is_written() && state.habit.fresh_bytes <= super::SMALL_SYNC;
     }
 
     /// A barrier on the stored file and all its attributes.
     fn sync_attributes(&self) -> Result<()> {
-        let attributed = self.context.table.attributed().take(self.inode);
+        let attributed = self.context.waiting.attributed().take(self.inode);
         if let Err(error) = self.file.sync_all() {
             let attribute = attributed.unwrap_or(Attribute::Other);
-            self.context.table.attributed().note(self.inode, attribute);
+            self.context.waiting.attributed().note(self.inode, attribute);
             self.relearn_len(&mut self.write_state());
             return Err(error.into());
         }
@@ -122,17 +125,17 @@ impl Content {
         let standing = self.context.barriers.stand();
         {
             let mut state = self.write_state();
-            if !state.born {
+            if !state.birth.is_written() {
                 return Ok(true);
             }
             if !state.was_never_durable(standing.begun) {
                 return Ok(false);
             }
-            state.born = false;
+            state.birth = Birth::Unwritten;
         }
         if let Some(written) = begin(&self.context, self, false)? {
             let mut state = self.write_state();
-            state.committing = false;
+            state.pending.end();
             self.written_out(&mut state, &written.emission);
         }
         Ok(true)
@@ -141,7 +144,7 @@ impl Content {
     /// Writes out a new file, without a barrier. What is pending of another
     /// waits for its commit.
     pub(super) fn write_out(&self) -> Result<()> {
-        if self.read_state().born {
+        if self.read_state().birth.is_written() {
             return Ok(());
         }
         commit_all(&self.context, &[self], Extent::Home).map(drop)
@@ -186,7 +189,7 @@ pub(crate) fn commit_all<'a>(
     for mut committing in under_way {
         let content = committing.content;
         let mut state = content.write_state();
-        state.committing = false;
+        state.pending.end();
         match &outcome {
             Ok(_) if durable => {
                 if let Err(error) = content.committed(&mut state, &committing) {
@@ -220,14 +223,13 @@ fn await_moves(context: &Context, contents: &[&Content]) -> Result<()> {
 fn begin<'a>(context: &'a Context, content: &'a Content, durable: bool) -> Result<Option<Committing<'a>>> {
     let mut state = content.write_state();
     let pending = state.is_dirty() || state.unsynced;
-    if !pending || state.unlinked || (!durable && state.born) {
+    if !pending || !state.naming.is_named() || (!durable && state.birth.is_written()) {
         return Ok(None);
     }
-    let promised = std::mem::take(&mut state.promised);
-    let mut promise = Promise::new(context.journal.as_ref(), promised);
+    let mut promise = Promise::new(context.journal.as_ref(), state.pending.take_slots());
     match content.emit(&mut state, &mut promise) {
         Ok(emission) => {
-            state.committing = true;
+            state.pending.begin(&emission.taken);
             Ok(Some(Committing { content, emission, promise, sequence: None }))
         }
         Err(error) => {
@@ -283,9 +285,8 @@ pub(crate) fn sync_homes(context: &Context, homes: &[&Content], extent: Extent) 
 impl Content {
     /// A commit has failed: its slots are kept for the next.
     fn keep_for_next(&self, state: &mut State, promise: &mut Promise<'_>) {
-        if !state.unlinked {
-            promise.keep(u32::MAX);
-            state.promised += promise.hand_over();
+        if state.naming.is_named() {
+            state.pending.keep_slots(promise);
         }
     }
 
@@ -314,37 +315,51 @@ impl Content {
         if let (Some(freshness), Some(version)) = (&self.context.freshness, emission.version) {
             freshness.note_version(self.id, version);
         }
-        state.settled |= self.context.rules.keeps(Rule::DataBeforeRecord);
-        if state.settled && emission.barrier {
-            self.context.table.synced_alone(self.inode);
+        if self.context.rules.keeps(Rule::DataBeforeRecord) {
+            state.birth = Birth::Durable;
         }
-        state.committed_len = emission.plain_len;
-        state.cut_taken = None;
-        self.void_images(state, emission);
+        if state.birth.is_durable() && emission.barrier {
+            self.context.waiting.synced_alone(self.inode);
+        }
+        self.void_images(state, &emission.taken);
         if let (Some(images), Some(sequence)) = (&emission.record, committing.sequence) {
-            state.committed_images.extend(images.blocks.iter().map(|image| (image.block.0, image.place)));
-            for page in &images.pages {
+            let blocks = images.blocks.iter().map(|image| (image.block.0, image.place));
+            let pages = images.pages.iter().map(|page| {
                 let address = PageAddress { kind: page.kind, number: page.number };
-                state.committed_pages.insert(address, page.place);
-            }
-            state.record = Some(sequence);
+                (address, page.place)
+            });
+            state.journaled.commit((sequence, emission.plain_len), blocks, pages);
         }
-        state.cut_late = state.cut_late.into_iter().chain(emission.cut).min();
-        if state.cut_late.is_some() || !emission.punched.is_empty() {
-            let before = self.file.attributes()?;
+        state.pending.note_late_cut(emission.taken.cut);
+        if state.pending.late_cut().is_some() || !emission.taken.punched.is_empty() {
             // Refused, it is tried again by the next commit or checkpoint.
-            self.follow_cut(state).inspect_err(|_| state.mark_dirty())?;
-            self.punch_home(state, emission);
-            self.restore_times(&before)?;
+            self.cut_and_punch(state, &emission.taken).inspect_err(|_| state.pending.note_change())?;
         }
         Ok(())
     }
 
+    fn cut_and_punch(&self, state: &mut State, taken: &Taken) -> Result<()> {
+        let before = self.file.attributes()?;
+        self.follow_cut(state)?;
+        self.punch_home(state, &taken.punched);
+        self.restore_times(state, &before)
+    }
+
     /// Puts back the times that the stored file had before something of its
     /// own was written to it late.
-    pub(super) fn restore_times(&self, before: &Attributes) -> Result<()> {
-        let (accessed, modified) = (SetTime::To(before.accessed), SetTime::To(before.modified));
-        Ok(self.file.set_times(accessed, modified)?)
+    pub(super) fn restore_times(&self, state: &State, before: &Attributes) -> Result<()> {
+        self.set_stored_times(state, SetTime::To(before.accessed), SetTime::To(before.modified))
+    }
+
+    /// Sets the times of the stored file. Of one without a name they are nobody's
+    /// to see for long, and there are stores that refuse to set them.
+    pub(super) fn set_stored_times(&self, state: &State, accessed: SetTime, modified: SetTime) -> Result<()> {
+        // The namespace may not have told yet of a removal that is under way.
+        let has_no_name = || self.file.attributes().is_ok_and(|attributes| attributes.links == 0);
+        match self.file.set_times(accessed, modified) {
+            Err(_) if !state.naming.is_named() || has_no_name() => Ok(()),
+            set => Ok(set?),
+        }
     }
 
     /// The new file has been written out, and no barrier was waited for.
@@ -354,17 +369,15 @@ impl Content {
             freshness.await_version(self.id, version);
         }
         state.unsynced |= emission.barrier;
-        state.committed_len = emission.plain_len;
     }
 
     fn abandon(&self, state: &mut State, emission: &Emission) {
         state.unsynced |= emission.barrier;
-        state.cut = state.cut.into_iter().chain(state.cut_taken.take()).min();
-        state.punched.extend(emission.punched.iter().copied());
+        state.pending.put_back(&emission.taken);
         if !emission.pages.is_empty() {
             state.retake(&emission.pages);
         }
-        if emission.barrier && state.born {
+        if emission.barrier && state.birth.is_written() {
             // What the barrier should have covered may be lost, the header
             // page and the length with it.
             state.retake(&[PageAddress::HEADER]);
@@ -387,42 +400,42 @@ impl Content {
 
     /// Committed images of what this commit has cut or punched are not to be
     /// copied home, unless this very commit has written them again.
-    fn void_images(&self, state: &mut State, emission: &Emission) {
-        let cut = emission.cut;
-        if cut.is_none() && emission.punched.is_empty() {
+    fn void_images(&self, state: &mut State, taken: &Taken) {
+        let Taken { cut, punched } = taken;
+        if cut.is_none() && punched.is_empty() {
             return;
         }
         let size = self.geometry().block_size();
         let behind = |offset: u64| cut.is_some_and(|cut| offset >= cut);
         let is_void = |block: u64| {
             behind(size.start_of(BlockIndex(block)).0 + size.bytes() - 1)
-                || emission.punched.iter().any(|&(first, count)| block >= first.0 && block < first.0 + count)
+                || punched.iter().any(|&(first, count)| block >= first.0 && block < first.0 + count)
         };
-        state.committed_images.retain(|block| !is_void(block));
         let group_len = size.bytes() * GROUP_BLOCKS;
-        state.committed_pages.retain(|address, _| {
-            address.kind == PageKind::Header || !behind(address.first_group() * group_len)
-        });
+        let is_void_page = |address: &PageAddress| {
+            address.kind != PageKind::Header && behind(address.first_group() * group_len)
+        };
+        state.journaled.void(is_void, is_void_page);
     }
 
     /// Cuts the stored file to a durable cut that it has not followed yet.
     /// Nothing may be copied home behind that before.
     pub(super) fn follow_cut(&self, state: &mut State) -> Result<()> {
-        let Some(cut) = state.cut_late else { return Ok(()) };
+        let Some(cut) = state.pending.late_cut() else { return Ok(()) };
         let len = self.geometry().stored_len(PlainLen(cut)).0;
         if state.home_len > len {
             self.file.set_len(len)?;
             state.home_len = len;
             self.reserve_behind(state, len);
         }
-        state.cut_late = None;
+        state.pending.late_cut_followed();
         Ok(())
     }
 
     /// Gives back the space of blocks that are still holes. A store that
     /// cannot punch keeps it.
-    fn punch_home(&self, state: &State, emission: &Emission) {
-        for &(first, count) in &emission.punched {
+    fn punch_home(&self, state: &State, punched: &[(BlockIndex, u64)]) {
+        for &(first, count) in punched {
             let mut dead: Option<(u64, u64)> = None;
             for block in (first.0..first.0 + count).map(BlockIndex) {
                 let offset = self.geometry().block_offset(block).0;

@@ -13,10 +13,11 @@ use strongroom_format::vault::{FileId, PageKind};
 use strongroom_store::{Access, NodeRef};
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex, PAGE_LEN, PlainLen, StoredLen};
 
-use super::state::{NodeSlot, PageAddress, Slot, State};
+use super::state::{NodeSlot, Slot, State};
 use super::{Content, Contents, Opened};
 use crate::context::Context;
 use crate::error::{Damage, Error, Result, errno};
+use crate::page::PageAddress;
 use crate::reading::read_at;
 
 /// Node pages that are looked at for the file's id when the header page does
@@ -36,31 +37,33 @@ impl Contents {
         }
         let file = node.open(Access::Read)?;
         let opened = Opened { node: Arc::clone(node), file };
-        Content::open_damaged(&self.context, opened).map(Arc::new)
+        Content::open_damaged(self, opened).map(Arc::new)
     }
 }
 
 impl Content {
-    fn open_damaged(context: &Arc<Context>, opened: Opened) -> Result<Content> {
+    fn open_damaged(contents: &Contents, opened: Opened) -> Result<Content> {
+        let context = &contents.context;
         let mut page = Buffer::new(PAGE_LEN);
         let read = read_at(&*opened.file, &mut page, 0)?;
         let stored = opened.file.len()?;
         if let Some(replayed) = context.replayed(&page) {
-            return Self::open_replayed(context, opened, &replayed);
+            return Self::open_replayed(contents, opened, &replayed);
         }
         if read == PAGE_LEN {
             let mut copy = Buffer::new(PAGE_LEN);
             copy.copy_from_slice(&page);
             if let Ok(page) = context.pages().open(copy, PageAddress::HEADER, None) {
-                return Self::from_header(context, opened, &page, stored);
+                return Self::from_header(contents, opened, &page, stored);
             }
         }
-        Self::without_header(context, opened, &page[..read], stored)
+        Self::without_header(contents, opened, &page[..read], stored)
     }
 
     /// The header page is gone: the stored length tells the plain one, or
     /// bounds it, and the nodes authenticate themselves.
-    fn without_header(context: &Arc<Context>, opened: Opened, page: &[u8], stored: u64) -> Result<Content> {
+    fn without_header(contents: &Contents, opened: Opened, page: &[u8], stored: u64) -> Result<Content> {
+        let context = &contents.context;
         let plain_len = longest_plain_len(context, stored);
         let blocks = context.geometry.block_size().blocks_in(plain_len);
         let groups = blocks.div_ceil(GROUP_BLOCKS).max(1);
@@ -73,7 +76,7 @@ impl Content {
         let lost = Node::new_header(&HeaderFields { plain_len, ..HeaderFields::default() });
         state.nodes.insert(0, NodeSlot::new(Slot::fresh(lost, true), 0));
         state.home_len = stored;
-        let mut content = Content::with_state(context, opened, owner, state);
+        let mut content = Content::with_state(contents, opened, owner, state);
         content.lost_header = true;
         Ok(content)
     }

@@ -10,10 +10,12 @@ use strongroom_format::vault::record::{BlockImage, PageImage};
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex, PAGE_LEN};
 
 use super::Content;
-use super::state::{Image, PageAddress, State, presence};
+use super::pending::Taken;
+use super::state::{State, presence};
 use crate::error::Result;
 use crate::freshness::Version;
 use crate::journal::Promise;
+use crate::page::{Image, PageAddress};
 use crate::reader_rules::ReaderRule;
 use crate::rules::Rule;
 use crate::sealer::Purpose;
@@ -40,10 +42,8 @@ pub(crate) struct Emission {
     pub(crate) plain_len: u64,
     /// Node entries that are being committed.
     pub(super) presence: Vec<(u64, u128)>,
-    /// A cut was pending, and becomes durable.
-    pub(crate) cut: Option<u64>,
-    /// Blocks to be punched once this is durable.
-    pub(crate) punched: Vec<(BlockIndex, u64)>,
+    /// A cut that becomes durable, and blocks to be punched then.
+    pub(super) taken: Taken,
 }
 
 /// Images in the journal.
@@ -62,7 +62,7 @@ impl Content {
     /// one moment. Who reads or writes meanwhile waits for a batch for each
     /// kind of page, at most four.
     pub(super) fn emit(&self, state: &mut State, promise: &mut Promise<'_>) -> Result<Emission> {
-        let was_born = state.born;
+        let was_written = state.birth.is_written();
         let mut emission = Emission { plain_len: state.plain_len().0, ..Emission::default() };
         let mut images = Images::default();
         if state.is_dirty() {
@@ -71,25 +71,25 @@ impl Content {
             self.rescue_images(state)?;
             emission.pages = dirty_pages(state);
             emission.pages.push(PageAddress::HEADER);
-            if let Err(error) = self.emit_all(state, &emission.pages, promise, &mut images) {
+            let written = self.emit_all(state, &emission.pages, promise, &mut images).and_then(|()| {
+                self.reference_entries(state, &mut emission);
+                // Pages follow data at their own time; the times are the user's.
+                self.restore_times(state, &before)
+            });
+            if let Err(error) = written {
+                // No record will name these images.
                 state.retake(&emission.pages);
                 return Err(error);
             }
-            let newer = state.images.not_in(&state.committed_images);
+            let newer = state.journaled.uncommitted();
             images.blocks =
                 newer.map(|(block, place)| BlockImage { block: BlockIndex(block), place }).collect();
-            self.reference_entries(state, &mut emission);
-            // Pages follow data at their own time; the times are the user's.
-            self.restore_times(&before)?;
-            emission.cut = state.cut.take();
-            state.cut_taken = emission.cut;
-            emission.punched = std::mem::take(&mut state.punched);
-            emission.record = was_born.then_some(images);
-            state.dirty_since = None;
+            emission.taken = state.pending.take();
+            emission.record = was_written.then_some(images);
         }
         emission.version = state.version();
         emission.barrier = std::mem::take(&mut state.unsynced);
-        state.fresh_bytes = 0;
+        state.habit.fresh_bytes = 0;
         Ok(emission)
     }
 
@@ -113,7 +113,7 @@ impl Content {
     /// A new file gets its whole length at once, since no record will set it.
     fn extend_home(&self, state: &mut State) -> Result<()> {
         let len = state.geometry.stored_len(state.plain_len()).0;
-        if !state.born && state.home_len != len {
+        if !state.birth.is_written() && state.home_len != len {
             self.file.set_len(len)?;
             state.home_len = len;
         }
@@ -157,14 +157,12 @@ impl Content {
             state.moved = None;
         }
         let mut header = state.header;
-        header.settled = state.settled;
+        header.settled = state.birth.is_durable();
         let slot = &mut state.nodes.get_mut(&0).expect("node 0 stays in memory").slot;
         slot.page.set_header(&header);
-        if !state.born {
-            state.in_place_since = Some(self.context.barriers.begun());
-        }
+        let barriers_begun = self.context.barriers.begun();
         self.emit_pages(state, &[PageAddress::HEADER], promise, images)?;
-        state.born = true;
+        state.birth.note_written(barriers_begun);
         Ok(())
     }
 
@@ -206,7 +204,7 @@ impl Content {
         images: &mut Images,
     ) -> Result<()> {
         let referenced = page_referenced(state, address) && self.context.rules.keeps(Rule::JournalPages);
-        if state.born && (referenced || has_images(state, address)) {
+        if state.birth.is_written() && (referenced || has_images(state, address)) {
             let place = promise.write_images(bytes, 1)?;
             images.pages.push(PageImage { kind: address.kind, number: address.number, place, tag });
         } else {
@@ -270,7 +268,7 @@ fn page_referenced(state: &State, address: PageAddress) -> bool {
 fn has_images(state: &State, address: PageAddress) -> bool {
     let first = address.number * GROUP_BLOCKS;
     matches!(address.kind, PageKind::Header | PageKind::Node)
-        && state.images.range(first..first + GROUP_BLOCKS).next().is_some()
+        && state.journaled.newest.range(first..first + GROUP_BLOCKS).next().is_some()
 }
 
 /// Every page to be sealed but the header page, whose turn comes last: each

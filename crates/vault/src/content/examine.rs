@@ -13,9 +13,9 @@ use strongroom_format::vault::node::Node;
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex};
 
 use super::Content;
-use super::pages::malformed;
-use super::state::{Image, NodeSlot, PageAddress, Slot, Source, State};
+use super::state::{NodeSlot, Slot, Source, State};
 use crate::error::{Damage, Error, Result};
+use crate::page::{Image, PageAddress, malformed};
 
 /// Most bytes opened in one batch.
 pub const BATCH: usize = 1 << 20;
@@ -171,7 +171,6 @@ impl Content {
             return Err(Error::Damaged(Damage::Page("the header page does not open")));
         }
         let mut view = State::new(state.geometry, state.header);
-        view.segments.clone_from(&state.segments);
         let node = match state.nodes.get(&group.0) {
             Some(node) => {
                 let slot = &node.slot;
@@ -193,8 +192,7 @@ impl Content {
             }
         };
         view.nodes.insert(group.0, node);
-        let first = group.0 * GROUP_BLOCKS;
-        view.images = state.images.range(first..first + GROUP_BLOCKS).collect();
+        view.journaled = state.journaled.of_group(group.0);
         Ok(Some(view))
     }
 

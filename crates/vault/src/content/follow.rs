@@ -2,12 +2,11 @@
 //! and brought to the present one when they are opened, when they are asked
 //! for their length, and when what is known of them cannot be read any more.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use strongroom_store::{FileRef, NodeRef};
 
-use super::{Content, Home, Opened};
-use crate::context::Context;
+use super::{Content, Contents, Home, Opened};
 use crate::error::{Damage, Error, Result, errno};
 use crate::follow::{Follower, Version};
 
@@ -31,13 +30,13 @@ impl Following {
 impl Content {
     /// Opens a stored file in one state of it.
     pub(super) fn open_following(
-        context: &Arc<Context>,
+        contents: &Contents,
         follower: &Follower,
         opened: &Opened,
         home: Option<Home>,
     ) -> Result<Content> {
-        follower.steadily(context, &*opened.file, |version| {
-            let content = Content::open_named(context, &opened.node, &opened.file, home)?;
+        follower.steadily(contents.context.pages(), &*opened.file, |version| {
+            let content = Content::open_named(contents, &opened.node, &opened.file, home)?;
             // What it has loaded counts once the version has stayed.
             let following = Following { version: version.clone(), loaded: 0, confirmed: 0 };
             content.write_state().following = Some(following);
@@ -48,7 +47,7 @@ impl Content {
     /// What is in the journal alone of a file whose last name has been removed
     /// does not come home: what is found there may be older than what was seen.
     fn open_named(
-        context: &Arc<Context>,
+        contents: &Contents,
         node: &NodeRef,
         file: &FileRef,
         home: Option<Home>,
@@ -57,7 +56,7 @@ impl Content {
             return Err(Error::Refused(errno::ESTALE));
         }
         let opened = Opened { node: NodeRef::clone(node), file: FileRef::clone(file) };
-        Content::open(context, opened, home)
+        Content::open(contents, opened, home)
     }
 
     /// Does `attempt`, which reads what is known of the file and does not
@@ -92,7 +91,7 @@ impl Content {
     }
 
     fn in_present_state<T>(&self, follower: &Follower, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
-        let (value, version, loaded) = follower.steadily(&self.context, &*self.file, |version| {
+        let (value, version, loaded) = follower.steadily(self.context.pages(), &*self.file, |version| {
             self.bring_to(version)?;
             let value = attempt()?;
             let loaded = self.read_state().following.as_ref().map_or(0, |following| following.loaded);
@@ -116,7 +115,7 @@ impl Content {
             return Ok(());
         }
         let node = self.node.as_ref().ok_or(Error::Refused(errno::EIO))?;
-        let anew = Content::open_named(&self.context, node, &self.file, None)?;
+        let anew = Content::open_named(&self.contents(), node, &self.file, None)?;
         if anew.id != self.id {
             return Err(Error::Damaged(Damage::Page("a file's header page has become another's")));
         }

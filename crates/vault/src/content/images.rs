@@ -48,6 +48,11 @@ fn bits_in(group: u64, blocks: &Range<u64>) -> u128 {
 }
 
 impl Images {
+    /// None.
+    pub(crate) const fn new() -> Images {
+        Images { groups: BTreeMap::new() }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }

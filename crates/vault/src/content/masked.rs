@@ -9,7 +9,7 @@ use strongroom_units::{BlockIndex, PlainOffset};
 
 use super::state::{Source, State};
 use super::{Content, NODES_IN_MEMORY};
-use crate::masks::window::Window;
+use crate::masks::window::Windows;
 use crate::sealer::Purpose;
 use crate::sync::MutexGuard;
 
@@ -17,33 +17,31 @@ use crate::sync::MutexGuard;
 type Wanted = (u64, StoredNonce, usize);
 
 impl Content {
-    fn window(&self) -> MutexGuard<'_, Window> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    fn windows(&self) -> MutexGuard<'_, Windows> {
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives segments to be opened the masks that there are for them; the version
-    /// of masks that may be ordered, where they are on.
-    pub(super) fn bring_masks(&self, first: BlockIndex, segments: &mut [Segment]) -> Option<u64> {
-        let masks = self.context.sealer.masks()?;
-        let version = masks.standing()?;
-        let mut window = self.window();
-        window.keep(version);
-        window.bring(masks, first.0, segments);
-        Some(version)
-    }
-
-    /// Orders masks for what follows the blocks that were read.
-    pub(super) fn order_masks(&self, version: u64, read: Range<u64>) {
+    /// Gives the segments of a read of these blocks the masks that there are for
+    /// them, and has those made that will be wanted next. One that belongs to no
+    /// sequence costs a look.
+    pub(super) fn bring_masks(&self, read: Range<u64>, segments: &mut [Segment]) {
         let Some(masks) = self.context.sealer.masks() else { return };
-        let Some(wanted) = self.window().advance(masks, version, read) else { return };
+        let Some(version) = masks.standing() else { return };
+        let Some(wanted) = self.windows().serve(masks, version, read, segments) else { return };
         let Ok(client) = self.context.sealer.client(Purpose::Blocks(self.generation())) else { return };
-        let (blocks, reached) = self.wanted(wanted);
-        self.window().order(masks, client, blocks, reached);
+        let (blocks, reached) = self.wanted(wanted.blocks.clone());
+        let places: Vec<u64> = blocks.iter().map(|(block, ..)| *block).collect();
+        let messages: Vec<_> = blocks.into_iter().map(|(_, nonce, len)| (nonce, len)).collect();
+        let lot = match messages.is_empty() {
+            true => None,
+            false => masks.order(client, messages, &masks.reads),
+        };
+        self.windows().note(&wanted, places, lot, reached);
     }
 
     /// Drops masks that nobody has come for.
     pub(crate) fn give_back_masks(&self) {
-        self.window().give_back();
+        self.windows().give_back();
     }
 
     /// What is known of the blocks of a range, and how far that goes. Nodes are

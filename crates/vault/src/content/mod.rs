@@ -1,16 +1,16 @@
 //! What files hold: pages, blocks, and the order in which they reach the store.
 //!
 //! A [`Content`] is one stored file, shared by all who have it open.
-//! `range` and `state` are arithmetic and bookkeeping; `read`, `write`,
-//! `resize` and `settle` are what callers ask for; `emit`, `commit`
-//! and `checkpoint` carry changes through the journal to their homes.
+//! `range` is arithmetic; `state`, with its parts `life`, `pending`, `journaled`
+//! and `images`, is bookkeeping; `read`, `write`, `resize` and `settle` are what
+//! callers ask for; `emit`, `commit` and `checkpoint` carry changes through the
+//! journal to their homes, and `rounds` does that for all files.
 //!
 //! Lock order: `committing` of one content (of several: by `Content::order`),
 //! then its `state`. Nothing waits for journal space while it holds either.
 
 mod ahead;
 pub(crate) mod aside;
-mod attributed;
 mod checkpoint;
 mod commit;
 mod damaged;
@@ -18,20 +18,24 @@ mod emit;
 mod examine;
 mod follow;
 mod images;
+mod journaled;
+mod life;
+mod load;
 mod masked;
 mod openings;
 mod pages;
+mod pending;
 mod range;
 mod read;
 mod rescue;
 mod reserve;
 mod resize;
+mod rounds;
 mod settle;
 mod spare;
 mod specials;
-pub(crate) mod stale_homes;
 mod state;
-pub(crate) mod table;
+mod table;
 mod verify;
 mod write;
 
@@ -48,20 +52,16 @@ use strongroom_units::PAGE_LEN;
 use crate::context::Context;
 use crate::error::Result;
 use crate::freshness::Version;
-pub(crate) use crate::journal::Promise;
-use crate::masks::window::Window;
+use crate::journal::Promise;
+use crate::masks::window::Windows;
 use crate::rules::Rule;
 use crate::sealer::Purpose;
-pub(crate) use attributed::Attribute;
 pub(crate) use checkpoint::checkpoint_all;
 pub(crate) use commit::{Extent, commit_all};
 pub use examine::{BATCH, Examination, Examined, Loss};
-pub(crate) use pages::{OpenedPage, PageReader};
-pub(crate) use settle::Replayed;
-pub(crate) use stale_homes::StaleHome;
 use state::State;
-pub(crate) use state::{Image, PageAddress};
 pub use table::Contents;
+use table::Table;
 pub use verify::Verification;
 
 /// Nodes that one file keeps in memory before clean ones are dropped: 16 MiB
@@ -110,6 +110,7 @@ pub enum Allocate {
 /// The content of one file, shared by all who have it open.
 pub struct Content {
     context: Arc<Context>,
+    table: Arc<Table>,
     id: FileId,
     inode: InodeId,
     /// Of a file that somebody may be writing to: by this it is opened anew.
@@ -126,7 +127,7 @@ pub struct Content {
     committing: Mutex<()>,
     state: RwLock<State>,
     /// Masks for what will be read next.
-    window: Mutex<Window>,
+    windows: Mutex<Windows>,
 }
 
 impl Content {
@@ -213,8 +214,8 @@ impl Content {
         let _commit = self.lock_commit();
         let mut state = self.write_state();
         state.touched = None;
-        self.file.set_times(accessed, modified)?;
-        if state.record.is_some() && self.context.writable {
+        self.set_stored_times(&state, accessed, modified)?;
+        if state.journaled.committed().is_some() && self.context.writable {
             self.note_dirty(&mut state, &mut promise);
         }
         Ok(())
@@ -272,6 +273,11 @@ impl Content {
         self.change_header(|state| state.header.linked = true)
     }
 
+    /// No further name was given after all: the file belongs under its home alone.
+    pub(crate) fn stays_bound(&self) -> Result<()> {
+        self.change_header(|state| state.header.linked = false)
+    }
+
     /// Makes sure that a crash finds the name by which the header binds the
     /// file as soon as it finds the file under it (rule 6). What was never
     /// durable needs no barrier: its header page is written again in place.
@@ -298,18 +304,18 @@ impl Content {
     /// durable. What is committed stays so until the removal is durable too.
     pub fn unlinked(&self) {
         let mut state = self.write_state();
-        state.unlinked = true;
+        state.naming.note_removed();
         if state.is_journaled() {
-            self.context.table.note_removed();
+            self.context.waiting.note_removed();
         }
-        self.context.release(std::mem::take(&mut state.promised));
+        self.context.release(state.pending.take_slots());
     }
 
     /// The header page that is durable, if nothing newer is on its way.
     pub(crate) fn durable_version(&self) -> Option<Version> {
         let state = self.read_state();
-        let is_durable = state.born && !state.is_dirty() && !state.committing && !state.unsynced;
-        state.version().filter(|_| is_durable)
+        let waits = state.is_dirty() || state.pending.is_under_way() || state.unsynced;
+        state.version().filter(|_| state.birth.is_written() && !waits)
     }
 
     /// Where recovery looks for the file first: its stored path from the vault.
@@ -326,11 +332,20 @@ impl Content {
         self.inode
     }
 
+    /// All contents of the vault.
+    fn contents(&self) -> Contents {
+        Contents { context: Arc::clone(&self.context), table: Arc::clone(&self.table) }
+    }
+
+    /// The file may have something to commit from now on.
+    fn note_pending(&self) {
+        self.context.waiting.note_pending(self.inode);
+    }
+
     pub(crate) fn geometry(&self) -> Geometry {
         self.context.geometry
     }
 
-    /// Pending since the given number of seconds or longer, or without names.
     pub(crate) fn read_state(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -351,15 +366,15 @@ impl Content {
         let blocks = (offset % size + len).div_ceil(size) + 2;
         let images = blocks * (size / PAGE_LEN as u64);
         let pages = 3 * (blocks / strongroom_units::GROUP_BLOCKS + 3);
-        self.context.note_pending(self);
+        self.note_pending();
         let slots = images + pages + images / 128 + 4;
-        self.context.promise(u32::try_from(slots).unwrap_or(u32::MAX))
+        self.promise(u32::try_from(slots).unwrap_or(u32::MAX))
     }
 
     /// As [`Content::promise_for`], for a change of the header page alone.
     fn promise_for_header(&self) -> Result<Promise<'_>> {
-        self.context.note_pending(self);
-        self.context.promise(HEADER_SLOTS)
+        self.note_pending();
+        self.promise(HEADER_SLOTS)
     }
 
     /// `len` zero bytes that suit the engine, for blocks of this file.

@@ -1,89 +1,23 @@
 //! Loading pages: from their committed image in the journal, or from home.
 
-use strongroom_engine::{AssociatedData, Batch, Buffer, Operation, Segment, StoredNonce, Verdict};
+use strongroom_engine::Buffer;
+use strongroom_format::vault::PageKind;
 use strongroom_format::vault::map::{Child, Map};
 use strongroom_format::vault::node::Node;
-use strongroom_format::vault::page::{self, PageHeader};
-use strongroom_format::vault::{FileId, Geometry, PageKind, Suite};
 use strongroom_units::{GroupIndex, PAGE_LEN};
 
 use super::follow::Following;
-use super::state::{Image, NodeSlot, PageAddress, Slot, State};
+use super::state::{NodeSlot, Slot, State};
 use super::{Content, NODES_IN_MEMORY};
 use crate::error::{Damage, Error, Result};
+use crate::page::{Image, OpenedPage, PageAddress, malformed, opened, to_open};
 use crate::reader_rules::ReaderRule;
 use crate::reading::read_at;
-use crate::sealer::{Purpose, Sealer};
+use crate::sealer::Purpose;
 
 /// Pages that an engine is given at once, before the state of their file is
 /// locked for what they say.
 const PAGES_AHEAD: usize = 64;
-
-/// A page that opened: its clear part, and the sealed part in clear.
-pub(crate) struct OpenedPage {
-    pub(crate) header: PageHeader,
-    /// The whole page; the sealed part, from [`page::CLEAR_LEN`] on, is open.
-    pub(crate) buffer: Buffer,
-}
-
-impl OpenedPage {
-    pub(crate) fn sealed(&self) -> &[u8; page::SEALED_LEN] {
-        self.buffer[page::CLEAR_LEN..].try_into().expect("a page is a clear and a sealed part")
-    }
-}
-
-/// What is needed to open a page of any file of a vault.
-pub(crate) struct PageReader<'a> {
-    pub(crate) sealer: &'a Sealer,
-    pub(crate) suite: Suite,
-    pub(crate) geometry: Geometry,
-}
-
-impl PageReader<'_> {
-    /// Opens the page in `buffer` as `address`. The file must be `file`, when
-    /// that is known already.
-    ///
-    /// # Errors
-    /// [`Damage::Page`] when it does not open or belongs elsewhere.
-    pub(crate) fn open(
-        &self,
-        buffer: Buffer,
-        address: PageAddress,
-        file: Option<FileId>,
-    ) -> Result<OpenedPage> {
-        let header = self.header(&buffer, address, file)?;
-        let batch =
-            self.sealer.execute(Purpose::Pages(header.generation), to_open(buffer, &header, address))?;
-        opened(header, batch).ok_or(Error::Damaged(Damage::Page("a page does not open")))
-    }
-
-    /// What the page in `buffer` says of itself, where that can be right.
-    fn header(&self, buffer: &Buffer, address: PageAddress, file: Option<FileId>) -> Result<PageHeader> {
-        let damaged = |what| Error::Damaged(Damage::Page(what));
-        let clear = buffer[..page::CLEAR_LEN].try_into().expect("a page has a clear part");
-        let header = PageHeader::decode(clear).map_err(|_| damaged("a page's clear part is not a page's"))?;
-        if header.kind != address.kind || file.is_some_and(|file| file != header.file) {
-            return Err(damaged("a page stands in another's place"));
-        }
-        if header.suite != self.suite || header.block_size != self.geometry.block_size() {
-            return Err(damaged("a page was made for another vault"));
-        }
-        Ok(header)
-    }
-}
-
-/// The batch that opens a page.
-fn to_open(buffer: Buffer, header: &PageHeader, address: PageAddress) -> Batch {
-    let associated = AssociatedData::new(&header.associated_data(address.number));
-    let nonce = StoredNonce::new(header.nonce);
-    let segment = Segment::open(page::CLEAR_LEN, page::SEALED_LEN, nonce, associated, header.tag);
-    Batch::new(Operation::Open, buffer, vec![segment])
-}
-
-/// The page that came of it, if it opened.
-fn opened(header: PageHeader, batch: Batch) -> Option<OpenedPage> {
-    (batch.segments[0].verdict() == Verdict::Done).then_some(OpenedPage { header, buffer: batch.buffer })
-}
 
 impl Content {
     /// Loads what is needed to know the entries of the groups `first..=last`. The
@@ -268,8 +202,8 @@ impl Content {
     /// The newest image of a page, as it is stored.
     fn fetch_page(&self, state: &State, address: PageAddress) -> Result<Buffer> {
         let mut buffer = self.context.sealer.buffer(Purpose::Pages(self.generation()), PAGE_LEN);
-        let read = match state.committed_pages.get(&address) {
-            Some(&place) => state.segments()?.read(place, &mut buffer)?,
+        let read = match state.journaled.page(address) {
+            Some(place) => state.journaled.segments()?.read(place, &mut buffer)?,
             None => {
                 let offset = state.geometry.page_offset(address.kind, address.number);
                 read_at(&*self.file, &mut buffer, offset.0)?
@@ -296,11 +230,3 @@ fn missing(state: &State, group: GroupIndex) -> Option<PageAddress> {
         }
     }
 }
-
-/// What opened is no page of this format: whoever sealed it had the key and a
-/// fault, so it is damage like any other.
-pub(crate) fn malformed() -> Error {
-    Error::Damaged(Damage::Page("a page opens and is malformed"))
-}
-
-const _: () = assert!(page::CLEAR_LEN + page::SEALED_LEN == PAGE_LEN);

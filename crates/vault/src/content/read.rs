@@ -127,7 +127,7 @@ impl Content {
                     continue;
                 }
                 Source::Home => read_at(&*self.file, bytes, self.geometry().block_offset(run.first).0)?,
-                Source::Journal(place) => state.segments()?.read(place, bytes)?,
+                Source::Journal(place) => state.journaled.segments()?.read(place, bytes)?,
             };
             if read < len {
                 cut_off = Some(BlockIndex(run.first.0 + (read as u64 >> size.shift())));
@@ -174,12 +174,8 @@ impl Content {
         blocks: RangeInclusive<BlockIndex>,
     ) -> Result<()> {
         let (first, last) = blocks.into_inner();
-        let standing = self.bring_masks(first, &mut segments);
-        self.open_segments(buffer, segments, first)?;
-        if let Some(version) = standing {
-            self.order_masks(version, first.0..last.0 + 1);
-        }
-        Ok(())
+        self.bring_masks(first.0..last.0 + 1, &mut segments);
+        self.open_segments(buffer, segments, first)
     }
 
     /// Opens blocks that were fetched, of which `first` was the first.

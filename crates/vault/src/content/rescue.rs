@@ -18,10 +18,10 @@ impl Content {
     pub(super) fn rescue_images(&self, state: &mut State) -> Result<()> {
         let Some(journal) = &self.context.journal else { return Ok(()) };
         let failures = journal.failures();
-        if state.failures == failures {
+        if state.journaled.failures == failures {
             return Ok(());
         }
-        let images: Vec<(u64, Place)> = state.images.not_in(&state.committed_images).collect();
+        let images: Vec<(u64, Place)> = state.journaled.uncommitted().collect();
         for (block, place) in images {
             let index = BlockIndex(block);
             self.load_group(state, index.group())?;
@@ -29,14 +29,14 @@ impl Content {
             let mut bytes = Buffer::new(len);
             match self.open_blocks(state, index, index, &mut bytes) {
                 Ok(()) => {
-                    state.segments()?.read_whole(place, &mut bytes)?;
+                    state.journaled.segments()?.read_whole(place, &mut bytes)?;
                     journal.rewrite_images(place, &bytes)?;
                 }
-                Err(Error::Damaged(_)) => state.images.remove(block),
+                Err(Error::Damaged(_)) => state.journaled.newest.remove(block),
                 Err(error) => return Err(error),
             }
         }
-        state.failures = failures;
+        state.journaled.failures = failures;
         Ok(())
     }
 }

@@ -11,8 +11,9 @@ use strongroom_store::AllocateMode;
 use strongroom_units::{BlockIndex, GroupIndex, PAGE_LEN};
 
 use super::Content;
-use super::state::{PageAddress, State};
+use super::state::State;
 use crate::error::{Result, errno};
+use crate::page::PageAddress;
 
 impl Content {
     /// The header page of a new file, which its first commit writes.
@@ -41,7 +42,11 @@ impl Content {
     /// not change before a commit that says so.
     fn reserve_page(&self, state: &mut State, page: PageAddress) -> Result<()> {
         let offset = self.geometry().page_offset(page.kind, page.number).0;
-        if state.born { self.reserve_home(offset, PAGE_LEN as u64) } else { self.write_zeros(state, offset) }
+        if state.birth.is_written() {
+            self.reserve_home(offset, PAGE_LEN as u64)
+        } else {
+            self.write_zeros(state, offset)
+        }
     }
 
     /// Zeros for a page that will stand at `offset`.
@@ -80,7 +85,7 @@ impl Content {
     pub(super) fn reserve_behind(&self, state: &State, len: u64) {
         let geometry = self.geometry();
         let size = geometry.block_size();
-        for (block, _) in state.images.iter() {
+        for (block, _) in state.journaled.newest.iter() {
             let offset = geometry.block_offset(BlockIndex(block)).0;
             let block_len = size.block_len(BlockIndex(block), state.plain_len()) as u64;
             if offset + block_len > len {
@@ -92,7 +97,7 @@ impl Content {
         let pages = fresh_nodes
             .map(|(&number, _)| PageAddress::node(GroupIndex(number)))
             .chain(fresh_maps.map(|(&address, _)| address))
-            .chain(state.committed_pages.keys().copied());
+            .chain(state.journaled.pages());
         for page in pages {
             let offset = geometry.page_offset(page.kind, page.number).0;
             if offset >= len {
@@ -134,11 +139,10 @@ impl Content {
 
     fn cut_later(&self, state: &mut State, found: u64) {
         state.home_len = found;
-        if state.born {
-            let len = state.plain_len().0;
-            state.cut = Some(state.cut.map_or(len, |cut| cut.min(len)));
+        if state.birth.is_written() {
+            state.pending.note_cut(state.plain_len().0);
         }
-        state.mark_dirty();
+        state.pending.note_change();
     }
 
     fn reserve_home(&self, offset: u64, len: u64) -> Result<()> {

@@ -7,9 +7,10 @@ use strongroom_format::vault::map::Child;
 use strongroom_store::AllocateMode;
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex, MAX_PLAIN_LEN, PlainLen, PlainOffset};
 
-use super::state::{PageAddress, Source, State};
+use super::state::{Source, State};
 use super::{Allocate, Content, Promise};
 use crate::error::{Error, Result, errno};
+use crate::page::PageAddress;
 use crate::rules::Rule;
 
 impl Content {
@@ -52,17 +53,17 @@ impl Content {
         let kept = self.geometry().block_size().blocks_in(len);
         // What cannot be read is found while nothing has changed yet.
         self.load_dropped(state, BlockIndex(kept))?;
-        let before = state.cut;
+        let before = state.pending.next_cut();
         if let Err(error) = self.shorten_last_block(state, len, promise) {
             // Nothing has been cut, and no commit may cut the home.
-            state.cut = before;
+            state.pending.restore_cut(before);
             return Err(error);
         }
         state.header.plain_len = len;
-        state.images.remove_all(kept..u64::MAX);
+        state.journaled.newest.remove_all(kept..u64::MAX);
         self.note_dirty(state, promise);
         self.drop_blocks(state, BlockIndex(kept))?;
-        if !state.born {
+        if !state.birth.is_written() {
             let stored = self.geometry().stored_len(len).0.min(state.home_len);
             self.file.set_len(stored)?;
             state.home_len = stored;
@@ -73,8 +74,8 @@ impl Content {
     /// The cut is pending from here on, and the block that it goes through
     /// has its new length: behind a pending cut, that goes into the journal.
     fn shorten_last_block(&self, state: &mut State, len: PlainLen, promise: &mut Promise<'_>) -> Result<()> {
-        if state.born {
-            state.cut = Some(state.cut.unwrap_or(u64::MAX).min(len.0));
+        if state.birth.is_written() {
+            state.pending.note_cut(len.0);
             if !self.context.rules.keeps(Rule::RecordBeforeCut) {
                 let stored = self.geometry().stored_len(len).0.min(state.home_len);
                 self.file.set_len(stored)?;
@@ -288,9 +289,9 @@ impl Content {
                 }
             }
             state.mark_way_dirty(group);
-            state.punched.push((BlockIndex(start + from), to - from));
+            state.pending.note_punched(BlockIndex(start + from), to - from);
         }
-        state.images.remove_all(first.0..end.0);
+        state.journaled.newest.remove_all(first.0..end.0);
         Ok(())
     }
 

@@ -5,43 +5,27 @@
 
 use crate::sync::atomic::AtomicUsize;
 use crate::sync::{Mutex, RwLock};
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
 
 use strongroom_engine::Buffer;
 use strongroom_format::vault::FileId;
 use strongroom_format::vault::block::BlockContext;
-use strongroom_format::vault::node::{Entry, HeaderFields, Node};
-use strongroom_store::{SetTime, Timestamp};
-use strongroom_units::{BlockIndex, PAGE_LEN, StoredLen};
+use strongroom_format::vault::node::{HeaderFields, Node};
+use strongroom_store::SetTime;
+use strongroom_units::{BlockIndex, PAGE_LEN};
 
 use super::aside;
 use super::images::Images;
-use super::pages::{OpenedPage, malformed};
-use super::state::{Image, NodeSlot, PageAddress, Slot, State};
-use super::{Content, Home, Opened, Promise};
+use super::journaled::{Committed, Journaled};
+use super::life::Birth;
+use super::state::{NodeSlot, Slot, State};
+use super::{Content, Contents, Home, Opened, Promise};
 use crate::context::{Context, Recovered};
 use crate::error::{Damage, Error, Result};
-use crate::journal::{Place, Segments};
+use crate::journal::replay::Replayed;
+use crate::page::{Image, OpenedPage, PageAddress, malformed};
 use crate::reader_rules::ReaderRule;
 use crate::reading::read_at;
-
-/// What a journal says of one file.
-#[derive(Clone)]
-pub(crate) struct Replayed {
-    pub(crate) segments: Arc<Segments>,
-    pub(crate) pages: BTreeMap<PageAddress, Place>,
-    /// Images of blocks, with the entry each was sealed under.
-    pub(crate) blocks: BTreeMap<u64, (Place, Entry)>,
-    pub(crate) stored_len: StoredLen,
-    pub(crate) accessed: Timestamp,
-    pub(crate) modified: Timestamp,
-    pub(crate) path_hint: Vec<u8>,
-    pub(crate) sequence: u64,
-    /// The last record's tag, which tells it from all others.
-    pub(crate) tag: [u8; 16],
-}
 
 /// The header page's bytes look as a crash may leave those of a page that was
 /// written for the first time: a sector of it was never written.
@@ -54,7 +38,8 @@ const UNFINISHED: Error = Error::Damaged(Damage::Unfinished);
 
 impl Content {
     /// A new, empty file.
-    pub(super) fn newborn(context: &Arc<Context>, opened: Opened, id: FileId, home: Home) -> Content {
+    pub(super) fn newborn(contents: &Contents, opened: Opened, id: FileId, home: Home) -> Content {
+        let context = &contents.context;
         let header = HeaderFields {
             home: home.mac,
             directory: home.directory,
@@ -63,19 +48,22 @@ impl Content {
         };
         let mut state = State::new(context.geometry, header);
         state.nodes.insert(0, NodeSlot::new(Slot::fresh(Node::new_header(&header), false), 0));
-        Content::with_state(context, opened, (id, context.generation), state)
+        Content::with_state(contents, opened, (id, context.generation), state)
     }
 
     pub(super) fn with_state(
-        context: &Arc<Context>,
+        contents: &Contents,
         opened: Opened,
         (id, generation): (FileId, u32),
         mut state: State,
     ) -> Content {
-        state.segments = context.journal.as_ref().map(|journal| Arc::clone(journal.segments()));
+        let context = &contents.context;
+        state.journaled =
+            Journaled::new(context.journal.as_ref().map(|journal| Arc::clone(journal.segments())));
         let geometry = context.geometry;
         Content {
             context: Arc::clone(context),
+            table: Arc::clone(&contents.table),
             id,
             inode: opened.node.id(),
             node: context.follower.as_ref().map(|_| opened.node),
@@ -87,16 +75,14 @@ impl Content {
             emptied: false,
             committing: Mutex::new(()),
             state: RwLock::new(state),
-            window: Mutex::default(),
+            windows: Mutex::default(),
         }
     }
 
     /// A file that has just been created has its header page to be written.
     pub(super) fn note_created(&self) {
-        let mut state = self.write_state();
-        state.dirty_since = Some(Instant::now());
-        drop(state);
-        self.context.note_pending(self);
+        self.write_state().pending.note_change();
+        self.note_pending();
     }
 
     /// Opens a stored file.
@@ -104,16 +90,17 @@ impl Content {
     /// # Errors
     /// [`Damage::Unfinished`] when a crash explains that the file is not whole
     /// or not under its name: it was never durable, and is to be removed.
-    pub(super) fn open(context: &Arc<Context>, opened: Opened, home: Option<Home>) -> Result<Content> {
+    pub(super) fn open(contents: &Contents, opened: Opened, home: Option<Home>) -> Result<Content> {
         let inode = opened.node.id();
-        let outcome = Self::open_whole(context, opened, home);
+        let outcome = Self::open_whole(contents, opened, home);
         if matches!(outcome, Err(UNFINISHED)) {
-            context.note_recovered(inode, Recovered::Removed);
+            contents.context.note_recovered(inode, Recovered::Removed);
         }
         outcome
     }
 
-    fn open_whole(context: &Arc<Context>, opened: Opened, home: Option<Home>) -> Result<Content> {
+    fn open_whole(contents: &Contents, opened: Opened, home: Option<Home>) -> Result<Content> {
+        let context = &contents.context;
         let mut page = Buffer::new(PAGE_LEN);
         let read = read_at(&*opened.file, &mut page, 0)?;
         let stored = opened.file.len()?;
@@ -123,7 +110,7 @@ impl Content {
         let torn = sealed_in.is_none_or(|session| context.may_have_torn(session));
         if context.has_crashed() && torn && is_torn(&page[..read]) {
             return match context.has_writer() {
-                true => Ok(Self::uncommitted(context, opened, home)?),
+                true => Ok(Self::uncommitted(contents, opened, home)?),
                 false => Err(UNFINISHED),
             };
         }
@@ -131,7 +118,7 @@ impl Content {
             return Err(Error::Damaged(Damage::Length { stored }));
         }
         let content = match context.replayed(&page) {
-            Some(replayed) => Self::open_replayed(context, opened, &replayed)?,
+            Some(replayed) => Self::open_replayed(contents, opened, &replayed)?,
             None => {
                 let page = match context.pages().open(page, PageAddress::HEADER, None) {
                     Err(Error::Damaged(_)) if sealed_in.is_some() && torn && context.has_crashed() => {
@@ -139,56 +126,55 @@ impl Content {
                     }
                     page => page?,
                 };
-                let content = Self::from_header(context, opened, &page, stored)?;
+                let content = Self::from_header(contents, opened, &page, stored)?;
                 content.settle()?;
                 content
             }
         };
         content.check_home(home)?;
-        content.stands_since(home, context.table.moved_since(content.inode));
+        content.stands_since(home, context.waiting.moved_since(content.inode));
         Ok(content)
     }
 
     /// A file that a writer beside us has created and not committed yet.
-    fn uncommitted(context: &Arc<Context>, opened: Opened, home: Option<Home>) -> Result<Content> {
+    fn uncommitted(contents: &Contents, opened: Opened, home: Option<Home>) -> Result<Content> {
         let mut id = [0; FileId::LEN];
         getrandom::fill(&mut id).map_err(|_| Error::Entropy)?;
-        let mut content = Self::newborn(context, opened, FileId(id), home.unwrap_or(Home::UNBOUND));
+        let mut content = Self::newborn(contents, opened, FileId(id), home.unwrap_or(Home::UNBOUND));
         content.emptied = true;
         Ok(content)
     }
 
     pub(super) fn from_header(
-        context: &Arc<Context>,
+        contents: &Contents,
         opened: Opened,
         page: &OpenedPage,
         home_len: u64,
     ) -> Result<Content> {
+        let context = &contents.context;
         let node = Node::decode(page.header.kind, page.sealed()).map_err(|_| malformed())?;
         let header = node.header().ok_or_else(malformed)?;
         let image = Image { sequence: node.sequence(), tag: page.header.tag };
         context.check_version(page.header.file, &image)?;
         let mut state = State::new(context.geometry, header);
         state.nodes.insert(0, NodeSlot::read(node, image));
-        state.born = true;
-        let unsynced = context.table.unsynced_since(opened.node.id());
+        let unsynced = context.waiting.unsynced_since(opened.node.id());
         state.unsynced = unsynced.is_some();
-        state.in_place_since = unsynced.flatten();
         // What no barrier may have covered yet was released in this session.
-        state.settled =
+        let is_durable =
             header.settled || (context.writable && !state.unsynced && !context.may_be_torn(header.birth));
+        state.birth = match is_durable {
+            true => Birth::Durable,
+            false => Birth::Written { since: unsynced.flatten() },
+        };
         state.home_len = home_len;
-        state.committed_len = header.plain_len.0;
-        Ok(Content::with_state(context, opened, (page.header.file, page.header.generation), state))
+        Ok(Content::with_state(contents, opened, (page.header.file, page.header.generation), state))
     }
 
     /// Opens a file of which a crashed session's journal holds the newest
     /// images: they are read from there until a checkpoint brings them home.
-    pub(crate) fn open_replayed(
-        context: &Arc<Context>,
-        opened: Opened,
-        replayed: &Replayed,
-    ) -> Result<Content> {
+    pub(crate) fn open_replayed(contents: &Contents, opened: Opened, replayed: &Replayed) -> Result<Content> {
+        let context = &contents.context;
         let mut page = Buffer::new(PAGE_LEN);
         match replayed.pages.get(&PageAddress::HEADER) {
             Some(&place) => replayed.segments.read(place, &mut page)?,
@@ -197,20 +183,23 @@ impl Content {
         let page = context.pages().open(page, PageAddress::HEADER, None)?;
         Self::check_not_newer(context, &opened, &page)?;
         let stored = opened.file.len()?;
-        let content = Self::from_header(context, opened, &page, stored)?;
+        let content = Self::from_header(contents, opened, &page, stored)?;
         {
             let mut state = content.write_state();
-            state.segments = Some(Arc::clone(&replayed.segments));
-            state.committed_pages = replayed.pages.clone();
-            state.record = Some(replayed.sequence);
+            let committed = Committed {
+                record: replayed.sequence,
+                len: state.plain_len().0,
+                blocks: Images::default(),
+                pages: replayed.pages.clone(),
+            };
+            state.journaled = Journaled::replayed(Arc::clone(&replayed.segments), committed);
             for (&block, (place, entry)) in &replayed.blocks {
                 let block = BlockIndex(block);
                 content.load_group(&mut state, block.group())?;
                 let node = state.nodes.get(&block.group().0);
                 // An image is good only while the newest page still names it.
                 if node.and_then(|node| node.slot.page.entry(block.entry())) == Some(*entry) {
-                    state.images.insert(block.0, *place);
-                    state.committed_images.insert(block.0, *place);
+                    state.journaled.add_replayed(block.0, *place);
                 }
             }
             let len = replayed.stored_len.0;
@@ -283,7 +272,7 @@ impl Content {
                 state.home_len = len;
             }
             state.unsynced = true;
-            self.context.note_pending(self);
+            self.note_pending();
         }
         Ok(())
     }
@@ -355,44 +344,5 @@ impl Content {
         self.check_home(Some(home))?;
         self.stands_since(Some(home), self.context.barriers.begun());
         Ok(())
-    }
-}
-
-impl State {
-    /// The state of a file of which only the header fields are known.
-    pub(super) fn new(geometry: strongroom_format::vault::Geometry, header: HeaderFields) -> State {
-        State {
-            geometry,
-            header,
-            nodes: HashMap::new(),
-            maps: HashMap::new(),
-            born: false,
-            settled: false,
-            unsynced: false,
-            in_place_since: None,
-            moved: None,
-            fresh_bytes: 0,
-            journal_small: false,
-            home_len: 0,
-            segments: None,
-            images: Images::default(),
-            committed_images: Images::default(),
-            committed_pages: BTreeMap::new(),
-            committed_len: 0,
-            record: None,
-            cut: None,
-            cut_taken: None,
-            cut_late: None,
-            punched: Vec::new(),
-            failures: 0,
-            following: None,
-            writes: 0,
-            touched: None,
-            promised: 0,
-            dirty_since: None,
-            committing: false,
-            unlinked: false,
-            gone: false,
-        }
     }
 }

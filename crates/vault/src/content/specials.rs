@@ -1,50 +1,31 @@
-//! Special records that a crash may still lose or find under another name:
-//! which were made, and which were renamed, since the last barrier that covers
-//! that. Part of the table, since one barrier covers files and these.
-
-use std::collections::HashMap;
+//! What is noted of special records, and awaited before they change.
 
 use strongroom_format::vault::{DirectoryId, WriteSession};
 use strongroom_store::InodeId;
 
 use super::Contents;
-use super::table::Table;
-use crate::context::{Barriers, Recovered};
+use crate::context::Recovered;
 use crate::error::Result;
 use crate::rules::Rule;
-
-/// What no barrier has covered. Each entry says how many barriers had begun.
-#[derive(Default)]
-pub(crate) struct Specials {
-    made: HashMap<InodeId, (u64, DirectoryId)>,
-    moved: HashMap<InodeId, u64>,
-}
-
-impl Specials {
-    fn forget_covered(&mut self, barriers: &Barriers) {
-        self.made.retain(|_, (begun, _)| !barriers.covers(*begun));
-        self.moved.retain(|_, begun| !barriers.covers(*begun));
-    }
-}
 
 impl Contents {
     /// A special record has been made in a directory.
     pub(crate) fn note_special(&self, inode: InodeId, directory: DirectoryId) {
         let begun = self.context.barriers.begun();
-        self.context.table.specials().made.insert(inode, (begun, directory));
+        self.context.waiting.specials().note_made(inode, directory, begun);
         self.context.wake_if_many();
     }
 
     /// A special record has been made durable with its last change, or has no
     /// name any more.
     pub(crate) fn note_special_durable(&self, inode: InodeId) {
-        self.context.table.specials().made.remove(&inode);
+        self.context.waiting.specials().note_durable(inode);
     }
 
     /// A special record has been renamed.
     pub(crate) fn note_special_moved(&self, inode: InodeId) {
         let begun = self.context.barriers.begun();
-        self.context.table.specials().moved.insert(inode, begun);
+        self.context.waiting.specials().note_moved(inode, begun);
     }
 
     /// Before a slot forgets the name that a special record had: its rename
@@ -53,7 +34,7 @@ impl Contents {
     /// # Errors
     /// What the store reports.
     pub(crate) fn await_special_move(&self, inode: InodeId) -> Result<()> {
-        let moved = self.context.table.specials().moved.get(&inode).copied();
+        let moved = self.context.waiting.specials().moved(inode);
         if self.context.barriers.covers(moved.unwrap_or(0)) || !self.keeps(Rule::MoveBeforeSlot) {
             return Ok(());
         }
@@ -65,12 +46,8 @@ impl Contents {
     /// # Errors
     /// What the store reports.
     pub(crate) fn finish_specials_of(&self, directory: DirectoryId) -> Result<()> {
-        let is_in = |table: &Table| {
-            let mut specials = table.specials();
-            specials.forget_covered(&self.context.barriers);
-            specials.made.values().any(|(_, of)| *of == directory)
-        };
-        if is_in(&self.context.table) && self.keeps(Rule::SpecialBeforeReply) {
+        let waits = self.context.waiting.specials().any_made(Some(directory), &self.context.barriers);
+        if waits && self.keeps(Rule::SpecialBeforeReply) {
             return self.context.sync_store();
         }
         Ok(())
@@ -93,18 +70,5 @@ impl Contents {
         let context = &self.context;
         context.has_writer()
             || (context.has_crashed() && birth.is_none_or(|session| context.may_be_torn(session)))
-    }
-}
-
-impl Table {
-    /// Whether any special record waits for a barrier.
-    pub(crate) fn has_specials(&self, barriers: &Barriers) -> bool {
-        let mut specials = self.specials();
-        specials.forget_covered(barriers);
-        !specials.made.is_empty()
-    }
-
-    pub(crate) fn specials_count(&self) -> usize {
-        self.specials().made.len()
     }
 }

@@ -4,64 +4,23 @@
 //! No I/O. The rules of section 7 of the format live here as three questions:
 //! is a block's home *referenced*, is a page's, and where is a block read.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
-use strongroom_format::vault::geometry::{Parent, first_group_of, parent_of};
+use strongroom_format::vault::geometry::Parent;
 use strongroom_format::vault::map::{Child, Map, Token};
 use strongroom_format::vault::node::{ENTRIES, Entry, HeaderFields, Node};
 use strongroom_format::vault::{Geometry, PageKind};
 use strongroom_units::{BlockIndex, GroupIndex, PlainLen};
 
 use super::follow::Following;
-use super::images::{self, Images};
-use crate::error::{Error, Result, errno};
+use super::images;
+use super::journaled::Journaled;
+use super::life::{Birth, Naming};
+use super::pending::Pending;
 use crate::freshness::Version;
-use crate::journal::{Place, Segments};
-
-/// Which page of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct PageAddress {
-    pub(crate) kind: PageKind,
-    pub(crate) number: u64,
-}
-
-impl PageAddress {
-    pub(crate) const HEADER: PageAddress = PageAddress { kind: PageKind::Header, number: 0 };
-
-    pub(crate) fn node(group: GroupIndex) -> PageAddress {
-        match group.0 {
-            0 => Self::HEADER,
-            number => PageAddress { kind: PageKind::Node, number },
-        }
-    }
-
-    /// The page that holds this one's token; `None` for the header page.
-    pub(crate) fn parent(self) -> Option<Parent> {
-        parent_of(self.kind, self.number)
-    }
-
-    /// The map page that holds this one's token; `None` when the header does.
-    pub(crate) fn map_above(self) -> Option<PageAddress> {
-        match self.parent()? {
-            Parent::Map { kind, number, .. } => Some(PageAddress { kind, number }),
-            Parent::Header { .. } => None,
-        }
-    }
-
-    /// The first group that this page tells of.
-    pub(crate) fn first_group(self) -> u64 {
-        first_group_of(self.kind, self.number).0
-    }
-}
-
-/// What tells a page's last image from all others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Image {
-    pub(crate) sequence: u64,
-    pub(crate) tag: [u8; 16],
-}
+use crate::journal::Place;
+use crate::page::{Image, PageAddress};
 
 /// A page in memory.
 #[derive(Debug)]
@@ -150,52 +109,21 @@ pub(crate) struct State {
     pub(crate) header: HeaderFields,
     pub(crate) nodes: HashMap<u64, NodeSlot>,
     pub(crate) maps: HashMap<PageAddress, Slot<Map>>,
-    /// The header page has been written home.
-    pub(crate) born: bool,
-    /// That image of it, or a later one, is known to be durable.
-    pub(crate) settled: bool,
+    /// How far the file has come into being.
+    pub(crate) birth: Birth,
+    pub(crate) naming: Naming,
     /// Something has been written home since the file's last barrier.
     pub(crate) unsynced: bool,
-    /// How many barriers of the store had begun when the file was last written
-    /// in place without any; `None` where that is not known.
-    pub(crate) in_place_since: Option<u64>,
     /// Of a file that stands under its home and may still be found under the
     /// one before: how many barriers of the store had begun when it was moved.
     pub(crate) moved: Option<u64>,
-    /// Bytes written home since the last `sync` call, which teaches
-    /// `journal_small`.
-    pub(crate) fresh_bytes: u64,
-    /// The file is synced often with little written in between: small fresh
-    /// writes go into the journal, so that a sync costs one barrier.
-    pub(crate) journal_small: bool,
+    pub(crate) habit: Habit,
     /// The stored file's length as it is.
     pub(crate) home_len: u64,
-    /// In which journal images stand.
-    pub(crate) segments: Option<Arc<Segments>>,
-    /// Where the newest image of a block stands, when not at home.
-    pub(crate) images: Images,
-    /// Of these, the ones that a durable record names.
-    pub(crate) committed_images: Images,
-    /// Pages whose committed image is not yet home.
-    pub(crate) committed_pages: BTreeMap<PageAddress, Place>,
-    /// Plain length according to the last commit.
-    pub(crate) committed_len: u64,
-    /// Sequence number of the last record of this file that is not yet home.
-    pub(crate) record: Option<u64>,
-    /// The lowest plain length since the last commit, when below the
-    /// committed one: homes behind it are not written until it is durable.
-    pub(crate) cut: Option<u64>,
-    /// The cut that a commit under way has taken: it counts as pending until
-    /// that has ended, and is not to be taken for one that came since.
-    pub(crate) cut_taken: Option<u64>,
-    /// A cut that is durable, and that the stored file refused: what is
-    /// committed behind it is newer than it.
-    pub(crate) cut_late: Option<u64>,
-    /// Blocks made holes since the last commit, to be punched after it.
-    pub(crate) punched: Vec<(BlockIndex, u64)>,
-    /// Failed barriers of the journal that the images here have been saved
-    /// from.
-    pub(crate) failures: u64,
+    /// What stands in the journal.
+    pub(crate) journaled: Journaled,
+    /// What the next commit has to do.
+    pub(crate) pending: Pending,
     /// Of a file that somebody may be writing to.
     pub(crate) following: Option<Following>,
     /// Changes of the data so far: each gives the file a new time.
@@ -203,16 +131,16 @@ pub(crate) struct State {
     /// When a write that went to the journal alone last gave the stored file
     /// its time; `None` since the user has set another.
     pub(crate) touched: Option<Instant>,
-    /// Slots that the journal keeps for the next commit.
-    pub(crate) promised: u32,
-    pub(crate) dirty_since: Option<Instant>,
-    /// A commit has taken what was pending, and has not ended.
-    pub(crate) committing: bool,
-    /// No name is left: nothing of it need become durable.
-    pub(crate) unlinked: bool,
-    /// A barrier has covered the removal of the last name: no crash brings
-    /// the file back.
-    pub(crate) gone: bool,
+}
+
+/// How a file is written and synced.
+#[derive(Debug, Default)]
+pub(crate) struct Habit {
+    /// Bytes written home since the last `sync` call.
+    pub(crate) fresh_bytes: u64,
+    /// The file is synced often with little written in between: small fresh
+    /// writes go into the journal, so that a sync costs one barrier.
+    pub(crate) journal_small: bool,
 }
 
 /// Where a block's bytes are.
@@ -297,8 +225,25 @@ impl Homes<'_> {
 }
 
 impl State {
-    pub(crate) fn segments(&self) -> Result<&Arc<Segments>> {
-        self.segments.as_ref().ok_or(Error::Refused(errno::EIO))
+    /// The state of a file of which only the header fields are known.
+    pub(super) fn new(geometry: Geometry, header: HeaderFields) -> State {
+        State {
+            geometry,
+            header,
+            nodes: HashMap::new(),
+            maps: HashMap::new(),
+            birth: Birth::Unwritten,
+            naming: Naming::Named,
+            unsynced: false,
+            moved: None,
+            habit: Habit::default(),
+            home_len: 0,
+            journaled: Journaled::default(),
+            pending: Pending::default(),
+            following: None,
+            writes: 0,
+            touched: None,
+        }
     }
 
     pub(crate) fn plain_len(&self) -> PlainLen {
@@ -309,19 +254,15 @@ impl State {
     /// place, and nothing of it is in the journal: a crash takes it away,
     /// whatever is written in place.
     pub(crate) fn was_never_durable(&self, barriers_begun: u64) -> bool {
-        !self.settled
-            && self.in_place_since == Some(barriers_begun)
-            && self.record.is_none()
-            && !self.committing
-            && self.images.is_empty()
-            && self.committed_pages.is_empty()
-            && self.pending_cut().is_none()
-            && self.punched.is_empty()
+        self.birth.written_since() == Some(barriers_begun)
+            && !self.is_journaled()
+            && self.pending.lowest_cut().is_none()
+            && !self.pending.has_punched()
     }
 
     /// Something is to be written by the next commit.
     pub(crate) fn is_dirty(&self) -> bool {
-        !self.unlinked && self.dirty_since.is_some()
+        self.naming.is_named() && self.pending.is_changed()
     }
 
     /// The last image of the header page, written or on its way.
@@ -333,11 +274,7 @@ impl State {
     /// Something durable stands in the journal alone, or a commit under way
     /// is about to make it so.
     pub(crate) fn is_journaled(&self) -> bool {
-        self.committing || !self.images.is_empty() || self.record.is_some()
-    }
-
-    pub(crate) fn mark_dirty(&mut self) {
-        self.dirty_since.get_or_insert_with(Instant::now);
+        self.pending.is_under_way() || !self.journaled.is_empty()
     }
 
     /// Whether a group's node exists, as far as the pages in memory tell;
@@ -403,7 +340,7 @@ impl State {
     /// are loaded or absent.
     pub(crate) fn homes_from(&self, first: BlockIndex) -> Homes<'_> {
         let number = first.group();
-        Homes { state: self, cut: self.pending_cut(), number, referenced: self.referenced(number) }
+        Homes { state: self, cut: self.pending.lowest_cut(), number, referenced: self.referenced(number) }
     }
 
     /// Bit `i`: the home of block `i` of the group is referenced by its node.
@@ -414,11 +351,6 @@ impl State {
     /// True for blocks whose home a pending cut will remove.
     fn behind_cut(&self, block: BlockIndex) -> bool {
         self.homes_from(block).is_behind_cut(block)
-    }
-
-    /// The lowest length that the stored file may yet be cut to.
-    pub(crate) fn pending_cut(&self) -> Option<u64> {
-        [self.cut, self.cut_taken, self.cut_late].into_iter().flatten().min()
     }
 
     /// Where `block` is read from. Its node is loaded or absent.
@@ -440,7 +372,7 @@ impl State {
 
     fn known_of(&self, number: GroupIndex) -> Known<'_> {
         let node = self.nodes.get(&number.0).map(|node| &node.slot.page);
-        Known { number, node, images: self.images.group(number.0) }
+        Known { number, node, images: self.journaled.newest.group(number.0) }
     }
 
     /// The node of a group, which is made if it does not exist. All maps on
@@ -497,7 +429,7 @@ impl State {
                 *mark.in_flight = false;
             }
         }
-        self.mark_dirty();
+        self.pending.note_change();
     }
 
     /// Drops clean pages when there are more than `limit` nodes in memory. The

@@ -1,69 +1,34 @@
 //! The table of live contents: open, or with something that has yet to reach
 //! its home.
 
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
-use strongroom_format::vault::{DirectoryId, FileId};
+use strongroom_format::vault::FileId;
 use strongroom_store::{Access, FileRef, InodeId, Node, NodeRef};
 use strongroom_units::StoredLen;
 
-use super::attributed::{Attribute, Attributed};
 use super::openings::{Opening, Openings};
-use super::specials::Specials;
-use super::stale_homes::StaleHomes;
-use super::{Content, Extent, Home, Opened, commit_all};
-use crate::context::{Barriers, Context};
+use super::{Content, Home, Opened};
+use crate::context::Context;
 use crate::error::{Damage, Error, Result};
 use crate::freshness::{Freshness, Version};
 use crate::rules::Rule;
+use crate::waiting::{Attribute, StaleHome};
 
-/// Live contents and what is pending among them; part of the context.
+/// Live contents.
 #[derive(Default)]
 pub(crate) struct Table {
     live: Mutex<HashMap<InodeId, Arc<Content>>>,
     openings: Openings,
     /// How many contents have ceased to be live.
     retired: AtomicU64,
-    pending: Mutex<HashSet<InodeId>>,
-    /// Released files that no barrier has covered yet.
-    unsynced: Mutex<Unsynced>,
-    /// A file with records in the journal has been removed, and no barrier
-    /// has covered the removal: a crash may bring it back.
-    removed: AtomicBool,
-    attributed: Mutex<Attributed>,
-    specials: Mutex<Specials>,
-    /// Of released files that were renamed, and are not known to be durable
-    /// under their new names: how many barriers of the store had begun then.
-    moved: Mutex<HashMap<InodeId, u64>>,
     /// Of files that are not live, the header page that they had when they were
     /// last: whoever has read them, the kernel's page cache for one, has it of
     /// that state, and of no other.
     seen: Mutex<HashMap<InodeId, Version>>,
-    stale_homes: Mutex<StaleHomes>,
-}
-
-/// Files by the number of their last release: a barrier covers those releases
-/// alone that came before it.
-#[derive(Default)]
-struct Unsynced {
-    releases: u64,
-    files: HashMap<InodeId, u64>,
-    /// Of those that were never durable: [`super::state::State::in_place_since`].
-    since: HashMap<InodeId, u64>,
-}
-
-impl Unsynced {
-    fn insert(&mut self, inode: InodeId, since: Option<u64>) {
-        self.releases += 1;
-        self.files.insert(inode, self.releases);
-        match since {
-            Some(since) => self.since.insert(inode, since),
-            None => self.since.remove(&inode),
-        };
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -71,100 +36,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Table {
-    /// The file may have something to commit from now on.
-    pub(crate) fn note_pending(&self, inode: InodeId) {
-        lock(&self.pending).insert(inode);
-    }
-
-    /// Of a released file that no barrier has covered: since when it was
-    /// written in place, if it was never durable.
-    pub(crate) fn unsynced_since(&self, inode: InodeId) -> Option<Option<u64>> {
-        let unsynced = lock(&self.unsynced);
-        unsynced.files.contains_key(&inode).then(|| unsynced.since.get(&inode).copied())
-    }
-
-    /// Files that may have something to commit, in locking order.
-    pub(crate) fn pending(&self) -> Vec<Arc<Content>> {
-        let pending: Vec<InodeId> = lock(&self.pending).iter().copied().collect();
+    /// The live contents of these files, in locking order.
+    fn of(&self, inodes: &[InodeId]) -> Vec<Arc<Content>> {
         let live = lock(&self.live);
-        let mut contents: Vec<_> = pending.iter().filter_map(|inode| live.get(inode).cloned()).collect();
+        let mut contents: Vec<_> = inodes.iter().filter_map(|inode| live.get(inode).cloned()).collect();
         contents.sort_unstable_by_key(|content| content.order());
         contents
-    }
-
-    /// How many files may have something to commit, released ones included.
-    pub(crate) fn pending_count(&self) -> usize {
-        lock(&self.pending).len()
-            + lock(&self.unsynced).files.len()
-            + self.specials_count()
-            + self.stale_homes_count()
     }
 
     /// Every live content, in locking order.
-    pub(crate) fn live(&self) -> Vec<Arc<Content>> {
+    fn all(&self) -> Vec<Arc<Content>> {
         let mut contents: Vec<_> = lock(&self.live).values().cloned().collect();
         contents.sort_unstable_by_key(|content| content.order());
         contents
-    }
-
-    /// Files whose attributes have changed.
-    pub(crate) fn attributed(&self) -> MutexGuard<'_, Attributed> {
-        lock(&self.attributed)
-    }
-
-    /// Special records that wait for a barrier.
-    pub(super) fn specials(&self) -> MutexGuard<'_, Specials> {
-        lock(&self.specials)
-    }
-
-    /// Homes that directories have left.
-    pub(super) fn stale_homes(&self) -> MutexGuard<'_, StaleHomes> {
-        lock(&self.stale_homes)
-    }
-
-    /// A file whose records are still needed has been removed.
-    pub(crate) fn note_removed(&self) {
-        self.removed.store(true, Ordering::Release);
-    }
-
-    /// Whether a barrier on the store has to come before records are
-    /// forgotten; the caller sees to it.
-    pub(crate) fn take_removed(&self) -> bool {
-        self.removed.swap(false, Ordering::AcqRel)
-    }
-
-    /// The released files that wait for a barrier, which go on waiting until
-    /// it has succeeded: meanwhile a rename has to wait for its own.
-    pub(crate) fn unsynced(&self) -> HashMap<InodeId, u64> {
-        lock(&self.unsynced).files.clone()
-    }
-
-    /// A barrier that began after `unsynced` was asked for has succeeded.
-    pub(crate) fn synced(&self, covered: &HashMap<InodeId, u64>) {
-        let mut unsynced = lock(&self.unsynced);
-        let Unsynced { files, since, .. } = &mut *unsynced;
-        files.retain(|inode, release| covered.get(inode) != Some(release));
-        since.retain(|inode, _| files.contains_key(inode));
-    }
-
-    /// A barrier on the stored file itself has covered its releases: it is live,
-    /// and none has come since. Or it is another file than the one that was
-    /// released, and has its inode number.
-    pub(super) fn synced_alone(&self, inode: InodeId) {
-        let mut unsynced = lock(&self.unsynced);
-        unsynced.files.remove(&inode);
-        unsynced.since.remove(&inode);
-    }
-
-    /// How many barriers had begun when a file that is not live was renamed
-    /// last; none where that was before the mount, or a barrier has covered it.
-    pub(crate) fn moved_since(&self, inode: InodeId) -> u64 {
-        lock(&self.moved).get(&inode).copied().unwrap_or(0)
-    }
-
-    /// A barrier of the store has succeeded.
-    pub(crate) fn forget_moved(&self, barriers: &Barriers) {
-        lock(&self.moved).retain(|_, since| !barriers.covers(*since));
     }
 
     /// Drops what is neither open nor waiting to reach its home. The content
@@ -177,22 +61,23 @@ impl Table {
             return;
         }
         let mut state = content.write_state();
-        if !state.unlinked && (state.is_dirty() || state.is_journaled()) {
+        let waiting = &content.context.waiting;
+        let is_named = state.naming.is_named();
+        if is_named && (state.is_dirty() || state.is_journaled()) {
             return;
         }
-        if state.unsynced && !state.unlinked {
-            let since = state.in_place_since.filter(|_| !state.settled);
-            lock(&self.unsynced).insert(content.inode, since);
+        if state.unsynced && is_named {
+            waiting.note_released(content.inode, state.birth.written_since());
         }
         if let Some(since) = state.moved.filter(|since| !content.context.barriers.covers(*since)) {
-            lock(&self.moved).insert(content.inode, since);
+            waiting.note_moved(content.inode, since);
         }
-        content.context.release(std::mem::take(&mut state.promised));
-        match state.version().filter(|_| !state.unlinked) {
+        content.context.release(state.pending.take_slots());
+        match state.version().filter(|_| is_named) {
             Some(version) => lock(&self.seen).insert(content.inode, version),
             None => lock(&self.seen).remove(&content.inode),
         };
-        lock(&self.pending).remove(&content.inode);
+        waiting.note_clean(content.inode);
         self.retired.fetch_add(1, Ordering::AcqRel);
         self.openings.note_retired(content.inode);
         live.remove(&content.inode);
@@ -257,12 +142,13 @@ impl Table {
 /// All files whose content is live: open, or changed and not yet home.
 #[derive(Clone)]
 pub struct Contents {
-    pub(super) context: Arc<Context>,
+    pub(crate) context: Arc<Context>,
+    pub(super) table: Arc<Table>,
 }
 
 impl Contents {
     pub(crate) fn new(context: Arc<Context>) -> Contents {
-        Contents { context }
+        Contents { context, table: Arc::default() }
     }
 
     /// What is recorded outside of the vault, if anything is.
@@ -278,11 +164,11 @@ impl Contents {
     pub fn adopt(&self, node: NodeRef, file: FileRef, home: Home) -> Result<Arc<Content>> {
         let mut id = [0; FileId::LEN];
         getrandom::fill(&mut id).map_err(|_| Error::Entropy)?;
-        self.context.table.synced_alone(node.id());
-        self.context.table.forget(node.id());
-        let content = Content::newborn(&self.context, Opened { node, file }, FileId(id), home);
+        self.context.waiting.synced_alone(node.id());
+        self.table.forget(node.id());
+        let content = Content::newborn(self, Opened { node, file }, FileId(id), home);
         content.note_created();
-        Ok(self.context.table.insert(Arc::new(content)))
+        Ok(self.table.insert(Arc::new(content)))
     }
 
     /// Opens a stored file: checks its header and length before any read. With
@@ -293,10 +179,10 @@ impl Contents {
     pub fn open(&self, node: &NodeRef, home: Option<Home>) -> Result<Arc<Content>> {
         if let Some(follower) = &self.context.follower {
             let opened = Opened { node: Arc::clone(node), file: node.open(Access::Read)? };
-            let content = Content::open_following(&self.context, follower, &opened, home)?;
-            return Ok(self.context.table.replace(Arc::new(content)));
+            let content = Content::open_following(self, follower, &opened, home)?;
+            return Ok(self.table.replace(Arc::new(content)));
         }
-        let table = &self.context.table;
+        let table = &self.table;
         let opening = table.openings.begin(node.id());
         let content = loop {
             let retirements = opening.retirements();
@@ -305,7 +191,7 @@ impl Contents {
             }
             let access = if self.context.writable { Access::ReadWrite } else { Access::Read };
             let opened = Opened { node: Arc::clone(node), file: node.open(access)? };
-            let content = Content::open(&self.context, opened, home)?;
+            let content = Content::open(self, opened, home)?;
             if opening.retirements() == retirements {
                 table.check_seen(&content)?;
             }
@@ -319,7 +205,14 @@ impl Contents {
 
     /// Nobody has anything of a stored file any more, the kernel included.
     pub(crate) fn forget(&self, inode: InodeId) {
-        self.context.table.forget(inode);
+        self.table.forget(inode);
+    }
+
+    /// No file will be opened any more: who still has one keeps it, and the
+    /// context keeps none.
+    pub(crate) fn end(&self) {
+        let live = std::mem::take(&mut *lock(&self.table.live));
+        drop(live);
     }
 
     /// Whether others may write to the vault meanwhile.
@@ -339,11 +232,10 @@ impl Contents {
         if let Some(content) = self.live(node.id()) {
             return content.sync_pending();
         }
-        let table = &self.context.table;
-        let release = lock(&table.unsynced).files.get(&node.id()).copied();
-        if let Some(release) = release {
+        let waiting = &self.context.waiting;
+        if let Some(release) = waiting.release_of(node.id()) {
             node.open(Access::ReadWrite)?.sync_data()?;
-            table.synced(&HashMap::from([(node.id(), release)]));
+            waiting.synced(&HashMap::from([(node.id(), release)]));
         }
         Ok(())
     }
@@ -351,7 +243,30 @@ impl Contents {
     /// Attributes of a stored file change: the next sync of the file makes
     /// them durable too.
     pub(crate) fn note_attribute(&self, inode: InodeId, attribute: Attribute) {
-        self.context.table.attributed().note(inode, attribute);
+        self.context.waiting.attributed().note(inode, attribute);
+    }
+
+    /// A directory has been renamed, and has left a home.
+    pub(crate) fn note_stale_home(&self, stale: StaleHome) {
+        let begun = self.context.barriers.begun();
+        self.context.waiting.stale_homes().note(stale, begun);
+        self.context.wake_if_many();
+    }
+
+    /// A directory is going to stand under a home again that may be waiting to
+    /// be removed.
+    pub(crate) fn keep_home(&self, directory: InodeId, name: &[u8]) {
+        self.context.waiting.stale_homes().keep(directory, name);
+    }
+
+    /// Every live content, in locking order.
+    pub(crate) fn all(&self) -> Vec<Arc<Content>> {
+        self.table.all()
+    }
+
+    /// Files that may have something to commit, in locking order.
+    pub(super) fn pending(&self) -> Vec<Arc<Content>> {
+        self.table.of(&self.context.waiting.pending())
     }
 
     /// Whether an ordering rule is kept.
@@ -363,13 +278,13 @@ impl Contents {
     /// The live content of an inode, if there is one.
     #[must_use]
     pub fn live(&self, inode: InodeId) -> Option<Arc<Content>> {
-        lock(&self.context.table.live).get(&inode).cloned()
+        lock(&self.table.live).get(&inode).cloned()
     }
 
     /// How many contents have ceased to be live so far. What has no live
     /// content now had none either since this was last the same.
     pub(crate) fn retired(&self) -> u64 {
-        self.context.table.retired.load(Ordering::Acquire)
+        self.table.retired.load(Ordering::Acquire)
     }
 
     /// Takes an entry out of the tree that a crash has left unfinished.
@@ -378,27 +293,6 @@ impl Contents {
     /// What the store reported.
     pub(crate) fn put_aside(&self, parent: &dyn Node, stored: &[u8], node: &NodeRef) -> Result<()> {
         super::aside::put(&self.context, parent, stored, node)
-    }
-
-    /// Makes durable every file and special record of a directory that never
-    /// was.
-    ///
-    /// # Errors
-    /// What the store reported.
-    pub(crate) fn finish_files_of(&self, directory: DirectoryId) -> Result<()> {
-        self.finish_specials_of(directory)?;
-        let table = &self.context.table;
-        if !table.unsynced().is_empty() {
-            return crate::committer::commit_pending(&self.context);
-        }
-        let pending = table.pending();
-        let new = |content: &&Arc<Content>| {
-            let state = content.read_state();
-            let is_in = state.header.directory == directory || state.header.linked;
-            is_in && !state.settled && state.record.is_none() && !state.unlinked
-        };
-        let new: Vec<&Content> = pending.iter().filter(new).map(|content| &**content).collect();
-        if new.is_empty() { Ok(()) } else { commit_all(&self.context, &new, Extent::File).map(drop) }
     }
 
     /// Whether a crash may explain a file that is not whole.
@@ -429,7 +323,7 @@ impl Content {
         if let Err(error) = self.write_out() {
             self.context.note_error("write out", &error);
         }
-        self.context.table.retire(self);
+        self.table.retire(self);
         self.context.wake_if_many();
     }
 }
@@ -465,7 +359,7 @@ mod tests {
         let newer = vault.namespace().open(entry.number, opening).unwrap();
         assert!(!Arc::ptr_eq(&listed, &newer), "the first was home when it was released");
         support::write(&newer, 0, b"new").unwrap();
-        newer.context.table.retire(&listed);
+        newer.table.retire(&listed);
         vault.namespace().release(entry.number);
 
         let again = vault.namespace().open(entry.number, opening).unwrap();
@@ -496,7 +390,7 @@ mod tests {
                 assert!(!commit.is_finished(), "the commit has a barrier to wait for");
                 std::thread::sleep(Duration::from_millis(1));
             }
-            content.context.table.retire(&content);
+            content.table.retire(&content);
             commit.join().expect("it commits").unwrap();
         });
 

@@ -5,24 +5,22 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use strongroom_engine::client::Flight;
-use strongroom_engine::{AssociatedData, Batch, Buffer, Operation, Segment};
+use strongroom_engine::Buffer;
 use strongroom_format::vault::WriteSession;
 use strongroom_format::vault::node::Entry;
 use strongroom_store::SetTime;
-use strongroom_units::{
-    BlockIndex, BlockSize, GROUP_BLOCKS, GroupIndex, MAX_PLAIN_LEN, PlainLen, PlainOffset,
-};
+use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex, MAX_PLAIN_LEN, PlainLen, PlainOffset};
 
 use super::ahead::Ahead;
 use super::commit::Extent;
-use super::range::{Merge, Piece, merge, pieces};
+use super::life::Naming;
+use super::load::{Job, Load, overlay, tail, whole_jobs};
+use super::range::{Merge, merge, pieces};
 use super::state::{Source, State};
 use super::{Content, NODES_IN_MEMORY, Promise};
 use crate::error::{Error, Result, errno};
 use crate::journal::{after, slots_of};
 use crate::rules::Rule;
-use crate::sealer::{BlockNonces, Purpose};
 
 /// Fresh writes up to this many bytes may go into the journal when the file is
 /// synced often: a second barrier costs more than writing them twice.
@@ -35,23 +33,6 @@ const LARGE_WRITE: usize = 64 << 10;
 /// Stored files are touched this often at most: no clock tick of a kernel, by
 /// which it stamps files, is shorter.
 const TOUCH_INTERVAL: Duration = Duration::from_millis(1);
-
-/// One block to be sealed and stored.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Job {
-    pub(super) block: BlockIndex,
-    /// Where its plaintext, then ciphertext, stands in its buffer.
-    pub(super) at: usize,
-    pub(super) len: usize,
-}
-
-/// Blocks to be stored from one buffer, in ascending order.
-pub(super) struct Load<'a> {
-    buffer: &'a mut Buffer,
-    jobs: Vec<Job>,
-    /// One for each job, or none yet.
-    pub(super) sealed: Vec<Segment>,
-}
 
 /// Blocks one behind the other that have been stored: where the first stands.
 struct Placed {
@@ -121,7 +102,7 @@ impl Content {
     /// The state, locked for a write of `len` bytes.
     fn write_state_for(&self, len: usize) -> Result<crate::sync::RwLockWriteGuard<'_, State>> {
         let state = self.write_state();
-        if len <= LARGE_WRITE || state.pending_cut().is_none() {
+        if len <= LARGE_WRITE || state.pending.lowest_cut().is_none() {
             return Ok(state);
         }
         drop(state);
@@ -286,32 +267,6 @@ impl Content {
         self.place(state, loads, new_len, promise)
     }
 
-    /// Nonces for blocks of this file.
-    pub(super) fn draw_for(&self, blocks: usize, bytes: usize) -> Result<BlockNonces> {
-        self.context.sealer.draw_for_blocks(self.generation(), blocks, bytes)
-    }
-
-    /// Has the engine seal the loads that have blocks, together.
-    pub(super) fn begin_sealing(
-        &self,
-        loads: &mut [Load<'_>],
-        nonces: &mut BlockNonces,
-    ) -> Result<Flight<'_>> {
-        let batches =
-            loads.iter_mut().filter(|load| !load.jobs.is_empty()).map(|load| load.batch(nonces, self));
-        self.context.sealer.submit_many(Purpose::Blocks(self.generation()), batches)
-    }
-
-    /// Waits until they are sealed.
-    pub(super) fn end_sealing(loads: &mut [Load<'_>], flight: &mut Flight<'_>) -> Result<()> {
-        for load in loads.iter_mut().filter(|load| !load.jobs.is_empty()) {
-            let batch = flight.next().expect("one for each load")?.batch;
-            *load.buffer = batch.buffer;
-            load.sealed = batch.segments;
-        }
-        Ok(())
-    }
-
     /// Stores what is sealed, and makes it the file's blocks.
     fn place(
         &self,
@@ -377,11 +332,11 @@ impl Content {
         let size = self.geometry().block_size();
         let slots = slots_of(size);
         let bytes = load.bytes();
-        let small = state.journal_small && bytes <= SMALL_WRITE && !state.unlinked;
+        let small = state.habit.journal_small && bytes <= SMALL_WRITE && state.naming.is_named();
         let overwrites = self.context.rules.keeps(Rule::JournalOverwrites);
         // A file without a name is overwritten in place only once that is
         // durable: until then a crash may bring it back.
-        let may_journal = state.born && !state.gone;
+        let may_journal = state.birth.is_written() && state.naming != Naming::Gone;
         let mut homes = state.homes_from(load.jobs.first().map_or(BlockIndex(0), |job| job.block));
         let mut journaled =
             |job: &Job| may_journal && (small || (overwrites && homes.is_referenced(job.block)));
@@ -398,8 +353,8 @@ impl Content {
             let ((first, journaled), (last, _)) = (run[0], run[run.len() - 1]);
             let data = &load.buffer[first.at..last.at + last.len];
             let source = if journaled {
-                if state.unlinked {
-                    self.context.table.note_removed();
+                if !state.naming.is_named() {
+                    self.context.waiting.note_removed();
                 }
                 self.reserve_blocks(state, first.block, last.block, data.len())?;
                 Source::Journal(promise.write_images(data, slots * run.len() as u32)?)
@@ -454,15 +409,15 @@ impl Content {
             match source {
                 Source::Journal(first) => {
                     let places = (0..).map(|index| after(*first, slots * index));
-                    state.images.extend(blocks.clone().zip(places));
+                    state.journaled.newest.extend(blocks.clone().zip(places));
                 }
                 Source::Home | Source::Hole => {
                     home += (blocks.end - blocks.start) * size.bytes();
-                    state.images.remove_all(blocks.clone());
+                    state.journaled.newest.remove_all(blocks.clone());
                 }
             }
         }
-        state.fresh_bytes += home;
+        state.habit.fresh_bytes += home;
         state.writes += 1;
         state.unsynced |= home > 0;
         if home == 0 && !placed.is_empty() {
@@ -487,39 +442,9 @@ impl Content {
 
     /// Marks the file as changed, and keeps slots for its commit.
     pub(super) fn note_dirty(&self, state: &mut State, promise: &mut Promise<'_>) {
-        if state.dirty_since.is_none() {
-            state.dirty_since = Some(Instant::now());
-            promise.keep(COMMIT_SLOTS);
-        }
-        state.promised += promise.hand_over();
-        self.context.note_pending(self);
+        state.pending.note_promised(promise);
+        self.note_pending();
     }
-}
-
-/// The last block of a file of `old_len`, when it stands before `first` and is
-/// longer in one of `new_len`.
-pub(super) fn tail(
-    size: BlockSize,
-    old_len: PlainLen,
-    new_len: PlainLen,
-    first: BlockIndex,
-) -> Option<BlockIndex> {
-    let grows = !old_len.0.is_multiple_of(size.bytes()) && new_len > old_len;
-    grows.then(|| size.block_of(PlainOffset(old_len.0 - 1))).filter(|last| *last < first)
-}
-
-/// Puts the pieces of a write over what their blocks held.
-pub(super) fn overlay(partial: &[Piece], merged: &[Job], buffer: &[u8], scratch: &mut [u8]) {
-    for piece in partial {
-        let job = merged.iter().find(|job| job.block == piece.block).expect("every partial piece has a job");
-        scratch[job.at + piece.from..job.at + piece.to]
-            .copy_from_slice(&buffer[piece.at..piece.at + piece.len()]);
-    }
-}
-
-/// Pieces that are written as they come.
-pub(super) fn whole_jobs(pieces: impl IntoIterator<Item = Piece>) -> Vec<Job> {
-    pieces.into_iter().map(|piece| Job { block: piece.block, at: piece.at, len: piece.len() }).collect()
 }
 
 /// Whether nodes have room for the session that seals.
@@ -529,38 +454,4 @@ enum Room {
     Make,
     /// The blocks being sealed are all those of one session, which they leave.
     Made,
-}
-
-/// Slots for a commit's header page and the beginning of its record.
-const COMMIT_SLOTS: u32 = 3;
-
-impl<'a> Load<'a> {
-    pub(super) fn new(buffer: &'a mut Buffer, jobs: Vec<Job>) -> Load<'a> {
-        Load { buffer, jobs, sealed: Vec::new() }
-    }
-
-    pub(super) fn blocks(&self) -> usize {
-        self.jobs.len()
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.jobs.iter().map(|job| job.len).sum()
-    }
-
-    /// The jobs, by the groups of their blocks.
-    fn groups(&self) -> impl Iterator<Item = &[Job]> {
-        self.jobs.chunk_by(|a, b| a.block.group() == b.block.group())
-    }
-
-    pub(super) fn batch(&mut self, nonces: &mut BlockNonces, content: &Content) -> Batch {
-        let segments = self
-            .jobs
-            .iter()
-            .map(|job| {
-                let bound = AssociatedData::new(&content.blocks.at(job.block));
-                nonces.seal(job.at, job.len, bound)
-            })
-            .collect();
-        Batch::new(Operation::Seal, self.buffer.take(), segments)
-    }
 }

@@ -4,7 +4,7 @@
 //!
 //! [`Freshness`] is told of changes by the namespace and the commits, and
 //! asked by whatever looks something up. `table` is what is recorded, `log`
-//! the file, `walk` compares a whole tree with it.
+//! the file; `crate::walk` compares a whole tree with it.
 //!
 //! Invariants: a version is in the table only when it is durable in the vault;
 //! before the first change of a directory's entries the file durably calls
@@ -15,7 +15,6 @@
 
 mod log;
 mod table;
-mod walk;
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard};
@@ -31,7 +30,6 @@ use strongroom_store::NodeRef;
 use self::log::{Found, Log};
 use self::table::Table;
 pub(crate) use self::table::{Moment, Version};
-pub(crate) use self::walk::{Deed, Walk};
 use crate::error::{Damage, Error, Result, Staleness};
 use crate::sealer::Sealer;
 
@@ -308,11 +306,11 @@ impl Freshness {
         }
     }
 
-    fn entries(&self, directory: DirectoryId) -> BTreeMap<Box<[u8]>, Object> {
+    pub(crate) fn entries(&self, directory: DirectoryId) -> BTreeMap<Box<[u8]>, Object> {
         lock(&self.table).entries(directory)
     }
 
-    fn is_lenient(&self, directory: DirectoryId) -> bool {
+    pub(crate) fn is_lenient(&self, directory: DirectoryId) -> bool {
         lock(&self.table).is_lenient(directory)
     }
 
@@ -339,7 +337,7 @@ impl Freshness {
 
     /// Takes a file as it was found, whatever was recorded. True when that was
     /// a newer version.
-    fn take_version(&self, file: FileId, version: Version) -> bool {
+    pub(crate) fn take_version(&self, file: FileId, version: Version) -> bool {
         let mut log = lock(&self.log);
         let mut table = lock(&self.table);
         let is_older =
@@ -355,7 +353,7 @@ impl Freshness {
     }
 
     /// Forgets the entries of directories that are not among these.
-    fn retain_directories(&self, known: &HashSet<DirectoryId>) {
+    pub(crate) fn retain_directories(&self, known: &HashSet<DirectoryId>) {
         let mut log = lock(&self.log);
         if lock(&self.table).retain_directories(known) {
             log.set_behind();
@@ -363,7 +361,7 @@ impl Freshness {
     }
 
     /// Whether an entry is recorded otherwise.
-    fn entries_differ(&self, directory: DirectoryId, name: &[u8], found: Object) -> bool {
+    pub(crate) fn entries_differ(&self, directory: DirectoryId, name: &[u8], found: Object) -> bool {
         lock(&self.table).entry(directory, name) != Some(found)
     }
 

@@ -16,13 +16,29 @@ use strongroom_format::vault::node::{Entry, HeaderFields, Node};
 use strongroom_format::vault::record::{Change, Commit, Place, Record};
 use strongroom_format::vault::{FileId, PageKind, WriteSession};
 use strongroom_store::{Access, NodeRef, Timestamp};
-use strongroom_units::{BlockIndex, PAGE_LEN, PlainLen};
+use strongroom_units::{BlockIndex, PAGE_LEN, PlainLen, StoredLen};
 
 use super::Segments;
-use crate::content::{OpenedPage, PageAddress, PageReader, Replayed};
 use crate::error::{Damage, Error, Result};
+use crate::page::{OpenedPage, PageAddress, PageReader};
 use crate::reader_rules::ReaderRule;
 use crate::sealer::Purpose;
+
+/// What a journal says of one file.
+#[derive(Clone)]
+pub(crate) struct Replayed {
+    pub(crate) segments: Arc<Segments>,
+    pub(crate) pages: BTreeMap<PageAddress, Place>,
+    /// Images of blocks, with the entry each was sealed under.
+    pub(crate) blocks: BTreeMap<u64, (Place, Entry)>,
+    pub(crate) stored_len: StoredLen,
+    pub(crate) accessed: Timestamp,
+    pub(crate) modified: Timestamp,
+    pub(crate) path_hint: Vec<u8>,
+    pub(crate) sequence: u64,
+    /// The last record's tag, which tells it from all others.
+    pub(crate) tag: [u8; 16],
+}
 
 /// What is needed to read a journal.
 pub(crate) struct Reader<'a> {
@@ -367,7 +383,7 @@ impl Replayed {
             segments,
             pages: BTreeMap::new(),
             blocks: BTreeMap::new(),
-            stored_len: strongroom_units::StoredLen(SLOT_LEN as u64),
+            stored_len: StoredLen(SLOT_LEN as u64),
             accessed: Timestamp::default(),
             modified: Timestamp::default(),
             path_hint: Vec::new(),

@@ -20,15 +20,15 @@ use std::time::{Duration, Instant};
 use strongroom_engine::client::Client;
 use strongroom_engine::{Decision, FreshNonce, Mask, MaskNonce, NonceSource, Order, SessionId};
 
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{Mutex, MutexGuard};
 use ring::Ring;
 
 /// Bytes of masks that a mount holds at most, made or ordered.
 const HELD_MAX: usize = 64 << 20;
 
-/// Most bytes of one order: long enough for a device to be busy with, short
-/// enough that the first masks of it are there soon.
+/// Most bytes of one order: long enough for a device to be busy with and for a
+/// CPU to seldom place one, short enough that the first masks of it are there soon.
 const ORDER_MAX: usize = 4 << 20;
 
 /// Least bytes of one order: less is not worth a launch.
@@ -93,8 +93,11 @@ impl Counters {
     }
 
     pub(crate) fn used(&self, hits: usize, misses: usize) {
-        self.hits.fetch_add(hits as u64, Relaxed);
-        self.misses.fetch_add(misses as u64, Relaxed);
+        for (counter, bytes) in [(&self.hits, hits), (&self.misses, misses)] {
+            if bytes > 0 {
+                counter.fetch_add(bytes as u64, Relaxed);
+            }
+        }
     }
 }
 
@@ -112,7 +115,7 @@ impl Drop for Share {
 }
 
 /// Masks under way.
-struct Lot<N> {
+pub(crate) struct Lot<N> {
     order: Order<N>,
     share: Arc<Share>,
 }
@@ -175,18 +178,51 @@ impl Masks {
         session: SessionId,
         blocks: usize,
     ) -> Vec<Mask<FreshNonce>> {
-        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(version) = self.standing() else {
-            ring.clear();
+        if self.standing().is_none() {
+            self.drop_for_writes();
             return Vec::new();
+        }
+        let (of, (masks, wanted)) = {
+            let mut ring = self.ring();
+            let Some(version) = self.standing() else { return Vec::new() };
+            let of = (version, session);
+            (of, ring.take(of, blocks, self.block_len, Instant::now()))
         };
-        let masks = ring.take(self, nonces, (version, session), blocks, Instant::now());
+        if let Some(bytes) = wanted {
+            // Others write meanwhile.
+            let lot = self.order_for_writes(nonces, session, bytes);
+            self.ring().placed(of, lot);
+        }
         self.writes.used(masks.len() * self.block_len, (blocks - masks.len()) * self.block_len);
         masks
     }
 
+    fn ring(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops masks that were made before there were to be none.
+    fn drop_for_writes(&self) {
+        if self.held.load(Relaxed) > 0 {
+            self.ring().clear();
+        }
+    }
+
+    /// Orders masks of whole blocks under fresh nonces of a session; `None` where
+    /// it is not the present one, or it cannot be now.
+    fn order_for_writes(
+        &self,
+        nonces: &NonceSource,
+        session: SessionId,
+        bytes: usize,
+    ) -> Option<Lot<FreshNonce>> {
+        let mut batch = nonces.batch(bytes).ok().filter(|batch| batch.session() == session)?;
+        let messages = (0..bytes / self.block_len).map(|_| (batch.draw(), self.block_len));
+        self.order(&self.blocks, messages.collect(), &self.writes)
+    }
+
     /// Orders masks under a key; `None` where it cannot be now.
-    fn order<N: MaskNonce>(
+    pub(crate) fn order<N: MaskNonce>(
         &self,
         blocks: &Client,
         messages: Vec<(N, usize)>,
@@ -207,7 +243,7 @@ impl Masks {
 
     /// Drops what the ring has not been asked for lately.
     pub(crate) fn give_back(&self) {
-        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ring = self.ring();
         if ring.is_idle(Instant::now()) || self.standing().is_none() {
             ring.clear();
         }
@@ -301,7 +337,7 @@ pub(crate) mod tests {
         drop(await_masks(&masks, &nonces));
         let mut ring = masks.ring.lock().unwrap();
         let of = (masks.standing().unwrap(), nonces.session());
-        let mut later = |after: Duration| ring.take(&masks, &nonces, of, 1, Instant::now() + after).len();
+        let mut later = |after: Duration| ring.take(of, 1, 4096, Instant::now() + after).0.len();
         let soon = IDLE / 2;
         // What was ordered last is being made.
         while later(Duration::ZERO) == 0 {

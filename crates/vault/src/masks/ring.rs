@@ -3,20 +3,27 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use strongroom_engine::{FreshNonce, Mask, NonceSource, SessionId};
+use strongroom_engine::{FreshNonce, Mask, SessionId};
 
-use super::{IDLE, Lot, Masks, ORDER_MAX, ORDER_MIN, Ready};
+use super::{IDLE, Lot, ORDER_MAX, ORDER_MIN, Ready};
 
-/// Bytes that the ring is filled to at most.
-const CAPACITY: usize = 16 << 20;
+/// Bytes that the ring is filled to at most. So little that masks are in a cache
+/// from their making to their wiping, and two of the longest orders: one is used
+/// up while the other is made.
+pub(super) const CAPACITY: usize = 2 * ORDER_MAX;
+
+/// Version and session of masks.
+pub(super) type Of = (u64, SessionId);
 
 /// Masks under nonces of one write session, the oldest first.
 #[derive(Default)]
 pub(super) struct Ring {
     /// Version and session that all of them are of.
-    of: Option<(u64, SessionId)>,
+    of: Option<Of>,
     ready: VecDeque<Ready<FreshNonce>>,
     orders: VecDeque<Lot<FreshNonce>>,
+    /// Bytes for which somebody is placing an order.
+    placing: usize,
     /// Bytes that were asked for since it was last empty: what has been written
     /// says how much more will be.
     asked: usize,
@@ -24,26 +31,36 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Takes what there is of `blocks` masks, and orders more.
+    /// Takes what there is of `blocks` masks. Says how many bytes are to be
+    /// ordered now; who asked orders them, and [tells](Ring::placed) what came of it.
     pub(super) fn take(
         &mut self,
-        masks: &Masks,
-        nonces: &NonceSource,
-        of: (u64, SessionId),
+        of: Of,
         blocks: usize,
+        block_len: usize,
         now: Instant,
-    ) -> Vec<Mask<FreshNonce>> {
+    ) -> (Vec<Mask<FreshNonce>>, Option<usize>) {
         if self.of != Some(of) || self.is_idle(now) {
             self.clear();
             self.of = Some(of);
         }
         self.last_asked = Some(now);
-        self.asked = self.asked.saturating_add(blocks * masks.block_len);
+        self.asked = self.asked.saturating_add(blocks * block_len);
         self.collect();
         self.drop_old(now);
         let taken = self.ready.drain(..blocks.min(self.ready.len())).map(|ready| ready.mask).collect();
-        self.refill(masks, nonces, of.1);
-        taken
+        let wanted = self.wanted(block_len);
+        self.placing = wanted.unwrap_or(self.placing);
+        (taken, wanted)
+    }
+
+    /// Takes in an order that was wanted, or that there is none.
+    pub(super) fn placed(&mut self, of: Of, lot: Option<Lot<FreshNonce>>) {
+        // Of another session or version, its masks are dropped, and their nonces spent.
+        if self.of == Some(of) {
+            self.placing = 0;
+            self.orders.extend(lot);
+        }
     }
 
     /// Takes in what has been made.
@@ -66,22 +83,14 @@ impl Ring {
         }
     }
 
-    /// Orders what is missing to as much again as has been asked for.
-    fn refill(&mut self, masks: &Masks, nonces: &NonceSource, session: SessionId) {
+    /// What is missing to as much again as has been asked for, once it is half of
+    /// that: few large orders. Nothing while somebody is placing one.
+    fn wanted(&self, block_len: usize) -> Option<usize> {
         let target = self.asked.min(CAPACITY);
-        let under_way: usize = self.orders.iter().map(|lot| lot.order.bytes()).sum();
-        let mut there = self.ready.len() * masks.block_len + under_way;
-        while there + ORDER_MIN.max(masks.block_len) <= target {
-            let bytes = (target - there).min(ORDER_MAX).max(masks.block_len);
-            let Ok(mut batch) = nonces.batch(bytes) else { return };
-            if batch.session() != session {
-                return;
-            }
-            let messages = (0..bytes / masks.block_len).map(|_| (batch.draw(), masks.block_len));
-            let Some(lot) = masks.order(&masks.blocks, messages.collect(), &masks.writes) else { return };
-            there += lot.order.bytes();
-            self.orders.push_back(lot);
-        }
+        let under_way: usize = self.orders.iter().map(|lot| lot.share.bytes).sum();
+        let missing = target.saturating_sub(self.ready.len() * block_len + under_way);
+        let least = (target / 2).max(ORDER_MIN).max(block_len);
+        (self.placing == 0 && missing >= least).then(|| missing.min(ORDER_MAX).max(block_len))
     }
 
     pub(super) fn is_idle(&self, now: Instant) -> bool {

@@ -20,18 +20,18 @@ use strongroom_units::BlockSize;
 use crate::content::Content;
 use crate::namespace::{Namespace, Opening, ROOT};
 use crate::support::{self, CREATION};
-use crate::{Options, Vault};
+use crate::{OpenOptions, Vault};
 
 const WRITING: Opening = Opening { write: true, truncate: false, exclusive: false, kill_suid_sgid: false };
 const BLOCK: usize = 4096;
 
-fn roomy() -> Options {
-    Options { journal_len: 1 << 20, ..support::options() }
+fn roomy() -> OpenOptions {
+    OpenOptions { journal_len: 1 << 20, ..support::options() }
 }
 
 /// A journal that a few writes fill.
-fn cramped() -> Options {
-    Options { journal_len: 40 * BLOCK as u64 * 2, ..support::options() }
+fn cramped() -> OpenOptions {
+    OpenOptions { journal_len: 40 * BLOCK as u64 * 2, ..support::options() }
 }
 
 /// A store with a vault, for each order one of its own.
@@ -42,12 +42,12 @@ fn stores() -> impl Fn() -> Arc<dyn Store> + Send + Sync {
 }
 
 /// A vault has locks of the scheduler's: each is made in an order of its own.
-fn open(store: &Arc<dyn Store>, options: &Options) -> Vault {
+fn open(store: &Arc<dyn Store>, options: &OpenOptions) -> Vault {
     support::open_with(Arc::clone(store), Arc::new(CpuEngine::new()), options).expect("it opens")
 }
 
 /// A vault with a file `file` of two blocks of ones, durable and closed.
-fn base(options: Options) -> impl Fn() -> Arc<Vault> + Send + Sync {
+fn base(options: OpenOptions) -> impl Fn() -> Arc<Vault> + Send + Sync {
     let store = stores();
     move || {
         let vault = open(&store(), &options);
@@ -175,7 +175,7 @@ fn promises_of_journal_space_are_kept_and_given_back() {
 /// room is told of it, and closing the vault ends the thread.
 #[test]
 fn who_waits_for_the_committer_is_woken() {
-    let make = base(Options { background: true, ..cramped() });
+    let make = base(OpenOptions { background: true, ..cramped() });
     explore(Schedules::Fair, move || fill_the_journal(&make()));
 }
 
@@ -225,7 +225,7 @@ fn a_directory_that_is_moved_during_the_sweep_is_settled() {
         vault.close().expect("closed");
         drop(vault);
 
-        let after = open(&store, &Options { writable: false, ..roomy() });
+        let after = open(&store, &OpenOptions { writable: false, ..roomy() });
         let names = after.namespace();
         let number = |parent, name: &str| names.lookup(parent, name.as_bytes()).expect("there").number;
         let place = if to.0 == one { "one" } else { "two" };

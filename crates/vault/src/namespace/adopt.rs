@@ -74,27 +74,30 @@ impl Namespace {
         let inode = self.pin_unbound(Arc::clone(&node))?;
         let to = self.free_name(&directory, name)?;
         let (from_home, home) = (self.names.home(other, name), self.names.home(id, &to));
-        match &inode.shape {
-            Shape::File => self.bind_file(&node, from_home, home)?,
-            Shape::Special(record) if !record.belongs(from_home) => {
-                return Err(Error::Damaged(Damage::Home));
-            }
-            Shape::Special(record) => self.bind_special(&inode, record, from_home, home)?,
-            Shape::Directory => {
-                let record = self.names.record_of(&*node)?;
-                let home = self.names.directory_home(id, &to);
-                self.names.add_home(&*node, record.id, home, true)?;
-            }
-            Shape::Broken(damage) => return Err(Error::Damaged(damage.clone())),
-        }
         let sealed = self.names.seal(id, &to);
         self.with_side(&directory, &sealed, || {
+            self.bind_adopted(&node, &inode, from_home, home, &to)?;
             let mode = RenameMode::NoReplace;
             Ok(directory.node.rename(stored, &*directory.node, &sealed.main, mode)?)
         })?;
         self.remove_other_side(&directory, stored);
         directory.node.sync()?;
         Ok(to)
+    }
+
+    /// Lets an entry that is about to be renamed stand under `to`, its `home`.
+    fn bind_adopted(&self, node: &NodeRef, inode: &Inode, from: Home, home: Home, to: &[u8]) -> Result<()> {
+        match &inode.shape {
+            Shape::File => self.bind_file(node, from, home),
+            Shape::Special(record) if !record.belongs(from) => Err(Error::Damaged(Damage::Home)),
+            Shape::Special(record) => self.bind_special(inode, record, from, home),
+            Shape::Directory => {
+                let record = self.names.record_of(&**node)?;
+                let home = self.names.directory_home(home.directory, to);
+                self.names.add_home(&**node, record.id, home, true).map(drop)
+            }
+            Shape::Broken(damage) => Err(Error::Damaged(damage.clone())),
+        }
     }
 
     fn bind_file(&self, node: &NodeRef, from: Home, home: Home) -> Result<()> {

@@ -7,8 +7,8 @@ use strongroom_store::{Attributes, Kind, Node, NodeRef, SetTime};
 use super::inode::{Inode, lock};
 use super::shape::Shape;
 use super::{Changes, Namespace, PRIVATE, RECORD, ROOT};
-use crate::content::Attribute;
 use crate::error::{Damage, Error, Result, errno};
+use crate::waiting::Attribute;
 
 /// What every symlink's mode is said to be.
 const SYMLINK_MODE: u32 = 0o777;
@@ -178,7 +178,7 @@ impl Namespace {
             self.contents.note_attribute(inode.node.id(), Attribute::Times);
             match inode.live(&self.contents) {
                 Some(content) => content.set_times(changes.accessed, modified)?,
-                None => inode.node.set_times(changes.accessed, modified)?,
+                None => set_times(&*inode.node, changes.accessed, modified)?,
             }
         }
         self.plain_attributes(&inode)
@@ -236,6 +236,15 @@ impl Namespace {
             Err(error) if !matches!(error.errno(), errno::ENODATA | errno::EOPNOTSUPP) => Err(error),
             _ => Ok(()),
         }
+    }
+}
+
+/// Sets the times of a stored inode. Of one without a name there are stores
+/// that refuse it.
+fn set_times(node: &dyn Node, accessed: SetTime, modified: SetTime) -> Result<()> {
+    match node.set_times(accessed, modified) {
+        Err(_) if node.attributes().is_ok_and(|attributes| attributes.links == 0) => Ok(()),
+        set => Ok(set?),
     }
 }
 

@@ -8,13 +8,14 @@ use strongroom_format::vault::DirectoryId;
 
 use super::Namespace;
 use super::access::DIRECTORY_BITS;
-use super::inode::{Inode, Place, ROOT, lock};
-use super::record::{LOST, RECORD, Record};
+use super::inode::{Inode, Leaving, Place, ROOT, lock};
+use super::names::RECORD;
+use super::record::{LOST, Record};
 use super::rename::End;
-use crate::content::StaleHome;
 use crate::error::{Damage, Error, Result, errno};
 use crate::reader_rules::ReaderRule;
 use crate::rules::Rule;
+use crate::waiting::StaleHome;
 
 impl Namespace {
     /// The id of a directory, for callers who hold its metadata, or whose
@@ -146,14 +147,4 @@ impl Namespace {
             let _ = stale.record.remove(&new);
         }
     }
-}
-
-/// A directory on its way from one home to another.
-pub(super) struct Leaving {
-    /// What is to be removed when it has moved.
-    stale: StaleHome,
-    /// The name of its new home, to be removed when it has not.
-    new: Vec<u8>,
-    from: [u8; 16],
-    to: [u8; 16],
 }

@@ -16,9 +16,10 @@ use super::shape::Shape;
 use super::special::NewSpecial;
 use super::xattr::{ACCESS_LIST, DEFAULT_LIST};
 use super::{Creation, Entry, GENERATION, Namespace, Opening, Place};
-use crate::content::{Attribute, Content, Home};
+use crate::content::{Content, Home};
 use crate::error::{Error, Result, errno};
 use crate::rules::Rule;
+use crate::waiting::Attribute;
 
 const SET_GROUP_ID: u32 = 0o2000;
 

@@ -5,7 +5,7 @@
 //! left out and reported: one forged name must not hide all others.
 
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use strongroom_format::vault::special::is_special_len;
 use strongroom_store::{InodeId, Kind};
 
 use super::access::DIRECTORY_BITS;
+use super::decoded::DecodedNames;
 use super::inode::{Inode, Place, lock, read};
 use super::names::{Found, is_hidden};
 use super::shape::FOREIGN_KIND;
@@ -28,19 +29,6 @@ const DECODE_TRIES: usize = 3;
 
 /// Entries of every directory that are not stored: `.` and `..`.
 const DOTS: usize = 2;
-
-/// Plain names by stored ones, so that listing a directory again is cheap.
-pub(super) struct DecodedNames {
-    names: HashMap<Arc<[u8]>, Arc<[u8]>>,
-    /// Counts the names of all directories.
-    held: Arc<AtomicUsize>,
-}
-
-impl Drop for DecodedNames {
-    fn drop(&mut self) {
-        self.held.fetch_sub(self.names.len(), Ordering::Relaxed);
-    }
-}
 
 /// An entry of a snapshot.
 struct Listed {

@@ -8,42 +8,27 @@
 //! to another inode meanwhile.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Bound, Deref};
-use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, OnceLock, TryLockError};
 
 use strongroom_format::vault::DirectoryId;
 use strongroom_store::{InodeId, Kind, NodeRef};
 
-use super::belonging::Leaving;
 use super::crowd::Crowd;
-use super::directory::DecodedNames;
+use super::decoded::DecodedNames;
+pub(super) use super::locks::{lock, read, write};
 use super::shape::Shape;
 use crate::content::{Content, Contents, Home};
 use crate::error::{Error, Result, errno};
+use crate::waiting::StaleHome;
 
 /// The number of the top directory.
 pub const ROOT: u64 = 1;
 
 /// The generation of every number.
 pub const GENERATION: u64 = 0;
-
-/// Locks a mutex. What a panicking thread left behind is whole: no change
-/// under these locks has an intermediate state that another must not see.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// As [`lock`], to read.
-pub(super) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// As [`lock`], to write.
-pub(super) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The name by which an inode was last found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +41,16 @@ pub(super) struct Place {
     pub(super) name: Arc<[u8]>,
     /// The stored name of the entry.
     pub(super) stored: Arc<[u8]>,
+}
+
+/// A directory on its way from one home to another.
+pub(super) struct Leaving {
+    /// What is to be removed when it has moved.
+    pub(super) stale: StaleHome,
+    /// The name of its new home, to be removed when it has not.
+    pub(super) new: Vec<u8>,
+    pub(super) from: [u8; 16],
+    pub(super) to: [u8; 16],
 }
 
 /// What a directory's gate guards: whether it may still be given entries.

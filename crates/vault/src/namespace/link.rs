@@ -10,6 +10,17 @@ use crate::error::{Error, Result, errno};
 use crate::reader_rules::ReaderRule;
 use crate::rules::Rule;
 
+/// What stores say that have not made a link for certain.
+const REFUSALS: [i32; 7] = [
+    errno::EPERM,
+    errno::EACCES,
+    errno::EXDEV,
+    errno::EMLINK,
+    errno::ENAMETOOLONG,
+    errno::ENOSPC,
+    errno::EOPNOTSUPP,
+];
+
 impl Namespace {
     /// Gives the inode `number` the name `name` in the directory `parent`. A
     /// file that had none is made durable first; one that had another is no
@@ -39,20 +50,52 @@ impl Namespace {
         }
         // So that of two first names given at a time one is the second.
         let _linking = lock(&inode.linking);
-        match &inode.shape {
-            Shape::File => self.bind_link(&inode, self.names.home(place.directory, name))?,
-            Shape::Special(record) => self.unbind_special(&inode, record)?,
-            Shape::Directory => return Err(Error::Refused(errno::EPERM)),
-            Shape::Broken(damage) => return Err(Error::Damaged(damage.clone())),
-        }
         let _change = self.change(place.directory)?;
-        self.with_side(&parent, &stored, || Ok(parent.node.link(&*inode.node, &stored.main)?))?;
+        let is_bound = !self.is_linked(&inode)?;
+        // Last before the link itself: what was unbound stays so in the
+        // store's past.
+        let made = self.with_side(&parent, &stored, || {
+            match &inode.shape {
+                Shape::File => self.bind_link(&inode, self.names.home(place.directory, name))?,
+                Shape::Special(record) => self.unbind_special(&inode, record)?,
+                Shape::Directory => return Err(Error::Refused(errno::EPERM)),
+                Shape::Broken(damage) => return Err(Error::Damaged(damage.clone())),
+            }
+            Ok(parent.node.link(&*inode.node, &stored.main)?)
+        });
+        if let Err(Error::Store(error)) = &made
+            && is_bound
+            && REFUSALS.contains(&error.errno())
+            && inode.node.attributes().is_ok_and(|attributes| attributes.links == 1)
+        {
+            // What the caller is told is why there is no link.
+            let _ = self.stays_bound(&inode);
+        }
+        made?;
         self.record(place.directory, name, || self.object_of(&inode.node));
         let entry = self.entered(inode.node.clone(), self.look(&*inode.node)?, place)?;
         if let Some(content) = inode.live(&self.contents) {
             self.hint_path(&inode, &content);
         }
         Ok(entry)
+    }
+
+    /// Whether the inode has had several names, and is bound to none.
+    fn is_linked(&self, inode: &Inode) -> Result<bool> {
+        match &inode.shape {
+            Shape::File => Ok(self.using_unbound(inode)?.is_linked()),
+            Shape::Special(record) => Ok(record.is_linked()),
+            Shape::Directory | Shape::Broken(_) => Ok(false),
+        }
+    }
+
+    /// The store has refused a second name: the first stays the only one.
+    fn stays_bound(&self, inode: &Inode) -> Result<()> {
+        match &inode.shape {
+            Shape::File => self.using_unbound(inode)?.stays_bound(),
+            Shape::Special(record) => self.rebind_linked(inode, record),
+            Shape::Directory | Shape::Broken(_) => Ok(()),
+        }
     }
 
     /// A further name makes a file belong under any: one that does not belong

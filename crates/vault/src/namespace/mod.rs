@@ -31,12 +31,16 @@ mod belonging;
 mod claims;
 mod create;
 mod crowd;
+mod decoded;
 pub mod directory;
 mod finish;
+mod forgetting;
 mod inode;
 mod link;
+mod locks;
 mod names;
 mod opening;
+mod pinning;
 mod rebind;
 mod record;
 mod recorded;
@@ -61,13 +65,14 @@ use strongroom_store::{Attributes, Kind, NodeRef, SetTime, Space, Store};
 use self::access::DIRECTORY_BITS;
 use self::attributes::Seen;
 use self::claims::Claims;
-pub use self::crowd::Candidate;
+pub use self::forgetting::Candidate;
 pub use self::inode::{GENERATION, ROOT};
 use self::inode::{Inode, Pin, Place, Table, lock, read};
+pub(crate) use self::names::RECORD;
 use self::names::{Names, StoredName};
-pub(crate) use self::record::RECORD;
 use crate::content::{Content, Contents, Home};
 use crate::error::{Damage, Error, Result, errno};
+use crate::header_file::{self, own_directory};
 
 /// Longest plain name in bytes.
 pub const NAME_MAX: usize = 255;
@@ -201,6 +206,14 @@ pub struct Namespace {
     decoded: Arc<AtomicUsize>,
 }
 
+impl Drop for Namespace {
+    /// Nobody can open a file any more. What is live holds the context, which
+    /// holds what is live, and with it the keys.
+    fn drop(&mut self) {
+        self.contents.end();
+    }
+}
+
 impl Namespace {
     /// The namespace of the vault in `store`, whose contents are `contents`.
     pub fn new(
@@ -303,25 +316,32 @@ impl Namespace {
     }
 
     /// Removes what an earlier mount left in `.strongroom/temporary`:
-    /// directories that never came into the tree, or that had left it.
+    /// directories that never came into the tree, or that had left it. What
+    /// the vault has not made, and what cannot be removed, is left there.
     ///
     /// Only the process that holds the vault for writing may do this, and
     /// before it creates anything.
     ///
     /// # Errors
-    /// What the store reports.
+    /// Damage when there is no such directory, or what the store reports of it.
     pub fn sweep(&self) -> Result<()> {
         self.writable()?;
         let temporary = self.temporary()?;
         for entry in temporary.entries()? {
-            let node = temporary.lookup(&entry.name)?;
-            if node.kind() == Kind::Directory {
-                remove::discard(&node, temporary, &entry.name)?;
-            } else {
-                temporary.remove(&entry.name)?;
-            }
+            // It is in nobody's way: `check` names what is left.
+            let _ = self.sweep_entry(temporary, &entry.name);
         }
         Ok(())
+    }
+
+    fn sweep_entry(&self, temporary: &NodeRef, name: &[u8]) -> Result<()> {
+        let node = temporary.lookup(name)?;
+        if node.kind() != Kind::Directory {
+            return Ok(temporary.remove(name)?);
+        }
+        self.granted_alone(&node, DIRECTORY_BITS, || {
+            if remove::is_discardable(&*node)? { remove::discard(&node, temporary, name) } else { Ok(()) }
+        })
     }
 
     /// Makes the entries of a directory durable.
@@ -429,7 +449,7 @@ impl Namespace {
         if let Some(node) = cell.get() {
             return Ok(node);
         }
-        let top = self.store.root().lookup(PRIVATE)?;
+        let top = header_file::private(&*self.store)?;
         let node = match top.lookup(name) {
             Err(error) if error.is_not_found() && self.options.read_only => {
                 return Err(Error::Damaged(Damage::Name("a directory of the vault's own is missing")));
@@ -440,9 +460,7 @@ impl Namespace {
             },
             found => found?,
         };
-        if node.kind() != Kind::Directory {
-            return Err(Error::Damaged(Damage::Name("a directory of the vault's own is something else")));
-        }
+        let node = own_directory(node, name)?;
         Ok(cell.get_or_init(|| node))
     }
 }

@@ -11,10 +11,12 @@ use strongroom_keys::random::{EntropyError, array as random};
 use strongroom_keys::{NameCipher, RecordMac, SpecialCipher, VaultKeys, XattrCipher};
 
 use super::NAME_MAX;
-use super::record::RECORD;
 use crate::content::Home;
 use crate::error::{Damage, Error, Result};
 use crate::reader_rules::ReaderRule;
+
+/// The entry of every directory but the top one that holds its record.
+pub(crate) const RECORD: &[u8] = spelling::DIRECTORY_RECORD.as_bytes();
 
 /// Random bytes of a name in `.strongroom/temporary`.
 const PASSING_LEN: usize = 16;

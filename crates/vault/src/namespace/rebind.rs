@@ -38,6 +38,18 @@ impl Namespace {
         }
     }
 
+    /// The record has got no further name after all.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(super) fn rebind_linked(&self, inode: &Inode, record: &Record) -> Result<()> {
+        let home = self.home(inode).unwrap_or_else(|| record.home());
+        match self.names.rebound_alone(record, home) {
+            Some(slot) => self.write_slot(inode, record, &slot),
+            None => Ok(()),
+        }
+    }
+
     /// Binds a special record to the name under which it stands and to which
     /// it does not belong: for what a repair has moved.
     ///

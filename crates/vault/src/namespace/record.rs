@@ -8,16 +8,13 @@
 use std::collections::BTreeSet;
 
 use strongroom_format::vault::DirectoryId;
-use strongroom_format::vault::names::{DIRECTORY_RECORD, DirectoryRecord};
+use strongroom_format::vault::names::DirectoryRecord;
 use strongroom_keys::random::array as random;
 use strongroom_store::{Kind, Node, NodeRef};
 
-use super::names::{Names, damaged, entropy};
+use super::names::{Names, RECORD, damaged, entropy};
 use crate::error::{Damage, Error, Result, errno};
 use crate::reader_rules::ReaderRule;
-
-/// The entry of every directory but the top one that holds its record.
-pub(crate) const RECORD: &[u8] = DIRECTORY_RECORD.as_bytes();
 
 /// A directory without its record.
 pub(super) const LOST: Error = Error::Damaged(Damage::Name("a directory has lost its record"));
@@ -125,6 +122,18 @@ impl Names {
         }
         Ok(record)
     }
+}
+
+/// Whether nothing keeps [`remove`] from removing a record: no directory in it
+/// holds anything.
+pub(super) fn is_removable(record: &dyn Node) -> Result<bool> {
+    for entry in record.entries()? {
+        let node = record.lookup(&entry.name)?;
+        if node.kind() == Kind::Directory && !node.entries()?.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Removes the record of a directory that is out of the tree.

@@ -7,8 +7,8 @@ use strongroom_store::{Kind, Node, NodeRef, RenameMode};
 use super::Namespace;
 use super::access::DIRECTORY_BITS;
 use super::inode::{lock, write};
-use super::names::{Found, is_hidden};
-use super::record::{self, RECORD, Record};
+use super::names::{Found, RECORD, is_hidden};
+use super::record::{self, Record};
 use crate::error::{Damage, Error, Result, errno};
 use crate::rules::Rule;
 
@@ -16,6 +16,25 @@ use crate::rules::Rule;
 /// there. An entry that does not open counts: it may be somebody's.
 pub(super) fn is_empty(node: &dyn Node) -> Result<bool> {
     Ok(node.entries()?.iter().all(|entry| is_hidden(&entry.name)))
+}
+
+/// True when a directory is one as the vault leaves them in
+/// `.strongroom/temporary`: with its record and side files at most.
+pub(super) fn is_discardable(node: &dyn Node) -> Result<bool> {
+    for entry in node.entries()? {
+        if !is_hidden(&entry.name) {
+            return Ok(false);
+        }
+        let hidden = node.lookup(&entry.name)?;
+        let is_own = match (hidden.kind(), entry.name == RECORD) {
+            (Kind::Directory, true) => record::is_removable(&*hidden)?,
+            (kind, _) => kind != Kind::Directory,
+        };
+        if !is_own {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Removes an empty directory `node` that stands in `.strongroom/temporary`.

@@ -18,6 +18,7 @@ use super::shape::Shape;
 use super::{Namespace, sidefile};
 use crate::content::{Content, Home};
 use crate::error::{Error, Result, errno};
+use crate::header_file::CANNOT_EXCHANGE;
 use crate::reader_rules::ReaderRule;
 use crate::rules::Rule;
 
@@ -27,6 +28,8 @@ pub(super) struct End<'a> {
     pub(super) name: &'a [u8],
     stored: StoredName,
     pub(super) place: Place,
+    /// The store was asked to move the entry.
+    asked: Cell<bool>,
 }
 
 /// What was found and made durable before any gate was closed.
@@ -119,11 +122,13 @@ impl Namespace {
         let parent = self.directory(parent)?;
         let stored = self.stored_name(&parent, name)?;
         let place = self.place(&parent, name, &stored)?;
-        Ok(End { parent, name, stored, place })
+        Ok(End { parent, name, stored, place, asked: Cell::new(false) })
     }
 
     /// Finds both entries, binds them to their new names, and makes durable
     /// what is going to replace one. No gate is held: that may take its time.
+    /// What will be refused is refused before, as far as that is known: what
+    /// was bound durably stands in the store's past for ever.
     fn prepare(&self, from: &End<'_>, to: &End<'_>, mode: RenameMode) -> Result<Prepared<'_>> {
         let (source, target, claim) = self.claimed(from, to, mode)?;
         let mut exchanged = None;
@@ -139,9 +144,13 @@ impl Namespace {
                 RenameMode::Exchange => target.is_some(),
             };
         if will_move {
-            bound.extend(self.prepare_end(&source, from, to, target.is_some())?);
+            self.check_not_inside(&source, &to.parent)?;
             if let Some(target) = target.as_ref().filter(|_| mode == RenameMode::Exchange) {
                 let target = exchanged.insert(self.pin_unbound(Arc::clone(target))?);
+                self.check_not_inside(target, &from.parent)?;
+            }
+            bound.extend(self.prepare_end(&source, from, to, target.is_some())?);
+            if let Some(target) = &exchanged {
                 bound.extend(self.prepare_end(target, to, from, true)?);
             }
         }
@@ -266,25 +275,22 @@ impl Namespace {
             (RenameMode::Exchange, Some(target)) => self.pin_unbound(target).and_then(|target| {
                 self.check_not_inside(source, &to.parent)?;
                 self.check_not_inside(&target, &from.parent)?;
-                self.bind_end(&target, to, from)?;
-                self.bind_end(source, from, to)?;
                 self.exchange(from, to, source, &target)
             }),
-            (_, None) => self.check_not_inside(source, &to.parent).and_then(|()| {
-                self.bind_end(source, from, to)?;
-                self.move_entry(from, to, source)
-            }),
+            (_, None) => {
+                self.check_not_inside(source, &to.parent).and_then(|()| self.move_entry(from, to, source))
+            }
             (_, Some(target)) => match (source.kind, target.kind()) {
                 (Kind::Directory, Kind::Directory) => self.replace_directory(from, to, source, &target),
                 (Kind::Directory, _) => Err(Error::Refused(errno::ENOTDIR)),
                 (_, Kind::Directory) => Err(Error::Refused(errno::EISDIR)),
-                _ => self.bind_end(source, from, to).and_then(|()| self.replace(from, to, source, &target)),
+                _ => self.replace(from, to, source, &target),
             },
         };
         match &renamed {
             Ok(()) => prepared.bound.iter().for_each(Bound::moved),
             Err(error) => {
-                if !matches!(error, Error::Refused(_)) {
+                if from.asked.get() && !matches!(error, Error::Refused(_)) {
                     prepared.bound.iter().for_each(|bound| bound.tried.set(true));
                 }
                 self.stayed(source, prepared.target);
@@ -329,7 +335,10 @@ impl Namespace {
 
     /// Moves to a name that does not exist.
     fn move_entry(&self, from: &End<'_>, to: &End<'_>, source: &Inode) -> Result<()> {
-        self.with_side(&to.parent, &to.stored, || self.stored_rename(from, to, RenameMode::Replace))?;
+        self.with_side(&to.parent, &to.stored, || {
+            self.bind_end(source, from, to)?;
+            self.stored_rename(from, to, RenameMode::Replace)
+        })?;
         self.moved(from, to, source);
         Ok(())
     }
@@ -337,6 +346,7 @@ impl Namespace {
     /// Replaces an entry that is no directory.
     fn replace(&self, from: &End<'_>, to: &End<'_>, source: &Inode, target: &NodeRef) -> Result<()> {
         self.ensure_side(to)?;
+        self.bind_end(source, from, to)?;
         let long = self.long_target(target);
         self.stored_rename(from, to, RenameMode::Replace)?;
         self.unnamed(target, long, to.parent.number, to.name);
@@ -378,7 +388,7 @@ impl Namespace {
         });
         match exchanged {
             Ok(()) => self.take_out(target, &*from.parent.node, &from.stored.main)?,
-            Err(Error::Store(error)) if matches!(error.errno(), errno::EINVAL | errno::EOPNOTSUPP) => {
+            Err(Error::Store(error)) if CANNOT_EXCHANGE.contains(&error.errno()) => {
                 self.take_out(target, &*to.parent.node, &to.stored.main)?;
                 self.stored_rename(from, to, RenameMode::Replace)?;
             }
@@ -414,6 +424,8 @@ impl Namespace {
     fn exchange(&self, from: &End<'_>, to: &End<'_>, source: &Inode, target: &Inode) -> Result<()> {
         self.ensure_side(from)?;
         self.ensure_side(to)?;
+        self.bind_end(target, to, from)?;
+        self.bind_end(source, from, to)?;
         self.stored_rename(from, to, RenameMode::Exchange)?;
         self.replaced(source, &to.place);
         self.replaced(target, &from.place);
@@ -422,6 +434,7 @@ impl Namespace {
 
     fn stored_rename(&self, from: &End<'_>, to: &End<'_>, mode: RenameMode) -> Result<()> {
         let (node, to_node) = (&from.parent.node, &to.parent.node);
+        from.asked.set(true);
         Ok(node.rename(&from.stored.main, &**to_node, &to.stored.main, mode)?)
     }
 
@@ -462,8 +475,14 @@ impl Namespace {
 }
 
 /// The entry of one end, with its gate held to read for as long as it takes.
+///
+/// # Errors
+/// `ENOENT` where the directory has been removed, or what the store reports.
 fn find(end: &End<'_>) -> Result<Option<NodeRef>> {
-    let _gate = read(&end.parent.gate);
+    let gate = read(&end.parent.gate);
+    if gate.removed {
+        return Err(Error::Refused(errno::ENOENT));
+    }
     entry(end)
 }
 

@@ -15,11 +15,11 @@ use strongroom_keys::VaultKeys;
 use strongroom_store::{Kind, NodeRef, RenameMode, Store};
 
 use super::inode::lock;
-use super::names::{Names, StoredName};
-use super::record::RECORD;
+use super::names::{Names, RECORD, StoredName};
 use super::shape::Shape;
 use super::{Namespace, PRIVATE, TEMPORARY, sidefile};
 use crate::error::{Error, Result, errno};
+use crate::header_file::{own_directory, private};
 
 /// The directory at the top of the tree that gets what has no place.
 pub const LOST_FOUND: &str = "lost+found";
@@ -260,10 +260,10 @@ impl Repairer {
 
     /// A directory of the vault's own, made where it is missing.
     fn private(&self, name: &[u8]) -> Result<NodeRef> {
-        let private = self.store.root().lookup(PRIVATE)?;
+        let private = private(&*self.store)?;
         match private.lookup(name) {
             Err(error) if error.is_not_found() => Ok(private.make_directory(name, 0o700)?),
-            found => Ok(found?),
+            found => own_directory(found?, name),
         }
     }
 }

@@ -258,6 +258,25 @@ impl Names {
         if newest.linked || (is_there && !linked) {
             return None;
         }
+        Some(self.next_slot(record, &slots, newest, (from, to), linked))
+    }
+
+    /// The slot to be written so that a linked record belongs under `home` alone.
+    /// None when it is not linked.
+    pub(super) fn rebound_alone(&self, record: &Record, home: Home) -> Option<SlotWrite> {
+        let slots = *lock(&record.slots);
+        let newest = newest(&slots).filter(|newest| newest.linked)?;
+        Some(self.next_slot(record, &slots, newest, (home, home), false))
+    }
+
+    fn next_slot(
+        &self,
+        record: &Record,
+        slots: &[Option<Slot>; 2],
+        newest: Slot,
+        (from, to): (Home, Home),
+        linked: bool,
+    ) -> SlotWrite {
         let index = match slots {
             [Some(one), Some(_)] if one.home == from.mac => 1,
             [Some(_), Some(other)] if other.home == from.mac => 0,
@@ -276,7 +295,7 @@ impl Names {
         let sealed = self.specials.seal_slot(number, &record.head.encode(), &slot.encode());
         let forgets = slots[index].is_some_and(|slot| slot.home != from.mac);
         let offset = SLOT_OFFSETS[index] as u64;
-        Some(SlotWrite { offset, sealed, forgets, index, slot })
+        SlotWrite { offset, sealed, forgets, index, slot }
     }
 
     /// What stands for the record in a freshness file.

@@ -11,8 +11,8 @@ use super::acl::Acl;
 use super::inode::{Inode, lock};
 use super::shape::Shape;
 use super::{Namespace, attributes};
-use crate::content::Attribute;
 use crate::error::{Error, Result, errno};
+use crate::waiting::Attribute;
 
 /// The list that decides access.
 pub(super) const ACCESS_LIST: &[u8] = b"system.posix_acl_access";

@@ -12,7 +12,7 @@ use strongroom_store::{Access, AllocateMode, FileRef, Kind, NodeRef, Store};
 use strongroom_units::{BlockSize, GroupIndex};
 use strongroom_vault::content::Verification;
 use strongroom_vault::namespace::{Entry, Observer, Opening, ROOT};
-use strongroom_vault::{Error, Options, Result, Vault};
+use strongroom_vault::{Error, OpenOptions, Result, Vault};
 
 use crate::support::{self, create_file, options, read, write};
 
@@ -66,13 +66,13 @@ impl Resting {
 
     /// Does something in a writing session that ends cleanly.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&Vault) -> T) -> T {
-        let vault = self.open(&Options { journal_len: 1 << 20, ..options() }).unwrap();
+        let vault = self.open(&OpenOptions { journal_len: 1 << 20, ..options() }).unwrap();
         let result = change(&vault);
         vault.close().unwrap();
         result
     }
 
-    fn open(&self, options: &Options) -> Result<Vault> {
+    fn open(&self, options: &OpenOptions) -> Result<Vault> {
         support::open_with(Arc::new(self.store.clone()), support::engine(), options)
     }
 
@@ -85,10 +85,10 @@ impl Resting {
     pub(crate) fn mount(&self) -> Mounted {
         let reports = Arc::new(Reports::default());
         let (header, root) = support::unlock(&self.store);
-        let options = Options { writable: false, ..options() };
-        let store: Arc<dyn Store> = Arc::new(self.store.clone());
         let observer = Arc::clone(&reports) as Arc<dyn Observer>;
-        let vault = Vault::open(store, support::engine(), header, root, &options, observer).unwrap();
+        let options = OpenOptions { writable: false, observer, ..options() };
+        let store: Arc<dyn Store> = Arc::new(self.store.clone());
+        let vault = Vault::open(store, support::engine(), header, root, &options).unwrap();
         Mounted { vault, reports }
     }
 

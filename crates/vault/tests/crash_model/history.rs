@@ -13,7 +13,7 @@ use strongroom_store::{Kind, RenameMode, Store, XattrMode};
 use strongroom_units::BlockSize;
 use strongroom_vault::content::{Allocate, Content};
 use strongroom_vault::namespace::{Creation, Entry, Opening, ROOT};
-use strongroom_vault::{Options, Rules, Vault};
+use strongroom_vault::{OpenOptions, Rules, Vault};
 
 use super::bytes::Bytes;
 use super::found::{Depth, Found};
@@ -75,7 +75,7 @@ pub(crate) struct Trial {
     pub(crate) states: Vec<Names>,
     /// Positions from which on the state of that index is promised.
     pub(crate) durable: Vec<(usize, usize)>,
-    pub(crate) options: Options,
+    pub(crate) options: OpenOptions,
     /// What was done, each with the position it began at: for failures.
     log: Vec<(usize, String)>,
 }
@@ -92,7 +92,7 @@ impl Trial {
         let memory = MemoryStore::new();
         support::create(&memory, suite, block_size);
         let store = Arc::new(FaultyStore::new(memory));
-        let options = Options { journal_len: 48 * block_size.bytes().max(16 << 10), rules, ..options() };
+        let options = OpenOptions { journal_len: 48 * block_size.bytes().max(16 << 10), rules, ..options() };
         let engine = if is_unruly(seed) { support::unruly() } else { support::engine() };
         let vault =
             support::open_with(Arc::clone(&store) as Arc<dyn Store>, Arc::clone(&engine), &options).unwrap();

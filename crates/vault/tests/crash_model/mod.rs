@@ -15,7 +15,7 @@ use strongroom_engine::Engine;
 use strongroom_store::Store;
 use strongroom_store::faulty::FaultyStore;
 use strongroom_store::memory::MemoryStore;
-use strongroom_vault::{Options, Rules, Vault};
+use strongroom_vault::{OpenOptions, Rules, Vault};
 
 use crate::support::{self, Rng, create_file, options, write};
 use found::{Depth, Found};
@@ -181,7 +181,7 @@ impl Image<'_> {
     }
 
     fn open(&self, store: &Arc<dyn Store>, writable: bool, rules: Rules) -> Result<Vault, String> {
-        let options = Options { journal_len: 1 << 20, writable, rules, ..options() };
+        let options = OpenOptions { journal_len: 1 << 20, writable, rules, ..options() };
         support::open_with(Arc::clone(store), Arc::clone(self.engine), &options)
             .map_err(|error| format!("opening the vault: {error}"))
     }

@@ -13,7 +13,7 @@ use strongroom_store::memory::MemoryStore;
 use strongroom_units::BlockSize;
 use strongroom_vault::content::Content;
 use strongroom_vault::namespace::{Opening, ROOT};
-use strongroom_vault::{Options, Rules};
+use strongroom_vault::{OpenOptions, Rules};
 
 use super::CHOICES;
 use crate::support::{self, Rng, create_file, options, write};
@@ -46,7 +46,7 @@ fn play(rules: Rules) -> (Arc<FaultyStore>, Vec<usize>) {
     let memory = MemoryStore::new();
     support::create(&memory, Suite::Xaes256Gcm, BlockSize::MIN);
     let store = Arc::new(FaultyStore::new(memory));
-    let small = Options { journal_len: 1 << 20, rules, ..options() };
+    let small = OpenOptions { journal_len: 1 << 20, rules, ..options() };
     let shared = Arc::clone(&store) as Arc<dyn Store>;
     let vault = support::open_with(shared, support::engine(), &small).expect("it opens");
     let names = vault.namespace();

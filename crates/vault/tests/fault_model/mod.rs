@@ -15,7 +15,7 @@ use strongroom_store::memory::MemoryStore;
 use strongroom_store::{RenameMode, Store};
 use strongroom_vault::content::{Allocate, Content};
 use strongroom_vault::namespace::{Opening, ROOT};
-use strongroom_vault::{Error, Options, Result, Vault};
+use strongroom_vault::{Error, OpenOptions, Result, Vault};
 
 use crate::support::{self, options, read, write};
 
@@ -121,8 +121,8 @@ pub(crate) struct Trial {
     stamp: u8,
 }
 
-pub(crate) fn trial_options() -> Options {
-    Options { journal_len: 1 << 20, ..options() }
+pub(crate) fn trial_options() -> OpenOptions {
+    OpenOptions { journal_len: 1 << 20, ..options() }
 }
 
 fn open_vault(store: Arc<dyn Store>, engine: &Arc<dyn Engine>) -> Result<Vault> {

@@ -11,7 +11,7 @@ use strongroom_store::{Kind, RenameMode, Store, XattrMode};
 use strongroom_units::BlockSize;
 use strongroom_vault::content::{Allocate, Content};
 use strongroom_vault::namespace::{Creation, Opening, ROOT};
-use strongroom_vault::{Options, Rules, Vault};
+use strongroom_vault::{OpenOptions, Rules, Vault};
 
 use super::facts::Facts;
 use super::look::{self, Place, Seen, What};
@@ -46,7 +46,7 @@ pub(crate) struct History {
     pub(crate) former: HashMap<[u8; 16], BTreeSet<Path>>,
     pub(crate) facts: Facts,
     pub(crate) size: u64,
-    pub(crate) options: Options,
+    pub(crate) options: OpenOptions,
     pub(crate) engine: Arc<dyn Engine>,
 }
 
@@ -70,7 +70,7 @@ struct Player {
     store: Arc<FaultyStore>,
     vault: Option<Vault>,
     rng: Rng,
-    options: Options,
+    options: OpenOptions,
     engine: Arc<dyn Engine>,
     size: u64,
     facts: Facts,
@@ -105,7 +105,7 @@ impl Player {
     fn new(seed: u64, suite: Suite, block_size: BlockSize, rules: Rules) -> Player {
         let memory = MemoryStore::new();
         support::create(&memory, suite, block_size);
-        let options = Options { journal_len: 96 * 4096, rules, ..options() };
+        let options = OpenOptions { journal_len: 96 * 4096, rules, ..options() };
         let engine = support::engine();
         let store = Arc::new(FaultyStore::new(memory));
         let mut player = Player {
@@ -288,10 +288,10 @@ fn former(states: &[State]) -> HashMap<[u8; 16], BTreeSet<Path>> {
 fn read_only(
     store: &MemoryStore,
     engine: &Arc<dyn Engine>,
-    options: &Options,
+    options: &OpenOptions,
     size: u64,
 ) -> Result<Seen, String> {
-    let options = Options { writable: false, ..options.clone() };
+    let options = OpenOptions { writable: false, ..options.clone() };
     let store: Arc<dyn Store> = Arc::new(store.snapshot());
     let vault = support::open_with(store, Arc::clone(engine), &options)
         .map_err(|error| format!("a state that nobody touched: {error}"))?;

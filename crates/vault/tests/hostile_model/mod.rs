@@ -19,8 +19,7 @@ use std::sync::Arc;
 use strongroom_keys::unlock_copies;
 use strongroom_store::Store;
 use strongroom_store::memory::MemoryStore;
-use strongroom_vault::namespace::Unobserved;
-use strongroom_vault::{Error, Options, Rules, Vault, read_header_copies};
+use strongroom_vault::{Error, OpenOptions, Rules, Vault, read_header_copies};
 
 pub(crate) use compose::Attack;
 use compose::Composition;
@@ -157,18 +156,18 @@ impl Campaign {
         }
     }
 
-    fn options(&self, writable: bool) -> Options {
-        Options { writable, ..self.history.options.clone() }
+    fn options(&self, writable: bool) -> OpenOptions {
+        OpenOptions { writable, ..self.history.options.clone() }
     }
 
     /// Opens an attacked store; `None` when it is refused.
-    fn open(&self, store: &MemoryStore, options: &Options) -> Result<Option<Vault>, String> {
+    fn open(&self, store: &MemoryStore, options: &OpenOptions) -> Result<Option<Vault>, String> {
         let Ok(copies) = read_header_copies(store) else { return Ok(None) };
         let copies: Vec<&[u8]> = copies.iter().flatten().map(Vec::as_slice).collect();
         let Ok((header, root)) = unlock_copies(&copies, &credential()) else { return Ok(None) };
         let store: Arc<dyn Store> = Arc::new(store.clone());
         let engine = Arc::clone(&self.history.engine);
-        match Vault::open(store, engine, header, root, options, Arc::new(Unobserved)) {
+        match Vault::open(store, engine, header, root, options) {
             Ok(vault) => Ok(Some(vault)),
             Err(Error::Damaged(_) | Error::Store(_) | Error::Refused(_)) => Ok(None),
             Err(error) => Err(format!("opening: {error}")),

@@ -8,6 +8,7 @@ mod directories;
 mod files;
 mod lists;
 mod names;
+mod poor_stores;
 mod renames;
 mod support;
 mod symlinks;

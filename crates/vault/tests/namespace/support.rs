@@ -14,7 +14,7 @@ use strongroom_store::memory::MemoryStore;
 use strongroom_store::{NodeRef, RenameMode, Store};
 use strongroom_units::BlockSize;
 use strongroom_vault::namespace::{Creation, Entry, Namespace, Observer, Opening, Options, Owner, ROOT};
-use strongroom_vault::{Error, Result, Rules, Vault as Mounted, Writers, read_header_copies};
+use strongroom_vault::{Error, OpenOptions, Result, Vault as Mounted, read_header_copies};
 
 /// A directory that goes with the test.
 struct Scratch(PathBuf);
@@ -102,19 +102,16 @@ impl Vault {
     fn on(store: Arc<dyn Store>, scratch: Option<Scratch>, options: Options) -> Vault {
         let reports = Arc::new(Reports::default());
         let (header, root) = unlock(&*store);
-        let options = strongroom_vault::Options {
+        let options = OpenOptions {
             writable: !options.read_only,
-            writers: Writers::KeptOut,
-            rules: Rules::STRICT,
-            journal_len: strongroom_vault::Options::JOURNAL_LEN_MIN,
-            now: 0,
             acl: options.acl,
             owners: options.owners,
             background: true,
+            observer: Arc::clone(&reports) as Arc<dyn Observer>,
+            ..OpenOptions::new(0)
         };
-        let observer = Arc::clone(&reports) as Arc<dyn Observer>;
         let engine = Arc::new(CpuEngine::new());
-        let mounted = Mounted::open(Arc::clone(&store), engine, header, root, &options, observer).unwrap();
+        let mounted = Mounted::open(Arc::clone(&store), engine, header, root, &options).unwrap();
         let namespace = Arc::clone(mounted.namespace());
         Vault { store, namespace, reports, mounted, _scratch: scratch }
     }

@@ -13,7 +13,7 @@ use strongroom_store::{RenameMode, Store};
 use strongroom_units::BlockSize;
 use strongroom_vault::content::{Allocate, Content};
 use strongroom_vault::namespace::{Opening, ROOT};
-use strongroom_vault::{Error, Options, Result, Vault, Writers};
+use strongroom_vault::{Error, OpenOptions, Result, Vault, Writers};
 
 use crate::support::{self, Rng, options, read, write};
 
@@ -71,7 +71,7 @@ struct Opened {
 
 pub(crate) struct Trial {
     store: Arc<dyn Store>,
-    options: Options,
+    options: OpenOptions,
     sectors: u64,
     rng: Rng,
     writer: Option<Vault>,
@@ -93,7 +93,7 @@ impl Trial {
         let block_size = BlockSize::from_shift([12, 13, 16][(seed % 3) as usize]).expect("a size");
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         support::create(&*store, suite, block_size);
-        let options = Options { journal_len: 48 * block_size.bytes().max(16 << 10), ..options() };
+        let options = OpenOptions { journal_len: 48 * block_size.bytes().max(16 << 10), ..options() };
         let reader = open_reader(&store, Writers::MayCome);
         let mut trial = Trial {
             store,
@@ -383,7 +383,7 @@ fn runs(state: &[u64]) -> String {
 }
 
 fn open_reader(store: &Arc<dyn Store>, writers: Writers) -> Vault {
-    let options = Options { writable: false, writers, ..options() };
+    let options = OpenOptions { writable: false, writers, ..options() };
     let opened = support::open_with(Arc::clone(store), support::engine(), &options);
     opened.unwrap_or_else(|error| panic!("a reader opens the vault: {error}"))
 }

@@ -16,8 +16,8 @@ use strongroom_sched::Scheduler;
 use strongroom_store::Store;
 use strongroom_units::BlockSize;
 use strongroom_vault::content::Content;
-use strongroom_vault::namespace::{Creation, Entry, Namespace, Opening, Owner, ROOT, Unobserved};
-use strongroom_vault::{Options, Result, Rules, Vault, Writers, read_header_copies};
+use strongroom_vault::namespace::{Creation, Entry, Namespace, Opening, Owner, ROOT};
+use strongroom_vault::{OpenOptions, Result, Vault, read_header_copies};
 
 /// SplitMix64: small, and the same everywhere.
 #[derive(Clone)]
@@ -58,17 +58,8 @@ pub fn unruly() -> Arc<dyn Engine> {
     Arc::new(Scheduler::fixed(Arc::new(unruly), cpu))
 }
 
-pub fn options() -> Options {
-    Options {
-        writable: true,
-        writers: Writers::KeptOut,
-        rules: Rules::STRICT,
-        journal_len: 4 << 20,
-        now: 1_700_000_000,
-        acl: true,
-        owners: false,
-        background: false,
-    }
+pub fn options() -> OpenOptions {
+    OpenOptions { writable: true, journal_len: 4 << 20, ..OpenOptions::new(1_700_000_000) }
 }
 
 /// Makes a vault.
@@ -89,9 +80,9 @@ pub fn unlock(store: &dyn Store) -> (Header, RootKey) {
     unlock_copies(&copies, &credential()).unwrap()
 }
 
-pub fn open_with(store: Arc<dyn Store>, engine: Arc<dyn Engine>, options: &Options) -> Result<Vault> {
+pub fn open_with(store: Arc<dyn Store>, engine: Arc<dyn Engine>, options: &OpenOptions) -> Result<Vault> {
     let (header, root) = unlock(&*store);
-    Vault::open(store, engine, header, root, options, Arc::new(Unobserved))
+    Vault::open(store, engine, header, root, options)
 }
 
 pub fn open(store: Arc<dyn Store>) -> Vault {

@@ -16,6 +16,7 @@ use super::engines::is_typical;
 use crate::args::engines::{BenchCryptoArgs, CpuLoad};
 use crate::compose;
 use crate::failure::{Exit, Failure, Result};
+use crate::fit::Display;
 use crate::profile::file as profile_file;
 use crate::progress::Steps;
 use crate::report::Output;
@@ -104,18 +105,20 @@ pub(crate) fn run(args: &BenchCryptoArgs, output: Output) -> Result<Exit> {
     let hardware = profile_file::hardware(&names);
     let mut results = Vec::with_capacity(wanted.len());
     let steps = Steps::begin(wanted.len() as u64);
+    let display = Display::of(std::io::stdout());
+    let layout = table::layout(display);
     let print = |line: &str| -> Result<()> {
         steps
             .above(|| {
                 let mut out = std::io::stdout().lock();
-                out.write_all(line.as_bytes()).and_then(|()| out.flush())
+                out.write_all(display.fit(line).as_bytes()).and_then(|()| out.flush())
             })
             .map_err(|error| Failure::new(Exit::Other, format!("standard output: {error}")))
     };
     match (output.json, args.csv) {
         (true, _) => {}
         (false, true) => print(table::CSV_HEADER)?,
-        (false, false) => print(&table::header(&hardware.cpu, hardware.cpus))?,
+        (false, false) => print(&table::header(&hardware.cpu, hardware.cpus, &layout))?,
     }
     let mut load: Option<Load> = None;
     for Wanted { engine, case, loaded } in &wanted {
@@ -135,7 +138,7 @@ pub(crate) fn run(args: &BenchCryptoArgs, output: Output) -> Result<Exit> {
         match (output.json, args.csv) {
             (true, _) => {}
             (false, true) => print(&table::csv(&row))?,
-            (false, false) => print(&table::line(&row))?,
+            (false, false) => print(&layout.row(&table::cells(&row)))?,
         }
         results.push(row);
     }

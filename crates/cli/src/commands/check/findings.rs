@@ -12,6 +12,7 @@ use strongroom_vault::{Damage, Error};
 use super::facts::Fact;
 use super::repair::Repair;
 use super::sample::Sampled;
+use super::scrub::Scrubbed;
 use crate::failure::Exit;
 use crate::report::{bytes, damage_kind, shown};
 use crate::unlock::HeaderCopy;
@@ -260,6 +261,8 @@ pub(super) struct Document {
     pub(super) bytes: u64,
     /// What was drawn, where not everything was to be looked at.
     pub(super) sample: Option<Sampled>,
+    /// How far it came, where a time was given.
+    pub(super) scrub: Option<Scrubbed>,
     pub(super) damage: Vec<Finding>,
     /// What could not be read, of which nothing is known.
     pub(super) unreadable: Vec<Finding>,
@@ -318,7 +321,13 @@ pub(super) fn text(document: &Document) -> String {
             sample.examined, sample.groups
         );
     }
+    if let Some(scrub) = &document.scrub {
+        text.push_str(&scrub.text());
+    }
     match document.damage.len() {
+        0 if document.scrub.as_ref().is_some_and(|scrub| scrub.next.is_some() || scrub.resumed) => {
+            text.push_str("No damage found in what was looked at.\n");
+        }
         0 if document.sample.is_some() => text.push_str("No damage found in the sample.\n"),
         0 if !document.unreadable.is_empty() => text.push_str("No damage found in what could be read.\n"),
         0 => text.push_str("No damage found.\n"),

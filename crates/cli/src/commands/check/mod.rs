@@ -10,6 +10,7 @@ mod facts;
 pub(crate) mod findings;
 mod repair;
 mod sample;
+mod scrub;
 mod verify;
 mod walk;
 
@@ -26,10 +27,12 @@ use strongroom_vault::{Damage, Error};
 
 use self::findings::{Document, Finding, Findings};
 use self::sample::Sample;
-use self::verify::{Verifier, Wanted};
+use self::scrub::Scrub;
+use self::verify::{Extent, Verifier, Wanted};
 use self::walk::Walk;
-use crate::args::CheckArgs;
+use crate::args::{self, CheckArgs};
 use crate::failure::{Exit, Failure, Result};
+use crate::freshness;
 use crate::history::History;
 use crate::lock::{LockError, LockMode, VaultLock};
 use crate::progress::Progress;
@@ -54,13 +57,21 @@ pub(crate) fn run(args: &CheckArgs, output: Output) -> Result<Exit> {
         let told = lock.tell(&subject.root, subject.header.vault);
         told.map_err(|error| Failure::from(error).at(&args.vault))?;
     }
+    if args.freshness.is_none() {
+        freshness::tell_unused(&history, subject.header.vault, output);
+    }
     let interrupt = Interrupt::listen();
     let mut recovery = None;
     if args.repair {
         recovery = repair::recover(args, &mut subject, output)?;
     }
     let findings = Findings::new(args.repair);
-    let mut document = check(args, &subject, &findings, &interrupt, false)?;
+    let extent = extent(args, &subject.header, &history, output)?;
+    let mut document = check(args, &subject, &findings, &interrupt, extent)?;
+    // Of what an interrupt has cut short nobody knows what was looked at.
+    if let Some(scrub) = document.scrub.as_ref().filter(|_| !document.interrupted) {
+        history.remember_scrub(subject.header.vault, scrub.seen.clone(), output);
+    }
     if args.repair && !document.interrupted {
         document.repair =
             repair::run(args, &mut subject, &document, findings.take_facts(), recovery, &interrupt, output)?;
@@ -135,39 +146,54 @@ enum Target {
     Item(Folder, Item),
 }
 
-/// Looks at everything, or what the arguments name; with `shallow`, not at
-/// what files hold.
+/// How much the arguments ask for.
+fn extent(args: &CheckArgs, header: &Header, history: &History, output: Output) -> Result<Extent> {
+    let limit = match args.sample {
+        None => return Ok(Extent::Whole),
+        Some(args::Sample::Part(percent)) => return Ok(Extent::Sample(Sample::new(percent))),
+        Some(args::Sample::Time(limit)) => limit,
+    };
+    if !args.paths.is_empty() {
+        return Err(Failure::usage("a check by time goes through the whole vault")
+            .hint("Name no paths, or a part in percent: --sample 5%."));
+    }
+    if !history.is_on() {
+        output.warn("nothing is remembered here: the next check by time begins anew");
+    }
+    Ok(Extent::Scrub(Scrub::new(limit, history.scrub(header.vault))))
+}
+
+/// Looks at everything, or what the arguments name, to the extent that is asked
+/// for.
 fn check(
     args: &CheckArgs,
     subject: &Subject,
     findings: &Findings,
     interrupt: &Interrupt,
-    shallow: bool,
+    extent: Extent,
 ) -> Result<Document> {
     let Subject { store, header, root, copies } = subject;
     at_least_open_files();
     let file = args.freshness.as_deref();
-    let (vault, journals) = open_recorded(Arc::clone(store), header, root.duplicate(), &args.vault, file)?;
-    journals.iter().for_each(|damage| findings.add(Finding::journal(damage)));
+    let vault = open_recorded(Arc::clone(store), header, root.duplicate(), &args.vault, file)?;
+    vault.damage().iter().for_each(|damage| findings.add(Finding::journal(damage)));
     let survey = vault.namespace().survey();
     let targets = targets(survey, &args.paths)?;
     let progress = Progress::begin("Listing");
-    if progress.is_shown() && !shallow {
+    if progress.is_shown() && !matches!(extent, Extent::Names | Extent::Scrub(_)) {
         let bytes = targets.iter().map(|target| match target {
             Target::Folder(folder) => stored_bytes(&folder.node, &progress),
             Target::Item(_, item) => stored_bytes(&item.node, &progress),
         });
         let total = bytes.sum();
-        let total = args.sample.map_or(total, |percent| percent.of(total));
+        let total = match args.sample {
+            Some(args::Sample::Part(percent)) => percent.of(total),
+            _ => total,
+        };
         progress.begin_bytes(total, "Verifying");
     }
     let threads = args.threads.map_or_else(default_threads, usize::from);
-    let wanted = Wanted {
-        block_bytes: header.block_size.bytes(),
-        settling: vault.is_settling(),
-        shallow,
-        sample: args.sample.map(Sample::new),
-    };
+    let wanted = Wanted { block_bytes: header.block_size.bytes(), settling: vault.is_settling(), extent };
     let verifier = Verifier::new(survey, findings, &progress, interrupt, wanted);
     let mut walk = Walk::new(&verifier);
     let pool = Pool::new(interrupt.flag());
@@ -183,7 +209,8 @@ fn check(
         }
         pool.close();
     });
-    if args.paths.is_empty() && !interrupt.is_asked() {
+    let is_whole = verifier.scrub().is_none_or(|scrub| scrub.is_from_the_beginning() && !scrub.is_over());
+    if args.paths.is_empty() && is_whole && !interrupt.is_asked() {
         walk.leftovers(&store.root(), header);
         let stale =
             |path: &[u8], what| findings.add(Finding::new(path, &Error::Damaged(Damage::Stale(what))));
@@ -209,7 +236,8 @@ fn check(
         symlinks: walk.counts.symlinks,
         others: walk.counts.others,
         bytes: verifier.bytes(),
-        sample: verifier.sample.as_ref().map(Sample::sampled),
+        sample: verifier.sample().map(Sample::sampled),
+        scrub: verifier.scrub().map(|scrub| scrub.scrubbed(verifier.files())),
         damage,
         unreadable,
         not_listed: findings.beyond(),

@@ -16,6 +16,7 @@ use strongroom_vault::{Damage, Error, Recovered};
 use super::facts::{Fact, Misplaced};
 use super::findings::{Finding, Findings, Recovery};
 use super::sample::Sample;
+use super::scrub::Scrub;
 use crate::progress::Progress;
 use crate::tree::{Interrupt, Parts, groups_of, parts_of};
 
@@ -30,10 +31,8 @@ pub(super) struct Verifier<'a> {
     /// Whether a session has crashed, so that recovery may have something to
     /// say of files.
     pub(super) settling: bool,
-    /// Open files and look no further.
-    pub(super) shallow: bool,
-    /// Looks at a part of what files hold.
-    pub(super) sample: Option<Sample>,
+    /// How much is looked at.
+    pub(super) extent: Extent,
     files: AtomicU64,
     bytes: AtomicU64,
     ids: Mutex<HashMap<FileId, Vec<u8>>>,
@@ -45,8 +44,19 @@ pub(super) struct Verifier<'a> {
 pub(super) struct Wanted {
     pub(super) block_bytes: u64,
     pub(super) settling: bool,
-    pub(super) shallow: bool,
-    pub(super) sample: Option<Sample>,
+    pub(super) extent: Extent,
+}
+
+/// How much of a vault is looked at.
+pub(super) enum Extent {
+    /// Names and what files begin with.
+    Names,
+    /// Everything.
+    Whole,
+    /// A random part of every file.
+    Sample(Sample),
+    /// The files that there is time for.
+    Scrub(Scrub),
 }
 
 /// A file that is being verified.
@@ -74,7 +84,7 @@ impl<'a> Verifier<'a> {
         interrupt: &'a Interrupt,
         wanted: Wanted,
     ) -> Verifier<'a> {
-        let Wanted { block_bytes, settling, shallow, sample } = wanted;
+        let Wanted { block_bytes, settling, extent } = wanted;
         Verifier {
             survey,
             findings,
@@ -82,8 +92,7 @@ impl<'a> Verifier<'a> {
             interrupt,
             block_bytes,
             settling,
-            shallow,
-            sample,
+            extent,
             files: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             ids: Mutex::default(),
@@ -92,8 +101,25 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Opens a file; none when there is nothing more to verify of it.
+    fn is_shallow(&self) -> bool {
+        matches!(self.extent, Extent::Names)
+    }
+
+    pub(super) fn sample(&self) -> Option<&Sample> {
+        if let Extent::Sample(sample) = &self.extent { Some(sample) } else { None }
+    }
+
+    pub(super) fn scrub(&self) -> Option<&Scrub> {
+        if let Extent::Scrub(scrub) = &self.extent { Some(scrub) } else { None }
+    }
+
+    /// Opens a file; none when there is nothing more to verify of it, or no time
+    /// for it.
     pub(super) fn begin<'v>(&'v self, folder: &Folder, item: &Item) -> Option<Box<dyn Parts + 'v>> {
+        let is_late = |scrub: &Scrub| !scrub.begins(&joined(&folder.stored, &item.stored));
+        if self.scrub().is_some_and(is_late) {
+            return None;
+        }
         let (path, stored) = match &item.name {
             Named::Plain(name) => (joined(&folder.plain, name), None),
             Named::Conflict { .. } => {
@@ -105,6 +131,7 @@ impl<'a> Verifier<'a> {
         let attributes = match item.node.attributes() {
             Ok(attributes) => attributes,
             Err(error) => {
+                self.conflict(folder, item);
                 self.findings.add(Finding::new(&path, &error.into()).stored(stored));
                 return None;
             }
@@ -114,7 +141,13 @@ impl<'a> Verifier<'a> {
             self.files.fetch_add(1, Ordering::Relaxed);
             self.progress.done_file();
         }
-        let opened = match self.survey.open(item) {
+        let opened = self.survey.open(item);
+        let is_home = |fault: &Error| matches!(fault, Error::Damaged(Damage::Home));
+        // What belongs elsewhere is no second version, and that is told below.
+        if !opened.as_ref().is_ok_and(|opened| opened.fault.as_ref().is_some_and(is_home)) {
+            self.conflict(folder, item);
+        }
+        let opened = match opened {
             Ok(opened) => opened,
             Err(error) if error.is_unfinished() => {
                 lock(&self.paths).insert(attributes.id, path);
@@ -133,7 +166,7 @@ impl<'a> Verifier<'a> {
         }
         // A lost header page is told with the bytes that are lost by it.
         if let Some(fault) = &opened.fault
-            && (opened.content.has_header() || self.shallow || !is_first)
+            && (opened.content.has_header() || self.is_shallow() || !is_first)
         {
             self.findings.add(Finding::new(&path, fault).stored(stored.clone()));
         }
@@ -156,7 +189,7 @@ impl<'a> Verifier<'a> {
         if opened.content.has_attributes() {
             self.attributes(&item.node, id.0, &path);
         }
-        if self.shallow {
+        if self.is_shallow() {
             opened.close();
             return None;
         }
@@ -178,7 +211,7 @@ impl<'a> Verifier<'a> {
                 return None;
             }
         };
-        let groups = match &self.sample {
+        let groups = match self.sample() {
             Some(sample) if opened.content.has_header() => sample.draw(examination.groups()),
             // What is lost with the header page is told with its group.
             Some(sample) => sample.take_all(examination.groups()),
@@ -194,6 +227,14 @@ impl<'a> Verifier<'a> {
             path,
             stored,
         }))
+    }
+
+    /// Tells of a second version that a synchronisation program has left.
+    pub(super) fn conflict(&self, folder: &Folder, item: &Item) {
+        if let (Named::Conflict { of, .. }, Some(shown)) = (&item.name, item.name.shown()) {
+            let stored = joined(&folder.stored, &item.stored);
+            self.findings.add(Finding::conflict(&joined(&folder.plain, of), &stored, &shown));
+        }
     }
 
     /// Notes where a file's id was seen; where it was seen before, if it was.

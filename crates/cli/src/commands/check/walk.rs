@@ -9,12 +9,13 @@ use strongroom_format::vault::{DirectoryId, FileId};
 use strongroom_store::{DirectoryEntry, Kind, NodeRef};
 use strongroom_vault::namespace::repair::FOREIGN;
 use strongroom_vault::namespace::survey::{
-    FOREIGN_KIND, Folder, Item, Listed, Named, Sort, SpecialItem, Survey, joined, placeholder,
+    FOREIGN_KIND, Folder, Item, Listed, NOT_ITS_PLACE, Named, Sort, SpecialItem, Survey, joined, placeholder,
 };
 use strongroom_vault::{Damage, Error};
 
 use super::facts::{Adoptable, Fact};
 use super::findings::{Finding, Findings, Leftover};
+use super::scrub::Scrub;
 use super::verify::Verifier;
 use crate::tree::{Interrupt, Pool};
 
@@ -70,10 +71,13 @@ impl<'v, 'a> Walk<'v, 'a> {
                 levels.pop();
                 continue;
             };
-            if self.interrupt.is_asked() {
+            let stored = joined(&level.folder.stored, &listed.stored);
+            if self.interrupt.is_asked() || self.verifier.scrub().is_some_and(Scrub::is_over) {
                 return;
             }
-            let stored = joined(&level.folder.stored, &listed.stored);
+            if self.verifier.scrub().is_some_and(|scrub| scrub.is_past(&stored)) {
+                continue;
+            }
             let item = match self.survey.look(&level.folder, listed) {
                 Ok(Some(item)) => item,
                 Ok(None) => continue,
@@ -126,7 +130,11 @@ impl<'v, 'a> Walk<'v, 'a> {
             self.findings.note(Fact::Orphan { folder: folder.clone(), side: orphan.clone() });
             self.leave(&joined(&folder.stored, orphan), "the name of an entry that is gone");
         }
-        Some(Level { folder, rest: listing.entries.into_iter() })
+        let mut entries = listing.entries;
+        if self.verifier.scrub().is_some() {
+            entries.sort_by(|one, other| one.stored.cmp(&other.stored));
+        }
+        Some(Level { folder, rest: entries.into_iter() })
     }
 
     /// Tells of the names in a directory's record that are none of the vault's,
@@ -184,6 +192,9 @@ impl<'v, 'a> Walk<'v, 'a> {
             }
             Sort::Directory => match self.survey.enter(folder, &item) {
                 Ok(below) => {
+                    if below.fault != Some(NOT_ITS_PLACE) {
+                        self.verifier.conflict(folder, &item);
+                    }
                     if matches!(item.name, Named::Lost(_)) {
                         let id = below.id.map(|id| format!("#{id}").into_bytes());
                         let name = id.unwrap_or_else(|| placeholder(&item.node));
@@ -193,6 +204,7 @@ impl<'v, 'a> Walk<'v, 'a> {
                 }
                 Err(error) => {
                     self.findings.add(Finding::new(&plain, &error));
+                    self.verifier.conflict(folder, &item);
                     return None;
                 }
             },
@@ -200,6 +212,7 @@ impl<'v, 'a> Walk<'v, 'a> {
             Sort::Foreign => {
                 let stored = joined(&folder.stored, &item.stored);
                 self.findings.add(Finding::name(&plain, &stored, FOREIGN_KIND));
+                self.verifier.conflict(folder, &item);
                 self.findings.note(Fact::Foreign { folder: folder.clone(), stored: item.stored });
             }
         }
@@ -210,14 +223,11 @@ impl<'v, 'a> Walk<'v, 'a> {
     fn adoptable(&mut self, folder: &Folder, item: &Item) {
         let Some(name) = item.name.shown() else { return };
         let other = item.directory.filter(|id| folder.id != Some(*id));
-        if let Named::Conflict { of, .. } = &item.name {
-            let stored = joined(&folder.stored, &item.stored);
-            self.findings.add(Finding::conflict(&joined(&folder.plain, of), &stored, &name));
-            if matches!(item.sort, Sort::Directory) {
-                return;
-            }
-        } else if other.is_none() {
-            return;
+        match &item.name {
+            Named::Conflict { .. } if matches!(item.sort, Sort::Directory) => return,
+            Named::Conflict { .. } => {}
+            _ if other.is_none() => return,
+            _ => {}
         }
         let Some(of) = item.name.bound().map(<[u8]>::to_vec) else { return };
         let (folder, stored) = (folder.clone(), item.stored.clone());
@@ -236,8 +246,9 @@ impl<'v, 'a> Walk<'v, 'a> {
         {
             self.findings.add(Finding::new(plain, &error));
         }
-        if special.is_misplaced {
-            self.findings.add(Finding::new(plain, &Error::Damaged(Damage::Home)));
+        match special.is_misplaced {
+            true => self.findings.add(Finding::new(plain, &Error::Damaged(Damage::Home))),
+            false => self.verifier.conflict(folder, item),
         }
         if special.is_misplaced || matches!(item.name, Named::Lost(_)) {
             self.findings.note(Fact::misplaced_special(folder, item, special));
@@ -277,7 +288,7 @@ impl<'v, 'a> Walk<'v, 'a> {
         }
         for entry in self.private_directory(&private, "temporary")? {
             let stored = joined(b".strongroom/temporary", &entry.name);
-            self.leave(&stored, "removed at the next mount for writing");
+            self.leave(&stored, self.kept_temporary(&private, &entry.name));
         }
         // What could not be looked at may be the symlink that has one of them.
         if self.findings.has_unreadable() {
@@ -299,16 +310,22 @@ impl<'v, 'a> Walk<'v, 'a> {
             Ok(node) if node.kind() == Kind::Directory => Ok(node.entries()?),
             Ok(_) => {
                 let stored = joined(VAULT_DIRECTORY.as_bytes(), name.as_bytes());
-                self.findings.add(Finding::name(
-                    b"",
-                    &stored,
-                    "a directory of the vault's own is something else",
-                ));
+                let what = "a directory of the vault's own is something else: move it away";
+                self.findings.add(Finding::name(b"", &stored, what));
                 Ok(Vec::new())
             }
             // It is made when it is needed.
             Err(error) if error.is_not_found() => Ok(Vec::new()),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What becomes of an entry of `.strongroom/temporary`.
+    fn kept_temporary(&self, private: &NodeRef, name: &[u8]) -> &'static str {
+        let found = private.lookup(b"temporary").and_then(|temporary| temporary.lookup(name));
+        match found.is_ok_and(|node| !self.survey.is_swept(&node)) {
+            true => "nothing of the vault's; no mount removes it, and it may be taken out",
+            false => "removed at the next mount for writing",
         }
     }
 

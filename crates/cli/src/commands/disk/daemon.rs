@@ -16,7 +16,7 @@ use strongroom_disk::nbd::{Server, ServerHandle};
 use strongroom_disk::{Bytes, Device, FileBacking, Volume, VolumeOptions};
 use strongroom_engine::Engine;
 use strongroom_format::luks::Segment;
-use strongroom_fuse::raw::RawFile;
+use strongroom_fuse::raw;
 use strongroom_fuse::{
     Mount, MountErrorKind, MountOptions, Session, SessionHandle, SessionOptions, TransportChoice, UnmountMode,
 };
@@ -331,7 +331,7 @@ fn serve_raw(
         ..MountOptions::default()
     };
     let mount = Mount::new(directory, &options).map_err(crate::daemon::explain)?;
-    let file = Arc::new(RawFile::new(FILE_NAME, Bytes::new(Arc::clone(&served.volume))));
+    let file = Arc::new(raw::file(FILE_NAME, Bytes::new(Arc::clone(&served.volume))));
     // What the kernel was given is in the daemon at once: a loop device keeps
     // its own cache above. Long direct requests of one program go to several
     // workers by the device, over rings to those of the CPU that asks.

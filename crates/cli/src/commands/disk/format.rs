@@ -74,8 +74,8 @@ fn make(
     let made = new.create(&**device, engine, secret.expose(), kdf);
     let header = made.map_err(|error| image::explain(error, header_path))?;
     let document = info::document(header_path, &header, &**device)?;
-    output.print(&document, |document| {
-        format!("Made the disk {}\n\n{}", path.display(), info::text(document))
+    output.print_at_width(&document, |document, display| {
+        format!("Made the disk {}\n\n{}", path.display(), info::text(document, display))
     })?;
     Ok(Exit::Done)
 }

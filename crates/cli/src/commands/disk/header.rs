@@ -57,8 +57,9 @@ fn print(
         slots: info::slots(header),
     };
     let done = if action == "backup" { "Backed the header up" } else { "Restored the header" };
-    output
-        .print(&document, |document| format!("{done}. It opens with:\n\n{}", info::table(&document.slots)))?;
+    output.print_at_width(&document, |document, display| {
+        format!("{done}. It opens with:\n\n{}", info::table(&document.slots, display))
+    })?;
     Ok(Exit::Done)
 }
 

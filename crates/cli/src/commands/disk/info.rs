@@ -12,6 +12,8 @@ use strongroom_format::luks::Kdf;
 use super::image;
 use crate::args::disk::DiskInfoArgs;
 use crate::failure::{Exit, Failure, Result};
+use crate::fit::Display;
+use crate::fit::table::{Column, Form};
 use crate::report::{self, Output};
 
 /// What a header says, as a document.
@@ -70,7 +72,7 @@ pub(super) fn run(args: &DiskInfoArgs, output: Output) -> Result<Exit> {
     let device = image::look(&args.image)?;
     let header = image::header(&args.image, &device)?;
     let document = document(&args.image, &header, &device)?;
-    output.print(&document, text)?;
+    output.print_at_width(&document, text)?;
     let damaged = document.header_copies.contains(&CopyState::Damaged.name());
     Ok(if damaged { Exit::Damage } else { Exit::Done })
 }
@@ -149,10 +151,15 @@ pub(super) fn slots(header: &Header) -> Vec<SlotReport> {
     header.slots().into_iter().map(report).collect()
 }
 
+const COLUMNS: [Column; 3] = [
+    Column::right("slot", 4),
+    Column::left("what trying it costs", 44),
+    Column::left("cipher of the slot", 0),
+];
+
 /// A table of slots, for people.
-pub(super) fn table(slots: &[SlotReport]) -> String {
-    let mut text = String::from("slot  what trying it costs                          cipher of the slot\n");
-    for SlotReport { slot, kdf, cipher, priority, bound, .. } in slots {
+pub(super) fn table(slots: &[SlotReport], display: Display) -> String {
+    let row = |SlotReport { slot, kdf, cipher, priority, bound, .. }: &SlotReport| {
         let cost = match kdf {
             KdfReport::Pbkdf2 { hash, iterations } => format!("pbkdf2, {hash}, {iterations} iterations"),
             KdfReport::Argon2i { memory_bytes, passes, lanes } => {
@@ -169,9 +176,9 @@ pub(super) fn table(slots: &[SlotReport]) -> String {
             _ => "",
         };
         let (cost, cipher) = (report::shown(cost.as_bytes()), report::shown(cipher.as_bytes()));
-        let _ = writeln!(text, "{slot:>4}  {cost:<44}  {cipher}{note}");
-    }
-    text
+        vec![slot.to_string(), cost, format!("{cipher}{note}")]
+    };
+    Form::new(&COLUMNS).text(&slots.iter().map(row).collect::<Vec<_>>(), display)
 }
 
 fn argon2(name: &str, memory_bytes: u64, passes: u32, lanes: u32) -> String {
@@ -179,7 +186,7 @@ fn argon2(name: &str, memory_bytes: u64, passes: u32, lanes: u32) -> String {
 }
 
 /// For people.
-pub(super) fn text(document: &Document) -> String {
+pub(super) fn text(document: &Document, display: Display) -> String {
     let mut text = format!("{}\n", document.image);
     let _ = writeln!(text, "  format       LUKS{}", document.luks_version);
     let _ = writeln!(text, "  UUID         {}", report::shown(document.uuid.as_bytes()));
@@ -203,5 +210,5 @@ pub(super) fn text(document: &Document) -> String {
         let _ = writeln!(text, "  token        {token}: {kind}");
     }
     text.push('\n');
-    text + &table(&document.slots)
+    text + &table(&document.slots, display)
 }

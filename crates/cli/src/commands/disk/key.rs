@@ -59,7 +59,9 @@ pub(super) fn print(
         slot,
         slots: info::slots(header),
     };
-    output.print(&document, |document| format!("{done}{}", info::table(&document.slots)))?;
+    output.print_at_width(&document, |document, display| {
+        format!("{done}{}", info::table(&document.slots, display))
+    })?;
     Ok(Exit::Done)
 }
 

@@ -37,6 +37,6 @@ pub(super) fn run(args: &DiskResizeArgs, output: Output) -> Result<Exit> {
     }
     device.set_len(args.size).map_err(|error| Failure::system(path, &error))?;
     let document = info::document(path, &header, &*device)?;
-    output.print(&document, info::text)?;
+    output.print_at_width(&document, info::text)?;
     Ok(Exit::Done)
 }

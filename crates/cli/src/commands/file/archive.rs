@@ -14,10 +14,12 @@ use strongroom_archive::{Packed, Packer, unpack};
 use strongroom_file::identities::Identities;
 use strongroom_file::{Error, Input, Job, Output as Sink, decrypt};
 
+use super::asking::Terminal;
+use super::input_of;
 use super::passage::passage;
+use super::removal;
 use super::target::above;
 use super::temporary::Temporary;
-use super::{failure, input_of};
 use crate::failure::{Exit, Failure, Result};
 use crate::report::{Output, shown};
 
@@ -46,6 +48,7 @@ pub(super) fn explain(error: &strongroom_archive::Error, at: &Path) -> Failure {
     use strongroom_archive::Error as Of;
     match error {
         Of::System(path, error) => Failure::system(path, error),
+        Of::Changed(path) => Failure::new(Exit::Other, "it changed while it was read").at(path),
         Of::Outside(_) => Failure::new(Exit::Damage, error.to_string()).at(at),
         _ => Failure::new(Exit::Other, error.to_string()).at(at),
     }
@@ -56,43 +59,68 @@ pub(super) fn inside(error: &io::Error) -> Option<&strongroom_archive::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// Decrypts `input` and unpacks it as the directory `to`. Gives the plain
-/// bytes of the archive.
+/// What unpacking works with.
+pub(super) struct Extraction<'a> {
+    pub(super) job: Job<'a>,
+    pub(super) identities: Identities,
+    pub(super) terminal: &'a Terminal,
+    pub(super) output: Output,
+}
+
+impl Extraction<'_> {
+    /// Decrypts `input` and unpacks it as the directory `to`. Gives the plain
+    /// bytes of the archive.
+    ///
+    /// # Errors
+    /// As decrypting; usage when there is something of this name and not `force`.
+    pub(super) fn extract(&self, input: &Path, to: &Path, force: bool) -> Result<u64> {
+        let directory = Fresh::new(to, force)?;
+        let (writer, reader) = passage();
+        let from = input_of(input)?;
+        let (decrypted, unpacked) = std::thread::scope(|scope| {
+            let unpacked = scope.spawn(|| unpack(reader, directory.temporary.path()));
+            let decrypted = decrypt(&self.job, &self.identities, from, Sink::Stream(Box::new(writer)));
+            (decrypted, unpacked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        // Each ends when the other does, and then says so: the first is the cause.
+        let plain = match (decrypted, &unpacked) {
+            (Err(Error::Output(_)), Err(error)) => return Err(explain(error, input)),
+            (Err(error), _) => return Err(self.terminal.explain(input, to, error)),
+            (Ok(plain), _) => plain,
+        };
+        let unpacked = unpacked.map_err(|error| match error {
+            strongroom_archive::Error::Archive(_) => explain(&error, input)
+                .hint("It is no directory that was encrypted: decrypt it without --extract."),
+            error => explain(&error, input),
+        })?;
+        for remark in &unpacked.remarks {
+            self.output.warn(&shown(remark.as_bytes()));
+        }
+        directory.keep()?;
+        Ok(plain)
+    }
+}
+
+/// Refuses what [`Extraction::extract`] would refuse, before anything is asked
+/// for.
 ///
 /// # Errors
-/// As decrypting; usage when there is something of this name and not `force`.
-pub(super) fn extract(
-    job: &Job<'_>,
-    identities: &Identities,
-    input: &Path,
-    to: &Path,
-    force: bool,
-    output: Output,
-) -> Result<u64> {
-    let directory = Fresh::new(to, force)?;
-    let (writer, reader) = passage();
-    let from = input_of(input)?;
-    let (decrypted, unpacked) = std::thread::scope(|scope| {
-        let unpacked = scope.spawn(|| unpack(reader, directory.temporary.path()));
-        let decrypted = decrypt(job, identities, from, Sink::Stream(Box::new(writer)));
-        (decrypted, unpacked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    });
-    // Each ends when the other does, and then says so: the first is the cause.
-    let plain = match (decrypted, &unpacked) {
-        (Err(Error::Output(_)), Err(error)) => return Err(explain(error, input)),
-        (Err(error), _) => return Err(failure(input, to, error)),
-        (Ok(plain), _) => plain,
-    };
-    let unpacked = unpacked.map_err(|error| match error {
-        strongroom_archive::Error::Archive(_) => explain(&error, input)
-            .hint("It is no directory that was encrypted: decrypt it without --extract."),
-        error => explain(&error, input),
-    })?;
-    for remark in &unpacked.remarks {
-        output.warn(&shown(remark.as_bytes()));
+/// Usage.
+pub(super) fn check_free(path: &Path, force: bool) -> Result<()> {
+    let exists = || Failure::usage("it exists").at(path);
+    match path.symlink_metadata() {
+        Ok(there) if !there.is_dir() => {
+            return Err(exists().hint("It is no directory, which --force would replace: name another."));
+        }
+        Ok(_) if !force && !is_empty(path)? => {
+            return Err(exists().hint("Replace it with --force, or name another."));
+        }
+        _ => {}
     }
-    directory.keep()?;
-    Ok(plain)
+    match path.file_name() {
+        Some(_) => Ok(()),
+        None => Err(Failure::usage("name the new directory").at(path)),
+    }
 }
 
 /// A directory under another name until it is whole.
@@ -104,16 +132,7 @@ struct Fresh {
 
 impl Fresh {
     fn new(path: &Path, force: bool) -> Result<Fresh> {
-        let exists =
-            || Failure::usage("it exists").at(path).hint("Replace it with --force, or name another.");
-        match path.symlink_metadata() {
-            Ok(there) if !there.is_dir() => return Err(exists()),
-            Ok(_) if !force && !is_empty(path)? => return Err(exists()),
-            _ => {}
-        }
-        if path.file_name().is_none() {
-            return Err(Failure::usage("name the new directory").at(path));
-        }
+        check_free(path, force)?;
         let made = Temporary::beside(path, |beside| DirBuilder::new().mode(0o700).create(beside));
         let temporary = made.map_err(|error| Failure::system(path, &error))?;
         Ok(Fresh { path: path.to_owned(), temporary, force })
@@ -125,15 +144,17 @@ impl Fresh {
         let failed = |error: io::Error| Failure::system(&path, &error);
         let opened = File::open(temporary.path()).map_err(failed)?;
         syncfs(&opened).map_err(|errno| failed(errno.into()))?;
-        match std::fs::rename(temporary.path(), &path) {
+        let named = removal::before_the_end(|| match std::fs::rename(temporary.path(), &path) {
             Err(error) if force && error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                renameat_with(CWD, temporary.path(), CWD, &path, RenameFlags::EXCHANGE)
-                    .map_err(|errno| failed(errno.into()))?;
+                let flags = RenameFlags::EXCHANGE;
+                renameat_with(CWD, temporary.path(), CWD, &path, flags)?;
+                Ok(true)
             }
-            renamed => {
-                renamed.map_err(failed)?;
-                temporary.forget();
-            }
+            renamed => renamed.map(|()| false),
+        });
+        // What was there before has the temporary name now.
+        if !named.map_err(failed)? {
+            temporary.forget();
         }
         File::open(above(&path)).and_then(|above| above.sync_all()).map_err(failed)
     }

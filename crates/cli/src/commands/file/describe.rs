@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
 
 use serde::Serialize;
+use strongroom_file::{Error, Input};
 use strongroom_format::age::{PAYLOAD_NONCE_LEN, plain_len};
 
+use super::descriptors::is_standard;
 use super::failure;
 use crate::args::file::FileInspectArgs;
 use crate::failure::{Exit, Failure, Result};
@@ -18,7 +20,7 @@ struct Document {
     schema: &'static str,
     armored: bool,
     header_bytes: u64,
-    /// Of the payload, when the file is not armored.
+    /// Of the payload.
     plain_bytes: Option<u64>,
     /// How many stanzas of each kind.
     stanzas: BTreeMap<String, u64>,
@@ -27,20 +29,24 @@ struct Document {
 
 pub(super) fn run(args: &FileInspectArgs, output: Output) -> Result<Exit> {
     let path = &args.file;
-    let file = File::open(path).map_err(|error| Failure::system(path, &error))?;
-    let len = file.metadata().map_err(|error| Failure::system(path, &error))?.len();
-    let (mut reader, armored) = strongroom_file::armor::detect(BufReader::new(file))
-        .map_err(|error| Failure::system(path, &error))?;
-    let header = strongroom_file::read_header(&mut reader).map_err(|error| failure(path, path, error))?;
+    let failed = |error| failure(path, path, error);
+    let reading = |error: io::Error| Failure::system(path, &error);
+    let (input, len) = opened(path).map_err(reading)?;
+    let (mut reader, armored) = strongroom_file::armor::detect(BufReader::new(input)).map_err(reading)?;
+    let header = strongroom_file::read_header(&mut reader).map_err(failed)?;
     let header_bytes = header.encode().len() as u64;
     let mut stanzas = BTreeMap::new();
     for stanza in &header.stanzas {
         *stanzas.entry(stanza.kind.clone()).or_insert(0) += 1;
     }
-    let sealed = len.checked_sub(header_bytes + PAYLOAD_NONCE_LEN as u64).filter(|_| !armored);
+    let payload = match len.filter(|_| !armored) {
+        Some(len) => len.saturating_sub(header_bytes),
+        // What has no length has an end.
+        None => io::copy(&mut reader, &mut io::sink()).map_err(|error| failed(Error::of_reading(error)))?,
+    };
     let post_quantum = stanzas.keys().any(|kind| kind.starts_with("mlkem768"));
-    let plain_bytes = sealed.and_then(plain_len);
-    if plain_bytes.is_none() && !armored {
+    let plain_bytes = payload.checked_sub(PAYLOAD_NONCE_LEN as u64).and_then(plain_len);
+    if plain_bytes.is_none() {
         return Err(Failure::new(Exit::Damage, "the payload was cut off: no payload is so long").at(path));
     }
     let document = Document {
@@ -63,4 +69,18 @@ pub(super) fn run(args: &FileInspectArgs, output: Output) -> Result<Exit> {
         text
     })?;
     Ok(Exit::Done)
+}
+
+/// The input, and its length where it has one.
+fn opened(path: &Path) -> io::Result<(Box<dyn Read + Send>, Option<u64>)> {
+    if is_standard(path) {
+        return Ok((Box::new(io::stdin()), None));
+    }
+    Ok(match Input::of(crate::opening::to_read(path)?)? {
+        Input::File(file) => {
+            let len = file.metadata()?.len();
+            (Box::new(file), Some(len))
+        }
+        Input::Stream(stream) => (stream, None),
+    })
 }

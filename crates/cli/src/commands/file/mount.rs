@@ -11,12 +11,15 @@ use std::path::{Path, PathBuf};
 use strongroom_file::{ExposeSecret, FileKey, Ranges};
 use strongroom_keys::SecretBytes;
 
-use super::{asking, failure, serve};
+use super::asking::{self, Terminal};
+use super::plan::Besides;
+use super::serve;
 use crate::args::file::FileMountArgs;
 use crate::args::values::LogTarget;
 use crate::control::mounts;
 use crate::daemon::launch::{self, absolute};
 use crate::failure::{Exit, Failure, Result};
+use crate::report::Output;
 
 /// What is shown where. Paths are absolute.
 pub(super) struct Plan {
@@ -83,7 +86,7 @@ fn mount_point(path: &Path) -> Result<PathBuf> {
 ///
 /// # Errors
 /// What kept it from being shown, with the daemon's own code.
-pub(super) fn run(args: &FileMountArgs) -> Result<Exit> {
+pub(super) fn run(args: &FileMountArgs, output: Output) -> Result<Exit> {
     let plan = Plan::of(args)?;
     if launch::is_daemon() {
         return Ok(serve::run_launched(&plan));
@@ -96,8 +99,11 @@ pub(super) fn run(args: &FileMountArgs) -> Result<Exit> {
             .hint("Use an empty one."));
     }
     let file = plan.open()?;
-    let identities = asking::identities(&args.keys)?;
-    let key = Ranges::unlock(&file, &identities).map_err(|error| failure(&plan.file, &plan.file, error))?;
+    Besides::keys(&args.keys).check_streams(&[])?;
+    let terminal = Terminal::default();
+    let identities = asking::identities(&args.keys, &terminal, output)?;
+    let unlocked = Ranges::unlock(&file, &identities);
+    let key = unlocked.map_err(|error| terminal.explain(&plan.file, &plan.file, error))?;
     drop((file, identities));
     if args.foreground {
         serve::run_foreground(&plan, &key)?;

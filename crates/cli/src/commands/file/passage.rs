@@ -4,6 +4,8 @@
 use std::io::{self, IoSlice, Read, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use super::removal;
+
 /// Pieces on their way.
 const PIECES: usize = 2;
 
@@ -53,7 +55,9 @@ impl Write for Entrance {
 impl Read for Exit {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.taken == self.piece.len() {
-            let Ok(next) = self.receiver.recv() else { return Ok(0) };
+            let next = self.receiver.recv();
+            removal::pass();
+            let Ok(next) = next else { return Ok(0) };
             // When the writer is gone nobody needs it.
             let _ = self.spare.try_send(std::mem::replace(&mut self.piece, next));
             self.taken = 0;

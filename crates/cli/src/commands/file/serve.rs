@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
+use strongroom_engine::Buffer;
 use strongroom_file::{FileKey, Ranges};
 use strongroom_fuse::mount::Subtype;
 use strongroom_fuse::single::{Bytes, SingleFile};
@@ -14,6 +15,7 @@ use strongroom_fuse::{Errno, Mount, MountOptions, Session, SessionHandle, Sessio
 
 use super::failure;
 use super::mount::{Plan, handed_on};
+use super::removal;
 use crate::confinement;
 use crate::control::{self, Answer, Request, mounts};
 use crate::daemon::ending::Ending;
@@ -37,7 +39,8 @@ impl Bytes for Shown {
         self.ranges.len()
     }
 
-    fn read(&self, offset: u64, into: &mut [u8]) -> std::result::Result<(), Errno> {
+    fn read(&self, offset: u64, size: usize, buffer: &mut Buffer) -> std::result::Result<(), Errno> {
+        let into = &mut buffer[..size];
         let mut done = 0;
         while done < into.len() {
             match self.ranges.read(offset + done as u64, &mut into[done..]) {
@@ -81,6 +84,7 @@ fn serve(plan: &Plan, key: &FileKey, ready: &Ready) -> Result<()> {
     confinement::drop_capabilities(plan.confined);
     // Before anything is mounted, so that none can leave a mount behind.
     let signals = unmounting::signals()?;
+    removal::stand_down();
     let file = plan.open()?;
     let modified = file.metadata().and_then(|metadata| metadata.modified());
     let modified = modified.map_err(|error| Failure::system(&plan.file, &error))?;

@@ -4,16 +4,18 @@
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, openat, renameat_with};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode, RenameFlags, linkat, openat, renameat_with};
 use rustix::io::Errno;
 use strongroom_file::Output as Sink;
 
+use super::descriptors::{descriptor_to_write, is_standard};
 use super::temporary::Temporary;
 use crate::failure::{Failure, Result};
+use crate::opening;
 
 /// Keeps what is unfinished until it has its name, and removes it otherwise.
 pub(super) struct Target {
@@ -33,13 +35,28 @@ enum Unfinished {
 impl Target {
     /// For the final name `path`, or `-`.
     pub(super) fn new(path: &Path, force: bool) -> Result<Target> {
+        Target::with_mode(path, force, 0o666)
+    }
+
+    /// For what nobody else may read.
+    pub(super) fn secret(path: &Path) -> Result<Target> {
+        Target::with_mode(path, false, 0o600)
+    }
+
+    /// The umask takes from the mode of a new file.
+    fn with_mode(path: &Path, force: bool, mode: RawMode) -> Result<Target> {
         let failed = |error: io::Error| Failure::system(path, &error);
-        if path == Path::new("-") {
-            return Ok(Target { path: path.to_owned(), unfinished: Unfinished::Standard, force });
+        let special = |file| Target { path: path.to_owned(), unfinished: Unfinished::Special(file), force };
+        match descriptor_to_write(path) {
+            Some(1) => return Target::with_mode(Path::new("-"), force, mode),
+            Some(number) => return opening::descriptor_copy(number).map(special).map_err(failed),
+            None if is_standard(path) => {
+                return Ok(Target { path: path.to_owned(), unfinished: Unfinished::Standard, force });
+            }
+            None => {}
         }
         if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-            let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
-            return Ok(Target { path: path.to_owned(), unfinished: Unfinished::Special(file), force });
+            return OpenOptions::new().write(true).open(path).map(special).map_err(failed);
         }
         if !force && path.symlink_metadata().is_ok() {
             return Err(exists(path));
@@ -49,9 +66,9 @@ impl Target {
         }
         // What a symlink names is replaced, and not the symlink.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let unfinished = match unnamed(&path).map_err(failed)? {
+        let unfinished = match unnamed(&path, mode).map_err(failed)? {
             Some(file) => Unfinished::Unnamed(file),
-            None => named(&path).map_err(failed)?,
+            None => named(&path, mode).map_err(failed)?,
         };
         Ok(Target { path, unfinished, force })
     }
@@ -93,8 +110,12 @@ impl Target {
     /// It is whole: makes it durable and gives it its name.
     pub(super) fn keep(self) -> Result<()> {
         let Target { path, unfinished, force } = self;
-        let failed = |error: io::Error| Failure::system(&path, &error);
-        let (Unfinished::Unnamed(file) | Unfinished::Named(_, file)) = &unfinished else { return Ok(()) };
+        let failed = |error: io::Error| Failure::system(called(&path), &error);
+        let file = match &unfinished {
+            Unfinished::Unnamed(file) | Unfinished::Named(_, file) => file,
+            Unfinished::Special(_) => return Ok(()),
+            Unfinished::Standard => return synced(rustix::stdio::stdout()).map_err(failed),
+        };
         if force && let Ok(old) = path.metadata() {
             keep_facts(file, &old).map_err(failed)?;
         }
@@ -116,8 +137,26 @@ impl Target {
     }
 }
 
-fn exists(path: &Path) -> Failure {
+/// How a result is called in messages.
+pub(super) fn called(path: &Path) -> &Path {
+    if is_standard(path) { Path::new("standard output") } else { path }
+}
+
+pub(super) fn exists(path: &Path) -> Failure {
     Failure::usage("it exists").at(path).hint("Replace it with --force, or name another with -o.")
+}
+
+/// What the shell has made a file of may be full only when it is synced.
+fn synced(standard: BorrowedFd<'_>) -> io::Result<()> {
+    let stat = rustix::fs::fstat(standard)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => match rustix::fs::fsync(standard) {
+            // Not every store can.
+            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::ROFS) => Ok(()),
+            synced => Ok(synced?),
+        },
+        _ => Ok(()),
+    }
 }
 
 /// The directory in which a path stands.
@@ -127,22 +166,23 @@ pub(super) fn above(path: &Path) -> &Path {
 
 /// A file without a name; none where the store, or what names it later, has
 /// not got that.
-fn unnamed(path: &Path) -> io::Result<Option<File>> {
+fn unnamed(path: &Path, mode: RawMode) -> io::Result<Option<File>> {
     if !Path::new("/proc/self/fd").is_dir() {
         return Ok(None);
     }
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    match openat(CWD, above(path), flags, Mode::from_raw_mode(0o666)) {
+    match openat(CWD, above(path), flags, Mode::from_raw_mode(mode)) {
         Ok(file) => Ok(Some(file.into())),
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
 }
 
-fn named(path: &Path) -> io::Result<Unfinished> {
+fn named(path: &Path, mode: RawMode) -> io::Result<Unfinished> {
     let mut file = None;
     let temporary = Temporary::beside(path, |beside| {
-        let options = OpenOptions::new().read(true).write(true).create_new(true).mode(0o666).clone();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(mode);
         options.open(beside).map(|opened| file = Some(opened))
     })?;
     Ok(Unfinished::Named(temporary, file.expect("it was made")))
@@ -187,8 +227,8 @@ mod tests {
     /// Both ways to a name, whatever the store has.
     fn targets(path: &Path, force: bool) -> Vec<Target> {
         let of = |unfinished| Target { path: path.to_owned(), unfinished, force };
-        let unnamed = unnamed(path).expect("asked").map(|file| of(Unfinished::Unnamed(file)));
-        unnamed.into_iter().chain([of(named(path).expect("made"))]).collect()
+        let unnamed = unnamed(path, 0o666).expect("asked").map(|file| of(Unfinished::Unnamed(file)));
+        unnamed.into_iter().chain([of(named(path, 0o666).expect("made"))]).collect()
     }
 
     fn filled(target: Target) -> Target {

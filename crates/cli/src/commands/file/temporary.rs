@@ -1,9 +1,11 @@
 //! Names for what is not whole yet: `.NAME.XXXXXXXX.part`, beside the name that
-//! it is to have. They go with the process, unless it is killed.
+//! it is to have. They go with the process ([`removal`]), unless it is killed.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use super::removal;
 
 /// Longest name that stores have.
 const NAME_MAX: usize = 255;
@@ -28,7 +30,7 @@ impl Temporary {
             getrandom::fill(&mut drawn).map_err(io::Error::other)?;
             let temporary = path.with_file_name(name(path, u32::from_ne_bytes(drawn)));
             tries += 1;
-            match make(&temporary) {
+            match removal::making(&temporary, || make(&temporary)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < TRIES => {}
                 made => return made.map(|()| Temporary(temporary)),
             }
@@ -41,6 +43,7 @@ impl Temporary {
 
     /// It has its final name, or another has this one now.
     pub(super) fn forget(mut self) {
+        removal::forget(&self.0);
         self.0 = PathBuf::new();
     }
 }
@@ -51,10 +54,8 @@ impl Drop for Temporary {
             return;
         }
         // What cannot be removed has a name that says what it is.
-        let _ = match self.0.symlink_metadata() {
-            Ok(there) if there.is_dir() => std::fs::remove_dir_all(&self.0),
-            _ => std::fs::remove_file(&self.0),
-        };
+        removal::discard(&self.0);
+        removal::forget(&self.0);
     }
 }
 

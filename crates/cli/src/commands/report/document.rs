@@ -13,7 +13,7 @@ use crate::commands::disk::control::{DiskReport, open_disks};
 use crate::commands::doctor::{self, SuiteReport};
 use crate::commands::engines::{self, EngineReport, Survey};
 use crate::compose;
-use crate::daemon::status::{EngineStatus, MountStatus, TimeStatus};
+use crate::daemon::status::{EngineStatus, MaskStatus, MountStatus, TimeStatus};
 use crate::failure::Result;
 use crate::profile::{DeviceBreakEven, Measurement, Profile, file};
 use crate::report::{self, Output};
@@ -126,6 +126,8 @@ pub(super) struct MountReport {
     pub(super) fsyncs: u64,
     pub(super) fsync_ns_mean: u64,
     pub(super) engines: Vec<EngineUse>,
+    /// Keystream made ahead; none of a suite that has none.
+    pub(super) masks: Option<MaskStatus>,
     pub(super) errors: u64,
 }
 
@@ -327,6 +329,7 @@ impl From<&MountStatus> for MountReport {
                 .filter(|engine| engine.operations > 0)
                 .map(EngineUse::from)
                 .collect(),
+            masks: status.masks.clone(),
             errors: status.errors.background + status.errors.damaged_requests + status.errors.panics,
         }
     }

@@ -34,9 +34,9 @@ pub(crate) fn run(args: &ReportArgs, output: Output) -> Result<Exit> {
     if let Some(file) = &args.file {
         write(file, &page::html(&document))?;
     }
-    output.print(&document, |document| match &args.file {
+    output.print_at_width(&document, |document, display| match &args.file {
         Some(file) => format!("{}Written: {}\n", text::conclusions(document), file.display()),
-        None => text::whole(document),
+        None => text::whole(document, display),
     })?;
     Ok(engines::exit(&document.engines))
 }

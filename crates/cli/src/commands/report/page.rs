@@ -10,6 +10,7 @@ use super::text::{engine_use, figure, state};
 use super::words::{SIZES, crossover_text, rate, recommended, time};
 use crate::commands::engines::SelfTest;
 use crate::report::bytes;
+use crate::status::masks_text;
 
 const STYLE: &str = include_str!("page.css");
 /// Most mounts and disks that are shown, so that the page stays below 1 MB
@@ -115,6 +116,7 @@ fn mount_part(mount: &MountReport) -> Markup {
             @if !mount.engines.is_empty() {
                 ul { @for engine in &mount.engines { li { (engine_use(engine)) } } }
             }
+            @if let Some(masks) = &mount.masks { p { "Masks " (masks_text(masks)) "." } }
         }
     }
 }

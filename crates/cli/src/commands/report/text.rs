@@ -2,10 +2,14 @@
 
 use std::fmt::Write as _;
 
-use super::document::{Document, EngineUse};
+use super::document::{Crossover, Document, EngineUse};
+use super::prediction::Prediction;
 use super::words::{SIZES, crossover_text, rate, time};
 use crate::commands::engines::{SelfTest, State};
+use crate::fit::Display;
+use crate::fit::table::{Column, Form};
 use crate::report::bytes;
+use crate::status::masks_text;
 
 /// What follows, and nothing that it comes from but in words.
 pub(super) fn conclusions(document: &Document) -> String {
@@ -18,7 +22,7 @@ pub(super) fn conclusions(document: &Document) -> String {
 }
 
 /// All of it.
-pub(super) fn whole(document: &Document) -> String {
+pub(super) fn whole(document: &Document, display: Display) -> String {
     let mut text = conclusions(document);
     let machine = &document.machine;
     let _ = writeln!(
@@ -27,9 +31,9 @@ pub(super) fn whole(document: &Document) -> String {
         machine.cpu, machine.cpus, machine.kernel, document.version
     );
     text.push_str(&engines(document));
-    text.push_str(&rates(document));
+    text.push_str(&rates(document, display));
     text.push_str(&mounts(document));
-    text.push_str(&predictions(document));
+    text.push_str(&predictions(document, display));
     text
 }
 
@@ -57,28 +61,28 @@ fn engines(document: &Document) -> String {
     text
 }
 
-fn rates(document: &Document) -> String {
+const RATES: [Column; 5] = [
+    Column::left("", 20),
+    Column::left("", 7),
+    Column::right("4 KiB", 8),
+    Column::right("64 KiB", 10),
+    Column::left("", 0),
+];
+
+fn rates(document: &Document, display: Display) -> String {
     if document.rates.is_empty() {
         return "RATES\n  not measured: run `strongroom tune`, then this again\n\n".to_owned();
     }
-    let mut text = format!("RATES on one CPU\n  {:<22}{:<9}{:>10}{:>12}\n", "", "", "4 KiB", "64 KiB");
-    for found in &document.crossovers {
-        let cells = SIZES.map(|size| {
+    let row = |found: &Crossover| {
+        let [small, large] = SIZES.map(|size| {
             let best = document.best(&found.algorithm, &found.operation, size);
             best.map_or_else(|| "-".to_owned(), |(_, found)| rate(found))
         });
-        let _ = writeln!(
-            text,
-            "  {:<22}{:<9}{:>10}{:>12}  {}",
-            found.algorithm,
-            found.operation,
-            cells[0],
-            cells[1],
-            crossover_text(&found.fastest)
-        );
-    }
-    text.push('\n');
-    text
+        vec![found.algorithm.clone(), found.operation.clone(), small, large, crossover_text(&found.fastest)]
+    };
+    let rows: Vec<_> = document.crossovers.iter().map(row).collect();
+    let form = Form { indent: 2, titles: 2, ..Form::new(&RATES) };
+    format!("RATES on one CPU\n{}\n", form.text(&rows, display))
 }
 
 /// What an engine did, and why it was given that.
@@ -113,6 +117,9 @@ fn mounts(document: &Document) -> String {
         for engine in &mount.engines {
             let _ = writeln!(text, "    {}", engine_use(engine));
         }
+        if let Some(masks) = &mount.masks {
+            let _ = writeln!(text, "    masks {}", masks_text(masks));
+        }
     }
     for disk in &document.disks {
         let _ =
@@ -130,20 +137,22 @@ pub(super) fn figure(unit: &str, value: f64) -> String {
     if unit == "ns" { time(value) } else { rate(value) }
 }
 
-fn predictions(document: &Document) -> String {
+const PREDICTIONS: [Column; 4] = [
+    Column::right("predicted", 10),
+    Column::right("measured", 10),
+    Column::right("error", 8),
+    Column::left("", 0),
+];
+
+fn predictions(document: &Document, display: Display) -> String {
     if document.predictions.is_empty() {
         return String::new();
     }
-    let mut text = "PREDICTED BESIDE MEASURED\n".to_owned();
-    for row in &document.predictions {
-        let _ = writeln!(
-            text,
-            "  {:>10} {:>10} {:>+6.0} %  {}",
-            figure(row.unit, row.predicted),
-            figure(row.unit, row.measured),
-            row.error() * 100.0,
-            row.what
-        );
-    }
-    text
+    let row = |row: &Prediction| {
+        let (predicted, measured) = (figure(row.unit, row.predicted), figure(row.unit, row.measured));
+        vec![predicted, measured, format!("{:+.0} %", row.error() * 100.0), format!(" {}", row.what)]
+    };
+    let rows: Vec<_> = document.predictions.iter().map(row).collect();
+    let form = Form { indent: 2, gap: " ", has_head: false, ..Form::new(&PREDICTIONS) };
+    format!("PREDICTED BESIDE MEASURED\n{}", form.text(&rows, display))
 }

@@ -204,9 +204,8 @@ fn engine(document: &Document) -> Conclusion {
         .crossovers
         .iter()
         .find(|found| found.algorithm == algorithm && found.operation == "seal")
-        .map(|found| crossover_text(&found.fastest))
-        .unwrap_or_default();
-    let mut because = format!("Measured {measured}. Sealing with {algorithm}: {changes}.");
+        .map(|found| format!(" Sealing with {algorithm}: {}.", crossover_text(&found.fastest)));
+    let mut because = format!("Measured {measured}.{}", changes.unwrap_or_default());
     match (devices.first(), pays) {
         (None, _) => because.push_str(" There is no device here."),
         (Some(device), None) => because.push_str(&format!(

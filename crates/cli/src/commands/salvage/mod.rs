@@ -94,14 +94,14 @@ pub(crate) fn run(args: &SalvageArgs, output: Output) -> Result<Exit> {
     at_least_open_files();
     let interrupt = Interrupt::listen();
     let store = Arc::clone(&unlocked.store) as Arc<dyn Store>;
-    let (vault, journals) = open_read_only(Arc::clone(&store), &unlocked.header, unlocked.root)
+    let vault = open_read_only(Arc::clone(&store), &unlocked.header, unlocked.root)
         .map_err(|failure| failure.at(&args.vault))?;
     let survey = vault.namespace().survey();
     let (is_new, _alone) = make_destination(&args.destination, args.resume)?;
     let log = free_name(survey, ".salvage-losses", "");
     let report = args.destination.join(free_name(survey, "salvage-report", ".json"));
     let losses = Arc::new(Losses::open(&args.destination, &log, (!is_new).then_some(&*report))?);
-    journals.iter().for_each(|damage| losses.add(Finding::journal(damage)));
+    vault.damage().iter().for_each(|damage| losses.add(Finding::journal(damage)));
     let top = Directory::top(&args.destination, Arc::clone(&losses))
         .map_err(|errno| Failure::system(&args.destination, &errno.into()))?;
     let progress = Progress::begin("Listing");

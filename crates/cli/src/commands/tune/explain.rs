@@ -1,7 +1,7 @@
 //! A profile in words, and as a table.
 
-use std::fmt::Write;
-
+use crate::fit::Display;
+use crate::fit::table::{Column, Form};
 use crate::profile::{Measurement, Profile};
 use crate::report::bytes;
 
@@ -30,10 +30,13 @@ pub(super) fn of_machine(engines: &[(String, bool)], profile: &Profile) -> Vec<S
     sentences
 }
 
+const COLUMNS: [Column; 4] =
+    [Column::left("", 20), Column::left("", 7), Column::left("4 KiB", 23), Column::left("64 KiB", 23)];
+
 /// The fastest engine for each algorithm and operation, for a block of 4 KiB
 /// and for 64 KiB.
-pub(super) fn table(profile: &Profile) -> String {
-    let mut text = format!("{:<22}{:<9}{:<13}{:>10}  {:<13}{:>10}\n", "", "", "4 KiB", "", "64 KiB", "");
+pub(super) fn table(profile: &Profile, display: Display) -> String {
+    let mut rows = Vec::new();
     for algorithm in profile.algorithms() {
         let mut operations: Vec<&str> =
             profile.alone(algorithm).map(|found| found.operation.as_str()).collect();
@@ -41,18 +44,14 @@ pub(super) fn table(profile: &Profile) -> String {
         operations.dedup();
         for operation in operations {
             let cells = [BLOCK, TYPICAL].map(|size| match profile.fastest(algorithm, operation, size) {
-                Some(best) => (best.engine.as_str(), gigabytes(best.bytes_per_second)),
-                None => ("-", String::new()),
+                Some(best) => format!("{:<13}{:>10}", best.engine, gigabytes(best.bytes_per_second)),
+                None => "-".to_owned(),
             });
-            let [(small, small_rate), (large, large_rate)] = cells;
-            // Writing to a string does not fail.
-            let _ = writeln!(
-                text,
-                "{algorithm:<22}{operation:<9}{small:<13}{small_rate:>10}  {large:<13}{large_rate:>10}"
-            );
+            let [small, large] = cells;
+            rows.push(vec![algorithm.to_owned(), operation.to_owned(), small, large]);
         }
     }
-    text
+    Form { titles: 2, ..Form::new(&COLUMNS) }.text(&rows, display)
 }
 
 fn gigabytes(rate: f64) -> String {
@@ -168,10 +167,13 @@ mod tests {
         assert!(text.contains("encrypt: a, b from 64 KiB on, 65.54 GB/s at 64 KiB (a 32.77 GB/s)"), "{text}");
         assert!(text.contains("a has 50 % of its rate"), "{text}");
         assert!(text.contains("no device here") && text.contains("choose among a, b"), "{text}");
+        let at = |width| table(&known, Display { width, ascii: false });
         let rows: Vec<String> =
-            table(&known).lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+            at(None).lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         assert_eq!(rows, ["4 KiB 64 KiB", "aes-cbc-plain64 encrypt a 40.96 GB/s b 65.54 GB/s"]);
-        assert!(table(&known).lines().all(|line| line.len() <= 79), "{}", table(&known));
+        assert!(at(None).lines().all(|line| line.len() <= 79), "{}", at(None));
+        assert_eq!(at(Some(80)), at(None));
+        assert_eq!(at(Some(40)), "aes-cbc-plain64 encrypt\n  4 KiB: a 40.96 GB/s\n  64 KiB: b 65.54 GB/s\n");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::engines::is_typical;
 use crate::args::TuneArgs;
 use crate::compose;
 use crate::failure::{Exit, Failure, Result};
+use crate::fit::Display;
 use crate::profile::{
     DeviceBreakEven, EngineCosts, Measurement, Profile, SCHEMA, file, operation_name, worthwhile,
 };
@@ -75,7 +76,10 @@ pub(crate) fn run(args: &TuneArgs, output: Output) -> Result<Exit> {
         explanation: explain::sentences(&inline, &profile),
         profile,
     };
-    output.print(&document, |document| text(document, &explain::of_machine(&inline, &document.profile)))?;
+    output.print_at_width(&document, |document, display| {
+        let sentences = explain::of_machine(&inline, &document.profile);
+        text(document, &sentences, args.engine.as_deref(), display)
+    })?;
     Ok(Exit::Done)
 }
 
@@ -203,15 +207,19 @@ fn rate(found: &Measurement) -> Rate {
     }
 }
 
-fn text(document: &Document, sentences: &[String]) -> String {
+/// The profile of some engines is not that of others: `engine` tells whose it is.
+fn text(document: &Document, sentences: &[String], engine: Option<&str>, display: Display) -> String {
     let mut text = sentences.join("\n");
     text.push_str(&format!("\n\nMeasured in {:.0} s. ", document.seconds));
     match &document.saved {
-        Some(path) => text.push_str(&format!("Kept in {path}; mounts that begin from now on use it.\n")),
+        Some(path) => {
+            let with = engine.map_or(String::new(), |engine| format!(" with `--engine {engine}`"));
+            text.push_str(&format!("Kept in {path}; mounts{with} that begin from now on use it.\n"));
+        }
         None => text.push_str("Nothing was kept.\n"),
     }
     text.push_str("\nThe fastest, for a block of 4 KiB and for 64 KiB:\n");
-    text + &explain::table(&document.profile)
+    text + &explain::table(&document.profile, display)
 }
 
 #[cfg(test)]

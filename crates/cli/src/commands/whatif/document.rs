@@ -7,12 +7,17 @@ use strongroom_trace::{Kind, Trace};
 
 use super::machine::{Change, Machine};
 use super::model::Model;
+use crate::fit::Display;
+use crate::fit::table::{Column, Form};
 use crate::report::bytes;
 
 /// Less is not worth money.
 const WORTH_BUYING: f64 = 1.10;
 /// Less is no difference that the model can tell.
 const SAME: f64 = 0.03;
+
+const COLUMNS: [Column; 4] =
+    [Column::left("", 0), Column::right("speed", 7), Column::right("CPU", 7), Column::left("computed by", 0)];
 
 /// `strongroom.whatif/1`.
 #[derive(Serialize)]
@@ -99,7 +104,7 @@ impl Document {
         }
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(super) fn text(&self, display: Display) -> String {
         let trace = &self.trace;
         let percent = |share: f64| share * 100.0;
         let mut text = format!(
@@ -130,22 +135,16 @@ impl Document {
                 trace.cpu_stretch
             );
         }
-        let width = self.rows.iter().map(|row| row.add.chars().count()).max().unwrap_or(0);
-        let _ = writeln!(text, "  {:width$}  {:>7}  {:>7}  computed by", "", "speed", "CPU");
-        for row in &self.rows {
+        let row = |row: &Row| {
             let engines = row.engines.iter().filter(|share| share.bytes > 0.0);
             let engines: Vec<String> =
                 engines.map(|share| format!("{} {:.0} %", share.engine, percent(share.bytes))).collect();
-            let _ = writeln!(
-                text,
-                "  {:width$}  {:>6.2}x  {:>6.2}x  {}{}",
-                row.add,
-                row.speed,
-                row.cpu,
-                engines.join(", "),
-                if row.assumed { "; not measured here" } else { "" }
-            );
-        }
+            let assumed = if row.assumed { "; not measured here" } else { "" };
+            let by = format!("{}{assumed}", engines.join(", "));
+            vec![row.add.clone(), format!("{:.2}x", row.speed), format!("{:.2}x", row.cpu), by]
+        };
+        let rows: Vec<_> = self.rows.iter().map(row).collect();
+        text.push_str(&Form { indent: 2, titles: 1, ..Form::new(&COLUMNS) }.text(&rows, display));
         if trace.is_full {
             text.push_str("\nThe trace ended early: there was no room for more.\n");
         }
@@ -235,7 +234,7 @@ mod tests {
             document.answer
         );
         assert!(document.answer.ends_with("; buy nothing."), "{}", document.answer);
-        let text = document.text();
+        let text = document.text(Display { width: None, ascii: false });
         assert!(
             text.contains("cpus=4") && text.contains("1.00x") && text.contains("not measured here"),
             "{text}"

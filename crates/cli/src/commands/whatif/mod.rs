@@ -47,7 +47,7 @@ pub(crate) fn run(args: &WhatIfArgs, output: Output) -> Result<Exit> {
     let model = Model::of(&trace, &machine)
         .ok_or_else(|| Failure::usage("the trace has no requests").at(&args.trace))?;
     let document = Document::new(&trace, &machine, &model, &changes);
-    output.print(&document, Document::text)?;
+    output.print_at_width(&document, Document::text)?;
     Ok(Exit::Done)
 }
 

@@ -64,8 +64,16 @@ fn a_conflict_copy_of_another_entry_is_left() {
             fs::copy(place.stored(of), &copy).expect("copied");
             let kinds: Vec<Value> = left(&place).iter().map(|found| found["kind"].clone()).collect();
             assert!(kinds.iter().any(|kind| kind == "home"), "{of} as {to}: {kinds:?}");
+            assert!(!kinds.iter().any(|kind| kind == "conflict"), "{of} as {to} is told of once: {kinds:?}");
             fs::remove_file(copy).expect("removed");
         }
+        // A directory that is another.
+        let (away, of_docs) = (place.stored("empty"), marked(&place.stored("docs"), mark));
+        fs::rename(&away, &of_docs).expect("moved");
+        let document = check(&place).expect(4).document();
+        let found = document["damage"].as_array().expect("a list");
+        assert!(found.iter().all(|finding| finding["kind"] == "name"), "{document:#}");
+        fs::rename(of_docs, away).expect("moved");
         // Beside one that is: that alone is adopted.
         let of_another = marked(&place.stored("docs/b"), mark);
         fs::copy(place.stored("top"), &of_another).expect("copied");

@@ -70,53 +70,46 @@ pub(super) fn xts<V: AesVector, const CHUNK: usize, const ENCRYPT: bool>(
     });
 }
 
-/// XTS from one place to another, a sector for each tweak.
+/// Decryption in XTS from one place to another, a sector for each tweak. A
+/// sector is whole chunks.
 ///
 /// # Safety
-/// For each tweak `sector_len` bytes are readable at `from` and writable at
-/// `to`, and these are a multiple of `CHUNK` blocks. Others may change either
+/// As many bytes are readable at `from` as `to` has. Others may change them
 /// meanwhile, by atomic accesses of bytes: what is loaded is data alone.
 #[inline(always)]
-pub(super) unsafe fn xts_across<V: AesVector, const CHUNK: usize, const ENCRYPT: bool>(
+pub(super) unsafe fn xts_across<V: AesVector, const CHUNK: usize>(
     token: V::AesToken,
     keys: &RoundKeys,
     tweaks: &[Block],
-    sector_len: usize,
+    sector_blocks: usize,
     from: *const u8,
-    to: *mut u8,
+    to: &mut [Block],
 ) {
-    let chunk_len = CHUNK * 16;
     let mut at = 0;
-    for tweak in tweaks {
-        let end = at + sector_len;
+    for (tweak, sector) in tweaks.iter().zip(to.chunks_exact_mut(sector_blocks)) {
         let mut masks = first_tweaks::<V>(token, tweak);
-        while at < end {
-            let mut state = [masks[0]; REGISTERS];
-            let mut i = 0;
-            while i < REGISTERS {
-                // SAFETY: `at + chunk_len` is at most `end`, of which the
-                // caller says that it is readable.
-                state[i] = unsafe { V::load_from(token, from.add(at + i * V::WIDTH * 16)) };
-                i += 1;
-            }
-            xor_all(&mut state, &masks);
-            match ENCRYPT {
-                true => encrypt_registers(token, keys.encrypting(), &mut state),
-                false => decrypt_registers(token, keys.decrypting(), &mut state),
-            }
-            xor_all(&mut state, &masks);
-            let mut i = 0;
-            while i < REGISTERS {
-                // SAFETY: as above, writable.
-                unsafe { state[i].store_to(to.add(at + i * V::WIDTH * 16)) };
-                i += 1;
-            }
-            at += chunk_len;
-            if at < end {
+        let mut is_first = true;
+        let (chunks, _) = sector.as_chunks_mut::<CHUNK>();
+        for chunk in chunks {
+            if !is_first {
                 for mask in &mut masks {
                     *mask = mask.times_x_8_width(token);
                 }
             }
+            is_first = false;
+            let mut state = [masks[0]; REGISTERS];
+            let mut i = 0;
+            while i < REGISTERS {
+                // SAFETY: `at` counts the chunks of `to` before this one, and
+                // the caller says that so many bytes and more are readable.
+                state[i] = unsafe { V::load_from(token, from.add(at + i * V::WIDTH * 16)) };
+                i += 1;
+            }
+            xor_all(&mut state, &masks);
+            decrypt_registers(token, keys.decrypting(), &mut state);
+            xor_all(&mut state, &masks);
+            store(state, chunk);
+            at += CHUNK * 16;
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::kernel::Block;
 use crate::low::cpu::{AesNi, Vaes256, Vaes512};
 use crate::low::vector::{V128, V256, V512};
 
-/// Loads and stores of memory that others may access at the same time.
+/// Loads of memory that others may write at the same time.
 ///
 /// As plain accesses these would be data races. Each is one instruction in
 /// assembly, which the compiler cannot split, repeat or leave out, and does what
@@ -35,23 +35,6 @@ mod shared {
                         );
                     }
                     value
-                }
-
-                /// # Safety
-                /// A register's bytes are writable there; they need no alignment.
-                #[inline]
-                #[target_feature(enable = $feature)]
-                pub(in super::super) unsafe fn store(to: *mut u8, value: $type) {
-                    // SAFETY: it writes what the caller says is writable, and
-                    // touches neither stack nor flags.
-                    unsafe {
-                        asm!(
-                            concat!($move, " [{}], {}"),
-                            in(reg) to,
-                            in($class) value,
-                            options(nostack, preserves_flags),
-                        );
-                    }
                 }
             }
         };
@@ -85,11 +68,6 @@ pub(in crate::low) trait AesVector: Copy {
     /// # Safety
     /// [`AesVector::WIDTH`] blocks are readable there.
     unsafe fn load_from(token: Self::AesToken, from: *const u8) -> Self;
-    /// Writes the blocks to a place that others may read and write meanwhile.
-    ///
-    /// # Safety
-    /// [`AesVector::WIDTH`] blocks are writable there.
-    unsafe fn store_to(self, to: *mut u8);
     /// The block in every place.
     fn splat_block(token: Self::AesToken, block: &Block) -> Self;
     fn xor_with(self, other: Self) -> Self;
@@ -140,13 +118,6 @@ macro_rules! aes_vector {
                 // SAFETY: the token proves the instruction; the caller, that
                 // the bytes are readable.
                 $vector(unsafe { shared::$register::load(from) })
-            }
-
-            #[inline(always)]
-            unsafe fn store_to(self, to: *mut u8) {
-                // SAFETY: a value of this type exists only with a token; the
-                // caller proves that the bytes are writable.
-                unsafe { shared::$register::store(to, self.0) }
             }
 
             #[inline(always)]

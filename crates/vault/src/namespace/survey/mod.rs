@@ -12,6 +12,7 @@
 mod attributes;
 mod evidence;
 mod listing;
+mod named;
 mod special;
 
 use std::sync::Arc;
@@ -20,9 +21,11 @@ use strongroom_format::vault::DirectoryId;
 use strongroom_store::{Kind, NodeRef};
 
 pub use self::attributes::SurveyedAttribute;
-pub use self::listing::{Item, Listed, Listing, Named};
+pub use self::listing::{Item, Listed, Listing};
+pub use self::named::Named;
 pub use self::special::{Sort, SpecialItem};
 use super::Namespace;
+use super::remove::is_discardable;
 pub use super::shape::FOREIGN_KIND;
 use crate::content::{Content, Home};
 use crate::error::{Damage, Error, Result};
@@ -40,7 +43,7 @@ const STORED_PATH_MAX: usize = 128 << 10;
 pub(crate) const TOO_DEEP: &str = "too many directories stand within one another here: not followed";
 
 /// What is said of a directory that stands under a name that is not its home.
-pub(crate) const NOT_ITS_PLACE: &str = "a directory stands where it does not belong";
+pub const NOT_ITS_PLACE: &str = "a directory stands where it does not belong";
 
 /// What is said of a directory with the records of two.
 pub(crate) const TWO_IN_ONE: &str =
@@ -171,6 +174,13 @@ impl Survey<'_> {
     #[must_use]
     pub fn name_in(&self, folder: &Folder, stored: &[u8], id: DirectoryId) -> Option<Vec<u8>> {
         self.open_entry(&folder.node, stored, id).ok()
+    }
+
+    /// Whether the next mount for writing removes an entry of
+    /// `.strongroom/temporary`: not what the vault has not made.
+    #[must_use]
+    pub fn is_swept(&self, entry: &NodeRef) -> bool {
+        entry.kind() != Kind::Directory || is_discardable(&**entry).unwrap_or(false)
     }
 
     /// What binds a file to a name in a directory.

@@ -8,7 +8,6 @@
 mod contestants;
 mod timing;
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,6 +21,8 @@ use self::timing::{Spread, Taken};
 use crate::args::engines::BenchFileArgs;
 use crate::compose;
 use crate::failure::{Exit, Failure, Result};
+use crate::fit::Display;
+use crate::fit::table::{Column, Form};
 use crate::profile::file as hardware_of;
 use crate::progress::Steps;
 use crate::report::{Output, bytes};
@@ -83,7 +84,7 @@ pub(crate) fn run(args: &BenchFileArgs, output: Output) -> Result<Exit> {
         limit_bytes_per_second: limit()?,
         results,
     };
-    output.print(&document, table)?;
+    output.print_at_width(&document, table)?;
     Ok(Exit::Done)
 }
 
@@ -195,20 +196,27 @@ fn plant(path: &Path, files: u32) -> Result<()> {
     Ok(())
 }
 
-fn table(document: &Document) -> String {
-    let mut text = format!(
+const COLUMNS: [Column; 9] = [
+    Column::left("program", 28),
+    Column::left("input", 7),
+    Column::left("place", 6),
+    Column::left("", 8),
+    Column::right("seconds", 9),
+    Column::right("least-most", 15),
+    Column::right("CPU s", 9),
+    Column::right("rate", 12),
+    Column::right("memory", 10),
+];
+
+fn table(document: &Document, display: Display) -> String {
+    let text = format!(
         "{}, {} CPUs, {} turns; one thread of the best engine seals {}/s of data in cache\n\n",
         document.cpu,
         document.cpus,
         document.repeats,
         bytes(document.limit_bytes_per_second as u64)
     );
-    let _ = writeln!(
-        text,
-        "{:28} {:7} {:6} {:8} {:>9} {:>15} {:>9} {:>12} {:>10}",
-        "program", "input", "place", "", "seconds", "least-most", "CPU s", "rate", "memory"
-    );
-    for row in &document.results {
+    let row = |row: &Row| {
         let mut name = row.program.clone();
         for part in [&row.engine, &row.recipient].into_iter().flatten() {
             name.push(' ');
@@ -216,18 +224,20 @@ fn table(document: &Document) -> String {
         }
         let range = format!("{:.3}-{:.3}", row.seconds.low, row.seconds.high);
         let rate = format!("{}/s", bytes((row.bytes as f64 / row.seconds.median) as u64));
-        let _ = writeln!(
-            text,
-            "{name:28} {:7} {:6} {:8} {:9.3} {range:>15} {:9.3} {rate:>12} {:>10}",
-            row.input,
-            row.place,
-            row.operation,
-            row.seconds.median,
-            row.cpu_seconds.median,
-            bytes(row.peak_memory_bytes)
-        );
-    }
-    text
+        vec![
+            name,
+            row.input.to_string(),
+            row.place.to_string(),
+            row.operation.to_string(),
+            format!("{:.3}", row.seconds.median),
+            range,
+            format!("{:.3}", row.cpu_seconds.median),
+            rate,
+            bytes(row.peak_memory_bytes),
+        ]
+    };
+    let rows: Vec<_> = document.results.iter().map(row).collect();
+    text + &Form { gap: " ", titles: 4, ..Form::new(&COLUMNS) }.text(&rows, display)
 }
 
 /// A directory that goes with its value.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use strongroom_format::vault::DirectoryId;
 use strongroom_vault::error::errno::ENOTEMPTY;
+use strongroom_vault::namespace::ROOT;
 use strongroom_vault::namespace::repair::{LostFound, Repairer};
 use strongroom_vault::namespace::survey::{Folder, joined};
-use strongroom_vault::namespace::{ROOT, Unobserved};
 use strongroom_vault::{Error, Vault, write_header};
 
 use super::StepReport;
@@ -169,7 +169,7 @@ impl Carrier<'_> {
         let Subject { store, header, root, .. } = &*self.subject;
         let (store, header, root) = (Arc::clone(store), header.clone(), root.duplicate());
         let engine = crate::compose::compose(None)?;
-        let vault = Vault::open(store, engine, header, root, &options(true), Arc::new(Unobserved))?;
+        let vault = Vault::open(store, engine, header, root, &options(true))?;
         for unbound in &self.unbound {
             if let Err(error) = bind(&vault, &unbound.path) {
                 note_failure(&mut reports[unbound.step], &error);

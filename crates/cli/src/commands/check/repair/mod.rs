@@ -14,14 +14,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde::Serialize;
-use strongroom_vault::namespace::Unobserved;
-use strongroom_vault::{Damage, Vault};
+use strongroom_vault::{Damage, OpenOptions, Vault};
 
 use self::carry::carry_out;
 use self::plan::Step;
 use super::Subject;
 use super::facts::Fact;
 use super::findings::{Document, Finding, Findings};
+use super::verify::Extent;
 use crate::args::CheckArgs;
 use crate::failure::{Exit, Failure, Result};
 use crate::report::{Output, shown};
@@ -139,23 +139,18 @@ pub(super) fn recover(args: &CheckArgs, subject: &mut Subject, output: Output) -
         return Ok(None);
     }
     let failed = |failure: Failure| failure.at(&args.vault);
-    let (vault, damage) =
-        open_read_only(Arc::clone(&subject.store), &subject.header, subject.root.duplicate())
-            .map_err(failed)?;
-    drop(vault);
+    let damage = open_read_only(Arc::clone(&subject.store), &subject.header, subject.root.duplicate())
+        .map_err(failed)?
+        .damage()
+        .to_vec();
     if !damage.is_empty() && !args.history.yes && !may_give_up(&damage)? {
         let failure = Failure::new(Exit::Damage, "the journal is damaged, and nothing was repaired");
         return Err(failed(failure));
     }
+    let (store, header) = (Arc::clone(&subject.store), subject.header.clone());
     let (engine, root) = (crate::compose::compose(None)?, subject.root.duplicate());
-    let (vault, _) = Vault::open_damaged(
-        Arc::clone(&subject.store),
-        engine,
-        subject.header.clone(),
-        root,
-        &options(true),
-        Arc::new(Unobserved),
-    )?;
+    let options = OpenOptions { damaged_journals: true, ..options(true) };
+    let vault = Vault::open(store, engine, header, root, &options)?;
     vault.settle()?;
     vault.close()?;
     let mut recovery = Recovery::default();
@@ -228,7 +223,7 @@ pub(super) fn run(
     if !reports.is_empty() {
         carry_out(subject, &steps, &mut reports, interrupt)?;
         let findings = Findings::new(false);
-        let after = super::check(args, subject, &findings, interrupt, true)?;
+        let after = super::check(args, subject, &findings, interrupt, Extent::Names)?;
         // A look that was interrupted says nothing of what it did not reach.
         if !interrupt.is_asked() {
             remaining.retain(|finding| !finding.is_structural());

@@ -162,7 +162,7 @@ impl Seen {
 /// # Errors
 /// What the store reports.
 pub(super) fn plan(subject: &Subject, facts: Vec<Fact>) -> Result<Vec<Step>> {
-    let (vault, _) = open_read_only(Arc::clone(&subject.store), &subject.header, subject.root.duplicate())?;
+    let vault = open_read_only(Arc::clone(&subject.store), &subject.header, subject.root.duplicate())?;
     let planner =
         Planner { survey: vault.namespace().survey(), repairer: repairer(subject), seen: Seen::new(facts) };
     let mut steps = Vec::new();

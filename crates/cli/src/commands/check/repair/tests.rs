@@ -72,8 +72,7 @@ fn filled(suite: Suite) -> MemoryStore {
     strongroom_vault::create(&store, &mut header, &root).expect("a vault");
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     let engine = Arc::new(CpuEngine::new());
-    let options = options(true);
-    let vault = Vault::open(shared, engine, header, root, &options, Arc::new(Unobserved)).expect("it is new");
+    let vault = Vault::open(shared, engine, header, root, &options(true)).expect("it is new");
     let names = vault.namespace();
     let (docs, above, empty) =
         (directory(names, ROOT, "docs"), directory(names, ROOT, "above"), directory(names, ROOT, "empty"));
@@ -114,7 +113,7 @@ fn place(survey: Survey<'_>, path: &str) -> (NodeRef, Vec<u8>) {
 fn damage(store: &MemoryStore) {
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     let subject = subject(&shared);
-    let (vault, _) = open_read_only(shared, &subject.header, subject.root.duplicate()).expect("it is sound");
+    let vault = open_read_only(shared, &subject.header, subject.root.duplicate()).expect("it is sound");
     let survey = vault.namespace().survey();
     let at = |path: &str| place(survey, path);
     let enter = |path: &str| {
@@ -146,11 +145,11 @@ fn damage(store: &MemoryStore) {
 fn tree(store: &Arc<dyn Store>) -> BTreeMap<String, String> {
     let subject = subject(store);
     let findings = Findings::default();
-    let document =
-        check(&arguments(), &subject, &findings, &Interrupt::default(), false).expect("it can be read");
+    let document = check(&arguments(), &subject, &findings, &Interrupt::default(), Extent::Whole)
+        .expect("it can be read");
     assert_eq!(document.damage, []);
     assert!(!subject.has_damaged_copy());
-    let (vault, _) =
+    let vault =
         open_read_only(Arc::clone(store), &subject.header, subject.root.duplicate()).expect("it is sound");
     let survey = vault.namespace().survey();
     let mut tree = BTreeMap::new();
@@ -182,7 +181,7 @@ fn repair(store: &Arc<dyn Store>) -> Result<()> {
     let mut subject = subject(store);
     let recovery = recover(&args, &mut subject, output)?;
     let (findings, interrupt) = (Findings::new(true), Interrupt::default());
-    let document = check(&args, &subject, &findings, &interrupt, false)?;
+    let document = check(&args, &subject, &findings, &interrupt, Extent::Whole)?;
     let facts = findings.take_facts();
     if let Some(repair) = run(&args, &mut subject, &document, facts, recovery, &interrupt, output)? {
         assert_eq!(repair.remaining, []);
@@ -225,7 +224,7 @@ fn names_in_a_record_that_are_not_the_vaults_are_kept_once() {
     let memory = filled(Suite::Xaes256Gcm);
     let store: Arc<dyn Store> = Arc::new(memory);
     let subject = subject(&store);
-    let (vault, _) =
+    let vault =
         open_read_only(Arc::clone(&store), &subject.header, subject.root.duplicate()).expect("it is sound");
     let (top, docs) = place(vault.namespace().survey(), "docs");
     let record = top.lookup(&docs).expect("a directory").lookup(b".id").expect("a record");
@@ -233,8 +232,8 @@ fn names_in_a_record_that_are_not_the_vaults_are_kept_once() {
         record.create(format!("{number:030}").as_bytes(), 0o600).expect("a file");
     }
     let findings = Findings::new(true);
-    let document =
-        check(&arguments(), &subject, &findings, &Interrupt::default(), false).expect("it can be read");
+    let document = check(&arguments(), &subject, &findings, &Interrupt::default(), Extent::Whole)
+        .expect("it can be read");
     assert_eq!(document.damage.len(), NAMES);
     let (mut count, mut lists) = (0, BTreeMap::new());
     for fact in findings.take_facts() {
@@ -264,7 +263,7 @@ fn an_interrupted_repair_does_no_further_step() {
     let (args, interrupt) = (arguments(), Interrupt::default());
     let mut subject = subject(&store);
     let findings = Findings::new(true);
-    let mut document = check(&args, &subject, &findings, &interrupt, false).expect("it can be read");
+    let mut document = check(&args, &subject, &findings, &interrupt, Extent::Whole).expect("it can be read");
     let facts = findings.take_facts();
     interrupt.ask();
     let output = Output { json: true };
@@ -276,6 +275,6 @@ fn an_interrupted_repair_does_no_further_step() {
     assert!(repair.text().contains("Interrupted"), "{}", repair.text());
     document.repair = Some(repair);
     assert!(matches!(document.exit(), Exit::RepairIncomplete));
-    let again = check(&args, &subject, &Findings::default(), &Interrupt::default(), false);
+    let again = check(&args, &subject, &Findings::default(), &Interrupt::default(), Extent::Whole);
     assert_eq!(again.expect("it can be read").damage, document.damage);
 }

@@ -1,4 +1,0 @@
-//! Everything in `around` once more, over io_uring.
-
-#[path = "around.rs"]
-mod around;

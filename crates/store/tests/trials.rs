@@ -1,0 +1,74 @@
+//! What is found on file systems of this machine.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use strongroom_store::trials::{Ability, Finding, Trials};
+
+/// As another process would: a description of its own.
+fn honest(file: &Path) -> std::io::Result<bool> {
+    Ok(flock(File::open(file)?, FlockOperation::NonBlockingLockExclusive).is_ok())
+}
+
+fn found(directory: &Path, other: &dyn Fn(&Path) -> std::io::Result<bool>) -> HashMap<Ability, Finding> {
+    let trials = Trials::begin(directory).expect("it may be written");
+    let findings = trials.run(other);
+    trials.end().expect("removed");
+    assert_eq!(std::fs::read_dir(directory).expect("a directory").count(), 0, "nothing is left");
+    let count = findings.len();
+    let by_ability: HashMap<_, _> = findings.into_iter().map(|finding| (finding.ability, finding)).collect();
+    assert_eq!(by_ability.len(), count, "each is tried once");
+    by_ability
+}
+
+/// What no file system for general use lacks.
+const EVERYWHERE: [Ability; 15] = [
+    Ability::Contents,
+    Ability::Lengths,
+    Ability::LongNames,
+    Ability::ExclusiveCreation,
+    Ability::Listing,
+    Ability::Replacing,
+    Ability::Identity,
+    Ability::MovingDirectories,
+    Ability::Locks,
+    Ability::Barriers,
+    Ability::RemovedFiles,
+    Ability::EmptyAfterRemoval,
+    Ability::HardLinks,
+    Ability::Modes,
+    Ability::Space,
+];
+
+#[test]
+fn a_directory_of_this_machine_keeps_what_a_vault_needs() {
+    let disk = tempfile::tempdir().expect("a directory");
+    let memory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    for directory in [disk.path(), memory.path()] {
+        let found = found(directory, &honest);
+        for ability in EVERYWHERE {
+            assert!(found[&ability].kept, "{directory:?}: {:?}", found[&ability]);
+        }
+    }
+}
+
+#[test]
+fn a_lock_that_another_process_gets_too_is_none() {
+    let directory = tempfile::tempdir().expect("a directory");
+    assert!(!found(directory.path(), &|_| Ok(true))[&Ability::Locks].kept);
+    // Nor is one that nobody gets any more.
+    assert!(!found(directory.path(), &|_| Ok(false))[&Ability::Locks].kept);
+    let failing = |_: &Path| Err(std::io::Error::other("no process"));
+    assert!(found(directory.path(), &failing)[&Ability::Locks].found.contains("no process"));
+}
+
+#[test]
+fn what_may_not_be_written_is_not_tried() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    Trials::begin(&file).expect_err("no directory");
+    Trials::begin(&directory.path().join("absent")).expect_err("not there");
+}

@@ -1,0 +1,53 @@
+//! Barriers of the whole store, counted.
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{RwLock, RwLockReadGuard};
+use std::sync::PoisonError;
+
+/// Counts barriers of the whole store, so that one can tell whether what it
+/// has done is durable.
+#[derive(Debug, Default)]
+pub(crate) struct Barriers {
+    begun: AtomicU64,
+    /// Held to write for the moment in which one begins.
+    beginning: RwLock<()>,
+    /// The latest that has succeeded.
+    done: AtomicU64,
+}
+
+/// No barrier of the store begins.
+pub(crate) struct Standing<'a> {
+    /// How many have begun.
+    pub(crate) begun: u64,
+    _guard: RwLockReadGuard<'a, ()>,
+}
+
+impl Barriers {
+    /// How many have begun.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    /// Whether one has succeeded that began when `begun` had begun already.
+    pub(crate) fn covers(&self, begun: u64) -> bool {
+        self.done.load(Ordering::Acquire) > begun
+    }
+
+    /// Keeps barriers from beginning for as long as the guard lives. Who holds
+    /// it waits for none.
+    pub(crate) fn stand(&self) -> Standing<'_> {
+        let guard = self.beginning.read().unwrap_or_else(PoisonError::into_inner);
+        Standing { begun: self.begun(), _guard: guard }
+    }
+
+    /// One begins; its number.
+    pub(crate) fn begin(&self) -> u64 {
+        let _guard = self.beginning.write().unwrap_or_else(PoisonError::into_inner);
+        self.begun.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// That one has succeeded.
+    pub(crate) fn succeeded(&self, number: u64) {
+        self.done.fetch_max(number, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,176 @@
+//! What waits for a commit or a barrier, by stored inode: files with something
+//! pending, released ones that are not known to be durable, renames, removals,
+//! attributes, special records, and homes that directories have left. One
+//! barrier of the store covers all of them.
+//!
+//! All locks here are leaves.
+
+mod attributed;
+mod specials;
+mod stale_homes;
+
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, MutexGuard};
+use std::collections::{HashMap, HashSet};
+use std::sync::PoisonError;
+
+use strongroom_store::InodeId;
+
+use crate::barriers::Barriers;
+pub(crate) use attributed::{Attribute, Attributed};
+pub(crate) use specials::Specials;
+pub(crate) use stale_homes::{StaleHome, StaleHomes};
+
+/// Part of the context.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    /// Live files that may have something to commit.
+    pending: Mutex<HashSet<InodeId>>,
+    /// Released files that no barrier has covered yet.
+    unsynced: Mutex<Unsynced>,
+    /// A file with records in the journal has been removed, and no barrier
+    /// has covered the removal: a crash may bring it back.
+    removed: AtomicBool,
+    attributed: Mutex<Attributed>,
+    specials: Mutex<Specials>,
+    /// Of released files that were renamed, and are not known to be durable
+    /// under their new names: how many barriers of the store had begun then.
+    moved: Mutex<HashMap<InodeId, u64>>,
+    stale_homes: Mutex<StaleHomes>,
+}
+
+/// Files by the number of their last release: a barrier covers those releases
+/// alone that came before it.
+#[derive(Default)]
+struct Unsynced {
+    releases: u64,
+    files: HashMap<InodeId, u64>,
+    /// Of those that were never durable: how many barriers of the store had
+    /// begun when they were written in place.
+    since: HashMap<InodeId, u64>,
+}
+
+impl Unsynced {
+    fn insert(&mut self, inode: InodeId, since: Option<u64>) {
+        self.releases += 1;
+        self.files.insert(inode, self.releases);
+        match since {
+            Some(since) => self.since.insert(inode, since),
+            None => self.since.remove(&inode),
+        };
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Waiting {
+    /// The file may have something to commit from now on.
+    pub(crate) fn note_pending(&self, inode: InodeId) {
+        lock(&self.pending).insert(inode);
+    }
+
+    /// The file has nothing to commit.
+    pub(crate) fn note_clean(&self, inode: InodeId) {
+        lock(&self.pending).remove(&inode);
+    }
+
+    /// Files that may have something to commit.
+    pub(crate) fn pending(&self) -> Vec<InodeId> {
+        lock(&self.pending).iter().copied().collect()
+    }
+
+    /// How much waits.
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.pending).len()
+            + lock(&self.unsynced).files.len()
+            + self.specials().count()
+            + self.stale_homes().count()
+    }
+
+    /// A file has been released that no barrier has covered. `since` says how
+    /// many barriers of the store had begun when it was written in place, if it
+    /// was never durable and that is known.
+    pub(crate) fn note_released(&self, inode: InodeId, since: Option<u64>) {
+        lock(&self.unsynced).insert(inode, since);
+    }
+
+    /// Of a released file that no barrier has covered: since when it was
+    /// written in place, if it was never durable.
+    pub(crate) fn unsynced_since(&self, inode: InodeId) -> Option<Option<u64>> {
+        let unsynced = lock(&self.unsynced);
+        unsynced.files.contains_key(&inode).then(|| unsynced.since.get(&inode).copied())
+    }
+
+    /// The number of the last release of a file that no barrier has covered.
+    pub(crate) fn release_of(&self, inode: InodeId) -> Option<u64> {
+        lock(&self.unsynced).files.get(&inode).copied()
+    }
+
+    /// A file that is not live was renamed when so many barriers of the store
+    /// had begun.
+    pub(crate) fn note_moved(&self, inode: InodeId, barriers_begun: u64) {
+        lock(&self.moved).insert(inode, barriers_begun);
+    }
+
+    /// Files whose attributes have changed.
+    pub(crate) fn attributed(&self) -> MutexGuard<'_, Attributed> {
+        lock(&self.attributed)
+    }
+
+    /// Special records that wait for a barrier.
+    pub(crate) fn specials(&self) -> MutexGuard<'_, Specials> {
+        lock(&self.specials)
+    }
+
+    /// Homes that directories have left.
+    pub(crate) fn stale_homes(&self) -> MutexGuard<'_, StaleHomes> {
+        lock(&self.stale_homes)
+    }
+
+    /// A file whose records are still needed has been removed.
+    pub(crate) fn note_removed(&self) {
+        self.removed.store(true, Ordering::Release);
+    }
+
+    /// Whether a barrier on the store has to come before records are
+    /// forgotten; the caller sees to it.
+    pub(crate) fn take_removed(&self) -> bool {
+        self.removed.swap(false, Ordering::AcqRel)
+    }
+
+    /// The released files that wait for a barrier, which go on waiting until
+    /// it has succeeded: meanwhile a rename has to wait for its own.
+    pub(crate) fn unsynced(&self) -> HashMap<InodeId, u64> {
+        lock(&self.unsynced).files.clone()
+    }
+
+    /// A barrier that began after `unsynced` was asked for has succeeded.
+    pub(crate) fn synced(&self, covered: &HashMap<InodeId, u64>) {
+        let mut unsynced = lock(&self.unsynced);
+        let Unsynced { files, since, .. } = &mut *unsynced;
+        files.retain(|inode, release| covered.get(inode) != Some(release));
+        since.retain(|inode, _| files.contains_key(inode));
+    }
+
+    /// A barrier on the stored file itself has covered its releases: it is live,
+    /// and none has come since. Or it is another file than the one that was
+    /// released, and has its inode number.
+    pub(crate) fn synced_alone(&self, inode: InodeId) {
+        let mut unsynced = lock(&self.unsynced);
+        unsynced.files.remove(&inode);
+        unsynced.since.remove(&inode);
+    }
+
+    /// How many barriers had begun when a file that is not live was renamed
+    /// last; none where that was before the mount, or a barrier has covered it.
+    pub(crate) fn moved_since(&self, inode: InodeId) -> u64 {
+        lock(&self.moved).get(&inode).copied().unwrap_or(0)
+    }
+
+    /// A barrier of the store has succeeded.
+    pub(crate) fn forget_moved(&self, barriers: &Barriers) {
+        lock(&self.moved).retain(|_, since| !barriers.covers(*since));
+    }
+}

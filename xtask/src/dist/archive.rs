@@ -1,0 +1,131 @@
+//! The archive with a static program: laid out as below `/usr/local`, so that it can be unpacked there, or
+//! run from where it lies.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use strongroom_harness::command;
+use strongroom_harness::failure::{Context, Result, ensure};
+
+use super::files::{EXAMPLES, HELPERS, LIMIT, Release, file_name, put, section, settle};
+
+/// In bytes, of an archive: boards and their networks are small.
+const SIZE_MAX: u64 = 10_000_000;
+const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
+
+/// Writes the archive to `path`, everything in it below `name`; `scratch` is an empty directory.
+///
+/// # Errors
+/// The program is not static, or the archive is too large.
+pub(super) fn make(release: &Release<'_>, scratch: &Path, name: &str, path: &Path) -> Result {
+    ensure_static(&release.program)?;
+    let root = scratch.join(name);
+    fill(release, &root)?;
+    settle(&root)?;
+    let mut pack = Command::new("tar");
+    pack.current_dir(scratch).env("LC_ALL", "C");
+    pack.args(["--create", "--format=gnu", "--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
+    pack.arg(format!("--mtime=@{}", release.tree.epoch));
+    pack.args(["--use-compress-program=gzip -9 -n", "--file"]).arg(path).arg(name);
+    command::output(&mut pack, LIMIT)?;
+    let size = fs::metadata(path)?.size();
+    ensure!(size < SIZE_MAX, "{} has {size} bytes, {SIZE_MAX} are too many", path.display());
+    Ok(())
+}
+
+fn fill(release: &Release<'_>, root: &Path) -> Result {
+    put(root, "bin/strongroom", &fs::read(&release.program)?, 0o755)?;
+    fs::create_dir_all(root.join("sbin"))?;
+    for helper in HELPERS {
+        symlink("../bin/strongroom", root.join("sbin").join(helper))?;
+    }
+    let written = tempfile::tempdir()?;
+    for page in release.pages(written.path())? {
+        let target = Path::new("share/man").join(format!("man{}", section(&page))).join(file_name(&page)?);
+        put(root, target, &fs::read(&page)?, 0o644)?;
+    }
+    let written = tempfile::tempdir()?;
+    for file in release.completions(written.path())? {
+        let target = match file_name(&file)? {
+            "strongroom.bash" => "share/bash-completion/completions/strongroom",
+            "_strongroom" => "share/zsh/site-functions/_strongroom",
+            "strongroom.fish" => "share/fish/vendor_completions.d/strongroom.fish",
+            _ => continue,
+        };
+        put(root, target, &fs::read(&file)?, 0o644)?;
+    }
+    let documents = Path::new("share/doc/strongroom");
+    for document in release.documents()? {
+        put(root, documents.join(&document), &release.read(&document)?, 0o644)?;
+    }
+    for licence in LICENCES {
+        put(root, documents.join(licence), &release.read(licence)?, 0o644)?;
+    }
+    put(root, documents.join("THIRD-PARTY"), release.notices.as_bytes(), 0o644)?;
+    for name in EXAMPLES {
+        let example = release.read(Path::new("packaging").join(name))?;
+        put(root, documents.join("examples").join(name), &example, 0o644)?;
+    }
+    Ok(())
+}
+
+/// Nothing else is needed to start it: no interpreter loads it, and it names no library.
+fn ensure_static(program: &Path) -> Result {
+    let mut read = Command::new("readelf");
+    read.env("LC_ALL", "C").args(["--wide", "--program-headers", "--dynamic"]).arg(program);
+    let said = command::output(&mut read, LIMIT)?;
+    let needs = needs(&said);
+    ensure!(needs.is_empty(), "{} is not static:\n{}", program.display(), needs.join("\n"));
+    Ok(())
+}
+
+/// The lines of `readelf` that name what has to be there for a program to start.
+fn needs(said: &str) -> Vec<&str> {
+    let is_need = |line: &&str| line.trim_start().starts_with("INTERP") || line.contains("(NEEDED)");
+    said.lines().filter(is_need).map(str::trim).collect()
+}
+
+/// Runs the program as root where there is nothing but it and what runs it: no library, no `/dev`, no `/proc`.
+/// `root` is an empty directory.
+pub(super) fn try_alone(release: &Release<'_>, root: &Path) -> Result {
+    fs::copy(&release.program, root.join("strongroom")).context(root.display())?;
+    fs::write(root.join("password"), "an empty room\n")?;
+    if let Some(emulator) = &release.emulator {
+        fs::copy(emulator, root.join("emulator")).context(emulator.display())?;
+    }
+    let run = |words: &[&str]| {
+        let mut command = Command::new("chroot");
+        command.arg(root).args(release.emulator.as_ref().map(|_| "/emulator"));
+        command.arg("/strongroom").args(words);
+        command::output(&mut command, LIMIT)
+    };
+    let version = run(&["--version"])?;
+    run(&["init", "/vault", "--password-file", "/password", "--recovery-out", "none"])?;
+    run(&["check", "/vault", "--password-file", "/password"])?;
+    println!("made and checked a vault where there is nothing else: {}", version.trim());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_needs_a_loader_or_a_library_is_not_static() {
+        let said = "  INTERP         0x000318 0x0000000000000318 R   0x1\n      [Requesting program interpreter: /lib64/x]\n\
+                    \x20 DYNAMIC        0x2d0\n 0x0000000000000001 (NEEDED)  Shared library: [libc.so.6]\n";
+        assert_eq!(needs(said).len(), 2);
+        assert!(
+            needs("  LOAD           0x000000\n  DYNAMIC        0x2d0\n 0x000000006ffffffb (FLAGS_1) PIE\n")
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn the_program_of_a_test_is_not_static_here() {
+        let own = std::env::current_exe().unwrap();
+        assert_eq!(ensure_static(&own).is_err(), cfg!(not(target_feature = "crt-static")));
+    }
+}
