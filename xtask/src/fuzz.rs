@@ -37,7 +37,7 @@ const TARGETS: [&str; 12] = [
     "trace",
 ];
 /// Seconds for each target in the short form, which CI runs.
-const SHORT: u64 = 15;
+const SHORT: u64 = 8;
 /// Seconds for each target in the long form of `cargo xtask test`.
 const LONG: u64 = 600;
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);

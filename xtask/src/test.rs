@@ -218,7 +218,7 @@ fn cargo_test() -> Result<Tally> {
 /// engine changes.
 fn unruly_test() -> Result<Tally> {
     let mut command = workspace::cargo();
-    command.args(["test", "--package", "strongroom-vault", "--package", "strongroom", "--all-features"]);
+    command.args(["test", "--workspace", "--all-features"]);
     command.args(["--no-fail-fast", "--test", "content", "--test", "namespace", "--test", "attacks"]);
     command.args(["--test", "attacks_names", "--test", "mount"]);
     command.env("STRONGROOM_TEST_ENGINE", "unruly");

@@ -128,7 +128,7 @@ fn run(command: Command, output: Output) -> Result<Exit> {
         Command::Init(args) => commands::init::run(&args, output),
         Command::Mount(args) => mount::run(&args, output),
         Command::Umount(args) => umount::run(&args, output),
-        Command::Sync(args) => sync::run(&args, output),
+        Command::Sync(args) => sync::run(&args),
         Command::Status(args) => status::run(&args, output),
         Command::Set(args) => set::run(&args, output),
         Command::Info(args) => commands::info::run(&args, output),

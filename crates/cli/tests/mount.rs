@@ -455,6 +455,25 @@ fn what_was_synced_survives_the_daemons_death() {
     place.umount();
 }
 
+/// By having it forget them, which waits for pages that it has sent, and those that it withholds.
+#[test]
+fn a_sync_has_the_kernel_hand_over_what_is_open_for_writing() {
+    let place = Place::new();
+    place.mount(&[]);
+    let mut written = File::create(place.at("file")).expect("created");
+    written.write_all(&noise(64 * 4096, 7)).expect("written");
+    let cached = || {
+        let words = ["--noheadings", "--raw", "--output", "PAGES"];
+        let output = Command::new("fincore").args(words).arg(place.at("file")).output();
+        let text = String::from_utf8(output.expect("util-linux is there").stdout).expect("a number");
+        text.trim().parse::<u64>().expect("a number")
+    };
+    assert_eq!(cached(), 64);
+    assert_success(&place.ask(&["sync"]));
+    assert_eq!(cached(), 0);
+    place.crash();
+}
+
 #[test]
 fn a_mount_in_use_is_not_unmounted_but_lazily() {
     let place = Place::new();

@@ -23,6 +23,11 @@ impl Writers {
         }
     }
 
+    /// Those that some handle is open for writing of.
+    pub(crate) fn nodes(&self) -> Vec<NodeId> {
+        self.0.keys().copied().collect()
+    }
+
     /// True while some handle is open for writing.
     pub(crate) fn has(&self, node: NodeId) -> bool {
         self.0.contains_key(&node)

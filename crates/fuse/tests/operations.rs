@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use strongroom_engine::Buffer;
 use strongroom_fuse::abi::{Opcode, flags};
 use strongroom_fuse::{Ended, MountOptions};
@@ -354,4 +355,28 @@ fn notifications_drop_what_the_kernel_caches() {
     assert_eq!(fs::metadata(served.path("file")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
     served.unmount();
     assert!(notifier.invalidate_inode(node, 0, 0).is_err());
+}
+
+/// What a sync of everything relies on; `syncfs(2)` may return before.
+#[test]
+fn a_notification_waits_for_pages_that_were_sent() {
+    if !can_mount() {
+        return;
+    }
+    let served = Served::new();
+    let mut file = File::create(served.path("hang")).unwrap();
+    file.write_all(b"text").unwrap();
+    let node = served.filesystem.change(b"hang", b"");
+    let root = File::open(served.path("")).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| rustix::fs::syncfs(&root));
+        assert!(served.filesystem.wait_for_hanging(1));
+        let notifier = served.handle.notifier();
+        let told = scope.spawn(move || notifier.invalidate_inode(node, 0, 0));
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!told.is_finished(), "nobody has answered");
+        served.filesystem.release_hanging();
+        told.join().unwrap().unwrap();
+    });
+    assert_eq!(fs::read(served.path("hang")).unwrap(), b"text");
 }

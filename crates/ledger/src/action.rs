@@ -83,6 +83,26 @@ pub enum Action {
 }
 
 impl Action {
+    /// What it names; the second is empty where there is but one.
+    fn paths(&self) -> [&str; 2] {
+        match self {
+            Self::Rename { from, to } | Self::Link { from, to } => [from, to],
+            Self::Exchange { one, other } => [one, other],
+            Self::Create { path }
+            | Self::Write { path, .. }
+            | Self::SetLen { path, .. }
+            | Self::Punch { path, .. }
+            | Self::Fsync { path }
+            | Self::Fdatasync { path }
+            | Self::Close { path }
+            | Self::Symlink { path }
+            | Self::Unlink { path }
+            | Self::Mkdir { path }
+            | Self::Rmdir { path }
+            | Self::SyncDirectory { path } => [path, ""],
+        }
+    }
+
     fn line(&self) -> String {
         match self {
             Self::Create { path } => format!("create {path}"),
@@ -169,6 +189,17 @@ impl Line {
         }
     }
 
+    /// Whether a text tells of something that this line names, whatever its directory.
+    pub fn is_told_in(&self, text: &str) -> bool {
+        let paths = match self {
+            Self::Begin { action, .. } => action.paths(),
+            Self::SyncBegun { path, .. } => [path.as_str(), ""],
+            Self::End { .. } | Self::Gone { .. } | Self::SyncEnded { .. } => ["", ""],
+        };
+        let names = paths.iter().filter_map(|path| path.rsplit('/').next());
+        names.filter(|name| !name.is_empty()).any(|name| text.contains(name))
+    }
+
     fn parse(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split(' ').collect();
         let number = words.get(1)?.parse().ok()?;
@@ -201,6 +232,14 @@ pub fn read(file: &Path) -> Result<Vec<(u64, Line)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_belongs_to_what_tells_of_its_names() {
+        let write = Action::Write { path: "d/f7".into(), offset: 5, len: 7, wait: Wait::No };
+        let line = Line::Begin { number: 9, action: write };
+        assert!(line.is_told_in("e/f7 (made by 3): page 1") && !line.is_told_in("d/f8: page 5, 7"));
+        assert!(!Line::End { number: 9 }.is_told_in("d/f9"));
+    }
 
     #[test]
     fn lines_come_back_as_they_were_written() -> Result {

@@ -24,7 +24,7 @@ const LANES_EACH: u64 = 2;
 const LANES: u64 = PROCESSES * LANES_EACH;
 /// How long a writer may take to notice that its mount is gone.
 const END_LIMIT: Duration = Duration::from_secs(60);
-/// Lines of a log that a failure shows.
+/// The last lines of a log, which a failure shows besides those of the file that it is about.
 const SHOWN: usize = 80;
 
 /// Several rounds on one vault.
@@ -148,11 +148,16 @@ impl Campaign {
             Ok((found, kept))
         };
         compare().map_err(|failure| {
-            let shown = lines.iter().rev().take(SHOWN).rev();
+            let is_late = |line: usize| line + SHOWN >= lines.len();
+            let failure = format!("lane {number}: {failure}");
+            let shown = lines
+                .iter()
+                .enumerate()
+                .filter(|(line, (_, does))| is_late(*line) || does.is_told_in(&failure));
             let shown: String =
-                shown.map(|(position, line)| format!("{position}: {}", line.text())).collect();
+                shown.map(|(_, (position, line))| format!("{position}: {}", line.text())).collect();
             let syncs = &witnessed.syncs[index];
-            Failure::new(format!("lane {number}: {failure}\nits log, syncs at {syncs:?}:\n{shown}"))
+            Failure::new(format!("{failure}\nits log, syncs at {syncs:?}:\n{shown}"))
         })
     }
 }

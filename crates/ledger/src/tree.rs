@@ -1,7 +1,9 @@
 //! What is there: a lane's directory, read whole.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -18,10 +20,12 @@ pub enum Found {
 /// Names below a lane's directory, with `/` between.
 pub type Tree = BTreeMap<String, Found>;
 
-/// Reads everything below `root`.
+/// Reads everything below `root`. What a listing names may be gone when it is looked at: a file that no
+/// barrier has covered is taken away by the mount that finds it unfinished. Then another listing has no
+/// such name.
 ///
 /// # Errors
-/// Anything that cannot be read: after a crash nothing may be an error.
+/// Anything else that cannot be read: after a crash nothing may be an error.
 pub fn read(root: &Path) -> Result<Tree> {
     let mut tree = Tree::new();
     descend(root, "", &mut tree)?;
@@ -30,22 +34,39 @@ pub fn read(root: &Path) -> Result<Tree> {
 
 fn descend(directory: &Path, prefix: &str, tree: &mut Tree) -> Result {
     for entry in fs::read_dir(directory).context(directory.display())? {
-        let entry = entry.context(directory.display())?;
-        let path = entry.path();
-        let text = entry.file_name().into_string();
+        let file_name = entry.context(directory.display())?.file_name();
+        let path = directory.join(&file_name);
+        let found = match looked_at(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound && !is_listed(directory, &file_name)? => {
+                continue;
+            }
+            found => found.context(path.display())?,
+        };
+        let text = file_name.into_string();
         let name = text.map_err(|name| Failure::new(format!("a name nobody made: {}", name.display())))?;
         let name = format!("{prefix}{name}");
-        let metadata = fs::symlink_metadata(&path).context(path.display())?;
-        let kind = metadata.file_type();
-        let found = if kind.is_dir() {
+        if found == Found::Directory {
             descend(&path, &format!("{name}/"), tree)?;
-            Found::Directory
-        } else if kind.is_symlink() {
-            Found::Symlink(fs::read_link(&path).context(path.display())?.to_string_lossy().into_owned())
-        } else {
-            Found::File { inode: metadata.ino(), bytes: fs::read(&path).context(path.display())? }
-        };
+        }
         tree.insert(name, found);
     }
     Ok(())
+}
+
+fn looked_at(path: &Path) -> io::Result<Found> {
+    let metadata = fs::symlink_metadata(path)?;
+    let kind = metadata.file_type();
+    Ok(if kind.is_dir() {
+        Found::Directory
+    } else if kind.is_symlink() {
+        Found::Symlink(fs::read_link(path)?.to_string_lossy().into_owned())
+    } else {
+        Found::File { inode: metadata.ino(), bytes: fs::read(path)? }
+    })
+}
+
+fn is_listed(directory: &Path, name: &OsStr) -> Result<bool> {
+    let listed = fs::read_dir(directory).context(directory.display())?;
+    let names = listed.collect::<io::Result<Vec<_>>>().context(directory.display())?;
+    Ok(names.iter().any(|entry| entry.file_name() == name))
 }

@@ -120,7 +120,7 @@ pub(super) fn converse(daemon: &Arc<Daemon>, request: Request, stream: &UnixStre
         Request::TraceStop => {
             send_trace(stream, daemon.tracing.stop(&daemon.traced(), Some(daemon.local.times())));
         }
-        Request::Sync => send(stream, &answer(daemon.vault.sync().map_err(Failure::from))),
+        Request::Sync => send(stream, &answer(daemon.adapter.sync().map_err(Failure::from))),
         Request::Unmount { lazy } => {
             // First, for with the mount the process ends.
             let witness = daemon.ending.witness();

@@ -154,8 +154,10 @@ impl Place {
 
     /// Kills the daemon, and clears what is left of its mount away.
     pub(crate) fn crash(&self) {
+        let daemon = PathBuf::from(format!("/proc/{}", self.pid().as_raw_nonzero()));
         self.signal(rustix::process::Signal::KILL);
         soon("the dead mount goes", || self.ask(&["umount", "--lazy"]).status.success());
+        soon("the daemon is gone", || !daemon.exists());
     }
 }
 

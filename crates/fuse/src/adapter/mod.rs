@@ -144,6 +144,16 @@ impl Adapter {
         self.unwritten.attach(session, workers);
     }
 
+    /// Makes all durable whose writes had returned before, what the kernel
+    /// still holds of it included. Not for a thread that answers requests.
+    ///
+    /// # Errors
+    /// What the store reports; `NOTCONN` when the session has ended.
+    pub fn sync(&self) -> strongroom_vault::Result<()> {
+        self.unwritten.write_back_all().map_err(|errno| Error::Refused(errno.raw()))?;
+        self.vault.sync()
+    }
+
     /// The vault that is served.
     #[must_use]
     pub fn vault(&self) -> &Arc<Vault> {

@@ -272,6 +272,9 @@ impl Filesystem for Memory {
         if buffer.as_ptr().align_offset(4096) != 0 {
             self.seen.unaligned.fetch_add(1, Ordering::Relaxed);
         }
+        if self.tree().node(node)?.hangs {
+            self.hang();
+        }
         let mut tree = self.tree();
         let node = tree.node_mut(node)?;
         let start = write.offset as usize;

@@ -199,6 +199,8 @@ pub fn crash_mounting(vault: &Vault, options: MountOptions, delay: Duration) -> 
     thread::sleep(delay);
     let ended = child.try_wait()?;
     command::end(&mut child);
+    // Until it is gone it has the vault.
+    command::wait(&mut child, UNMOUNT_LIMIT).context("the mount that was killed")?;
     ensure!(ended.is_none(), "the daemon ended instead of mounting\n{}", log_tail(&vault.place.log));
     let mounted = Connection::of(&vault.place.directory)?.is_some();
     clear(&vault.place.directory)?;
