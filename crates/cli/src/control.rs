@@ -33,6 +33,8 @@ pub(crate) enum Request {
     Status,
     /// Make everything durable that the daemon was given before.
     Sync,
+    /// Name the files that are open for writing.
+    OpenForWriting,
     /// Unmount. The answer comes when the vault is closed, or, lazily, when
     /// the mount is detached.
     Unmount {
@@ -68,10 +70,24 @@ pub(crate) enum Answer {
         /// Of the trace.
         bytes: u64,
     },
+    /// To `open-for-writing`.
+    OpenForWriting {
+        /// Of those that have a name.
+        files: Vec<OpenFile>,
+    },
     /// To `unmount`: the name is gone, and something keeps the file system.
     Held,
     /// It failed.
     Failed(Told),
+}
+
+/// A file that is open for writing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OpenFile {
+    /// As `stat(2)` tells it.
+    pub(crate) inode: u64,
+    /// From the mount, as it was last found; any bytes.
+    pub(crate) path: Vec<u8>,
 }
 
 /// A failure that passes from one process to another.
@@ -297,8 +313,11 @@ impl Client {
     /// # Errors
     /// The daemon's failure, or that it is gone.
     pub(crate) fn ask(&mut self, request: Request) -> Result<Answer> {
-        let timeout = matches!(request, Request::Status | Request::Set { .. } | Request::TraceStart)
-            .then_some(ANSWER_TIMEOUT);
+        let timeout = matches!(
+            request,
+            Request::Status | Request::OpenForWriting | Request::Set { .. } | Request::TraceStart
+        )
+        .then_some(ANSWER_TIMEOUT);
         self.ask_within(request, timeout)
     }
 

@@ -357,26 +357,25 @@ fn notifications_drop_what_the_kernel_caches() {
     assert!(notifier.invalidate_inode(node, 0, 0).is_err());
 }
 
-/// What a sync of everything relies on; `syncfs(2)` may return before.
+/// What `strongroom sync` relies on; `syncfs(2)` may return before.
 #[test]
-fn a_notification_waits_for_pages_that_were_sent() {
+fn a_sync_of_a_file_waits_for_pages_that_were_sent() {
     if !can_mount() {
         return;
     }
     let served = Served::new();
     let mut file = File::create(served.path("hang")).unwrap();
     file.write_all(b"text").unwrap();
-    let node = served.filesystem.change(b"hang", b"");
     let root = File::open(served.path("")).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| rustix::fs::syncfs(&root));
         assert!(served.filesystem.wait_for_hanging(1));
-        let notifier = served.handle.notifier();
-        let told = scope.spawn(move || notifier.invalidate_inode(node, 0, 0));
+        let path = served.path("hang");
+        let synced = scope.spawn(move || File::open(path).and_then(|other| other.sync_data()));
         std::thread::sleep(Duration::from_millis(200));
-        assert!(!told.is_finished(), "nobody has answered");
+        assert!(!synced.is_finished(), "nobody has answered");
         served.filesystem.release_hanging();
-        told.join().unwrap().unwrap();
+        synced.join().unwrap().unwrap();
     });
     assert_eq!(fs::read(served.path("hang")).unwrap(), b"text");
 }

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use super::Daemon;
 use super::unmounting::{self, HELD_AFTER};
 use crate::compose;
-use crate::control::{self, Answer, Request};
+use crate::control::{self, Answer, OpenFile, Request};
 use crate::failure::{Failure, Result};
 
 /// Longest request.
@@ -120,7 +120,12 @@ pub(super) fn converse(daemon: &Arc<Daemon>, request: Request, stream: &UnixStre
         Request::TraceStop => {
             send_trace(stream, daemon.tracing.stop(&daemon.traced(), Some(daemon.local.times())));
         }
-        Request::Sync => send(stream, &answer(daemon.adapter.sync().map_err(Failure::from))),
+        Request::Sync => send(stream, &answer(daemon.vault.sync().map_err(Failure::from))),
+        Request::OpenForWriting => {
+            let files = daemon.adapter.open_for_writing().into_iter();
+            let files = files.map(|(inode, path)| OpenFile { inode, path }).collect();
+            send(stream, &Answer::OpenForWriting { files });
+        }
         Request::Unmount { lazy } => {
             // First, for with the mount the process ends.
             let witness = daemon.ending.witness();

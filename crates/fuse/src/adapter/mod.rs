@@ -144,14 +144,16 @@ impl Adapter {
         self.unwritten.attach(session, workers);
     }
 
-    /// Makes all durable whose writes had returned before, what the kernel
-    /// still holds of it included. Not for a thread that answers requests.
-    ///
-    /// # Errors
-    /// What the store reports; `NOTCONN` when the session has ended.
-    pub fn sync(&self) -> strongroom_vault::Result<()> {
-        self.unwritten.write_back_all().map_err(|errno| Error::Refused(errno.raw()))?;
-        self.vault.sync()
+    /// The files of which the kernel may hold what it has not written back:
+    /// those that are open for writing and have a name, by their inode and
+    /// the path under which each was last found.
+    #[must_use]
+    pub fn open_for_writing(&self) -> Vec<(u64, Vec<u8>)> {
+        let named = |NodeId(node)| {
+            let attributes = self.namespace.attributes(node).ok().filter(|found| found.links > 0)?;
+            Some((attributes.id.inode, self.namespace.path(node)?))
+        };
+        self.unwritten.nodes().into_iter().filter_map(named).collect()
     }
 
     /// The vault that is served.

@@ -4,10 +4,7 @@
 //! written back what it holds: a file that was just written would seem to be
 //! all hole, and be copied as zeros. It writes back when it is told to drop
 //! its pages, which the daemon may do while it answers, as long as another
-//! worker is free to take the writes. That also waits for pages that were sent
-//! and not answered, and for those that the kernel withholds while an `fsync`
-//! or a change of the file's length waits: of these neither `syncfs(2)` nor
-//! the connection's count of requests tells.
+//! worker is free to take the writes.
 //!
 //! Unwritten pages are there only while the file is open for writing: the
 //! kernel writes back when a descriptor is closed and when a mapping goes.
@@ -68,18 +65,9 @@ impl Unwritten {
         written
     }
 
-    /// Has the kernel write back what it holds of all files. Not for a thread
-    /// that answers requests.
-    ///
-    /// # Errors
-    /// `NOTCONN` when the session has ended.
-    pub(super) fn write_back_all(&self) -> Result<(), Errno> {
-        let Some((notifier, _)) = self.kernel.get() else { return Ok(()) };
-        let nodes = self.lock().nodes();
-        nodes.into_iter().try_for_each(|node| match notifier.invalidate_inode(node, 0, 0) {
-            Err(errno) if errno != Errno::NOENT => Err(errno),
-            _ => Ok(()),
-        })
+    /// The files that are open for writing.
+    pub(super) fn nodes(&self) -> Vec<NodeId> {
+        self.lock().nodes()
     }
 
     fn lock(&self) -> MutexGuard<'_, Writers> {

@@ -138,6 +138,7 @@ impl Served {
             Request::Closed => answer(witness.wait()),
             Request::Status
             | Request::Sync
+            | Request::OpenForWriting
             | Request::Set { .. }
             | Request::TraceStart
             | Request::TraceStop => {
