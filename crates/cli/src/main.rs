@@ -6,6 +6,7 @@
 //! [`failure::Failure`], with one of the codes in `docs/exit-codes.md`.
 #![forbid(unsafe_code)]
 
+mod again;
 mod args;
 mod commands;
 mod compose;

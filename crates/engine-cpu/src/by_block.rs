@@ -1,12 +1,18 @@
 //! The block ciphers of RustCrypto as kernels, for CPUs and ciphers without an
-//! own one. Serpent's is bitsliced, within a block. Camellia's looks S-boxes
-//! up in memory, so that its timing can depend on key and data.
+//! own one. AES takes the CPU's instructions where it has them, on every tier,
+//! and is bitsliced elsewhere. Serpent's is bitsliced, within a block.
+//! Camellia's looks S-boxes up in memory, so that its timing can depend on key
+//! and data.
 
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, BlockSizeUser, KeyInit, consts::U16};
 
 use crate::kernel::{Block, Code, Kernel};
 
 const CODE: Code = Code::constant_time("RustCrypto");
+#[cfg(target_arch = "aarch64")]
+const WITH_INSTRUCTIONS: Code = Code::constant_time("RustCrypto, FEAT_AES");
+#[cfg(not(target_arch = "aarch64"))]
+const WITH_INSTRUCTIONS: Code = Code::constant_time("RustCrypto, AES-NI");
 const TABLES: Code = Code::with_tables("RustCrypto, tables");
 
 struct ByBlock<C>(C, Code);
@@ -38,10 +44,11 @@ where
 
 /// With the instructions of this CPU, or bitsliced.
 pub(crate) fn aes(key: &[u8]) -> Option<Box<dyn Kernel>> {
+    let code = if aes::hardware_accelerated() { WITH_INSTRUCTIONS } else { CODE };
     match key.len() {
-        16 => boxed::<aes::Aes128>(key, CODE),
-        24 => boxed::<aes::Aes192>(key, CODE),
-        _ => boxed::<aes::Aes256>(key, CODE),
+        16 => boxed::<aes::Aes128>(key, code),
+        24 => boxed::<aes::Aes192>(key, code),
+        _ => boxed::<aes::Aes256>(key, code),
     }
 }
 

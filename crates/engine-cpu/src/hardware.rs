@@ -74,12 +74,17 @@ impl Tier {
         }
     }
 
-    /// The instructions that it needs, in words.
+    /// The instructions that it needs, in the words of this architecture.
     #[must_use]
     pub const fn requirement(self) -> &'static str {
         match self {
-            Tier::VectorAes => "VAES and VPCLMULQDQ with AVX2 or AVX-512",
-            Tier::Aes => "AES-NI and PCLMULQDQ, or the ARMv8 cryptography extension",
+            Tier::VectorAes if cfg!(target_arch = "x86_64") => "VAES and VPCLMULQDQ with AVX2 or AVX-512",
+            Tier::VectorAes => "VAES and VPCLMULQDQ, which x86-64 alone has",
+            Tier::Aes if cfg!(target_arch = "x86_64") => "AES-NI and PCLMULQDQ",
+            Tier::Aes if cfg!(target_arch = "aarch64") => {
+                "FEAT_AES and FEAT_PMULL of the ARMv8 cryptography extension"
+            }
+            Tier::Aes => "AES instructions of x86-64 or of ARMv8 in AArch64",
             Tier::Portable => "nothing",
         }
     }

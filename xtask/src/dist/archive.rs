@@ -87,24 +87,67 @@ fn needs(said: &str) -> Vec<&str> {
     said.lines().filter(is_need).map(str::trim).collect()
 }
 
-/// Runs the program as root where there is nothing but it and what runs it: no library, no `/dev`, no `/proc`.
-/// `root` is an empty directory.
+/// Makes a vault, and where there is a `/dev/fuse`, mounts it in the foreground and in the background: `$1` is the
+/// directory, the rest is what runs the program in it. The name space of mounts is its own, so that nothing stays.
+const VAULT: &str = r#"
+set -e
+root=$1
+shift
+run() { chroot "$root" "$@"; }
+daemon=
+trap '[ -z "$daemon" ] || kill "$daemon"' EXIT
+mkdir "$root/proc" "$root/dev" "$root/run" "$root/plain"
+mount -t proc proc "$root/proc"
+run "$@" init /vault --password-file /password --recovery-out none
+run "$@" check /vault --password-file /password
+test -e /dev/fuse || exit 0
+mknod "$root/dev/fuse" c 10 229
+run "$@" mount /vault /plain --foreground --password-file /password &
+daemon=$!
+until mountpoint -q "$root/plain"; do
+    kill -0 $daemon
+    sleep 0.1
+done
+echo whole > "$root/plain/file"
+grep -qx whole "$root/plain/file"
+run "$@" umount /plain
+wait $daemon
+daemon=
+run "$@" mount /vault /plain --password-file /password
+grep -qx whole "$root/plain/file"
+run "$@" umount /plain
+run "$@" check /vault --password-file /password
+"#;
+
+/// Runs the program as root where there is nothing but it and what runs it: no library, no `/dev`, no `/proc`;
+/// for a vault `/proc` and `/run`. `root` is an empty directory.
 pub(super) fn try_alone(release: &Release<'_>, root: &Path) -> Result {
     fs::copy(&release.program, root.join("strongroom")).context(root.display())?;
     fs::write(root.join("password"), "an empty room\n")?;
+    let mut words = Vec::new();
     if let Some(emulator) = &release.emulator {
         fs::copy(emulator, root.join("emulator")).context(emulator.display())?;
+        words.push("/emulator");
     }
-    let run = |words: &[&str]| {
-        let mut command = Command::new("chroot");
-        command.arg(root).args(release.emulator.as_ref().map(|_| "/emulator"));
-        command.arg("/strongroom").args(words);
-        command::output(&mut command, LIMIT)
+    words.push("/strongroom");
+    let run = |arguments: &[&str]| {
+        command::output(Command::new("chroot").arg(root).args(&words).args(arguments), LIMIT)
     };
     let version = run(&["--version"])?;
-    run(&["init", "/vault", "--password-file", "/password", "--recovery-out", "none"])?;
-    run(&["check", "/vault", "--password-file", "/password"])?;
-    println!("made and checked a vault where there is nothing else: {}", version.trim());
+    let engines = run(&["engines"])?;
+    ensure!(engines.contains("self-test passed") && !engines.contains("FAILED"), "{engines}");
+    run(&["file", "keygen", "-o", "/key"])?;
+    let recipient = run(&["file", "keygen", "-y", "/key"])?;
+    run(&["file", "encrypt", "-r", recipient.trim(), "-o", "/password.age", "/password"])?;
+    run(&["file", "decrypt", "-i", "/key", "-o", "/again", "/password.age"])?;
+    ensure!(fs::read(root.join("again"))? == fs::read(root.join("password"))?, "it decrypts something else");
+    let mut vault = Command::new("unshare");
+    vault.args(["--mount", "sh", "-c", VAULT, "vault"]).arg(root).args(&words);
+    command::output(&mut vault, LIMIT).context("a vault")?;
+    println!("works where there is nothing else: {}", version.trim());
+    if !Path::new("/dev/fuse").exists() {
+        println!("it mounted nothing: there is no /dev/fuse");
+    }
     Ok(())
 }
 

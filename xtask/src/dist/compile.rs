@@ -24,6 +24,8 @@ const SEARCH_LIMIT: Duration = Duration::from_secs(120);
 pub(super) struct Target {
     /// As Rust names it.
     pub(super) triple: String,
+    /// The program is to be small, where that costs no speed of a cipher.
+    pub(super) is_small: bool,
     /// Where its standard library lies, unless it came with the compiler.
     pub(super) sysroot: Option<PathBuf>,
     /// Which compilers are taken, as cargo and the build scripts of libraries read it.
@@ -38,7 +40,14 @@ impl Target {
     /// One for which the compiler has all that it needs.
     pub(super) fn ordinary(triple: impl Into<String>) -> Self {
         let triple = triple.into();
-        Self { triple, sysroot: None, environment: vec![], prefixes: vec![], licences: vec![] }
+        Self {
+            triple,
+            is_small: false,
+            sysroot: None,
+            environment: vec![],
+            prefixes: vec![],
+            licences: vec![],
+        }
     }
 }
 
@@ -51,7 +60,13 @@ pub(super) fn program(root: &Path, target: &Target, directory: &Path) -> Result<
         vec![(cargo_home()?, "/cargo"), (root.to_owned(), "/strongroom"), (directory.to_owned(), "/target")];
     prefixes.extend(target.prefixes.iter().cloned());
     let mut build = cargo(root, &target.triple, directory);
-    build.args(["--package", "strongroom"]);
+    let profile = if target.is_small { "small" } else { "release" };
+    build.args(["--profile", profile, "--package", "strongroom"]);
+    if target.is_small {
+        // AWS-LC without tables for signatures, which nobody makes here, and without its code for AVX-512, in whose
+        // place the engines have their own.
+        build.env("AWS_LC_SYS_SMALL", "1");
+    }
     let mut flags = remapped(&prefixes);
     if let Some(sysroot) = &target.sysroot {
         flags.push(format!("--sysroot={}", sysroot.display()));
@@ -61,18 +76,18 @@ pub(super) fn program(root: &Path, target: &Target, directory: &Path) -> Result<
     build.env("CFLAGS", maps.collect::<Vec<_>>().join(" "));
     build.envs(target.environment.iter().map(|(name, value)| (name, value)));
     command::show(&mut build, LIMIT)?;
-    let program = directory.join(&target.triple).join("release/strongroom");
+    let program = directory.join(&target.triple).join(profile).join("strongroom");
     ensure!(program.is_file(), "the build left no {}", program.display());
     let traces = traces(&program, &prefixes)?;
     ensure!(traces.is_empty(), "{} tells of its builder: {traces:?}", program.display());
     Ok(program)
 }
 
-/// `cargo build --release` of what lies in `root` for a target.
+/// `cargo build` of what lies in `root` for a target; the profile is not chosen yet.
 pub(super) fn cargo(root: &Path, triple: &str, directory: &Path) -> Command {
     let mut build = workspace::cargo();
     build.current_dir(root).env("CARGO_INCREMENTAL", "0");
-    build.args(["build", "--release", "--locked", "--target", triple, "--target-dir"]).arg(directory);
+    build.args(["build", "--locked", "--target", triple, "--target-dir"]).arg(directory);
     build
 }
 

@@ -90,7 +90,8 @@ impl Platform {
         let sysroot =
             if installed { None } else { Some(self.sysroot(&archive, &directory, &environment)?) };
         let prefixes = vec![(directory, "/musl")];
-        Ok(Some(Target { triple: self.triple.to_owned(), sysroot, environment, prefixes, licences }))
+        let triple = self.triple.to_owned();
+        Ok(Some(Target { triple, is_small: true, sysroot, environment, prefixes, licences }))
     }
 
     /// What runs a program for the architecture here; none where this machine does.
@@ -135,7 +136,7 @@ impl Platform {
     /// Compiles the library's crates into `to`.
     fn compile(&self, sources: &Path, directory: &Path, to: &Path) -> Result {
         let mut build = compile::cargo(&sources.join("sysroot"), self.triple, directory);
-        build.args(["--features", "panic-unwind,backtrace"]);
+        build.args(["--release", "--features", "panic-unwind,backtrace"]);
         let mut flags = compile::remapped(&[(sources.to_owned(), "/rustc/library")]);
         flags.extend(["-Zforce-unstable-if-unmarked", "-Cembed-bitcode=yes"].map(str::to_owned));
         build.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));

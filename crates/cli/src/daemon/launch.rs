@@ -10,7 +10,6 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use strongroom_keys::{Credential, RecoveryKey, SecretBytes, keep_descriptors};
 
 use super::log::Log;
+use crate::again;
 use crate::args::values::LogTarget;
 use crate::control::Answer;
 use crate::failure::{Exit, Failure, Result};
@@ -86,20 +86,13 @@ fn begin(send: impl FnOnce(std::process::ChildStdin) -> std::io::Result<()>) -> 
 }
 
 fn spawn() -> Result<Child> {
-    let mut words = std::env::args_os();
-    let name = words.next().unwrap_or_else(|| OsString::from("strongroom"));
-    let program = program();
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     // Older kernels leave it what the caller left open.
     let _ = keep_descriptors();
-    let mut command = Command::new(&program);
-    command.arg0(name).args(words).env(MARK, "1").stdin(Stdio::piped()).stdout(Stdio::piped());
-    command.spawn().map_err(|error| Failure::system(&program, &error))
-}
-
-/// This program's file, or where that has been replaced since, the kernel's
-/// link to what it was.
-fn program() -> PathBuf {
-    std::env::current_exe().ok().filter(|path| path.exists()).unwrap_or_else(|| "/proc/self/exe".into())
+    let prepare = |command: &mut Command| {
+        command.env(MARK, "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+    };
+    again::spawn(&words, prepare).map_err(|error| Failure::system(&again::program(), &error))
 }
 
 fn send(mut input: impl Write, given: &Given) -> std::io::Result<()> {

@@ -14,6 +14,7 @@ use serde::Serialize;
 use strongroom_store::trials::{Ability, Finding, Trials};
 
 use super::{Verdict, verdicts};
+use crate::again;
 use crate::failure::{Exit, Failure, Result};
 use crate::fit::Display;
 use crate::report::Output;
@@ -99,10 +100,11 @@ pub(crate) fn try_lock(file: &Path) -> Result<Exit> {
 
 /// Whether another process gets the lock of a file.
 fn other_process(file: &Path) -> io::Result<bool> {
-    let mut other = Command::new(std::env::current_exe()?);
-    other.args(["doctor", "--try-lock"]).arg(file);
-    other.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match other.status()?.code() {
+    let words = ["doctor".into(), "--try-lock".into(), file.as_os_str().to_owned()];
+    let silent = |other: &mut Command| {
+        other.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    };
+    match again::spawn(&words, silent)?.wait()?.code() {
         Some(code) if code == i32::from(Exit::Done.code()) => Ok(true),
         Some(code) if code == i32::from(Exit::InUse.code()) => Ok(false),
         _ => Err(io::Error::other("it could not lock")),
