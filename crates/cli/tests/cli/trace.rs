@@ -114,7 +114,7 @@ fn an_open_disk_records_too_and_is_replayed_with_ciphers_of_disks() {
     let file = std::fs::File::options().write(true).open(place.path("raw/volume")).expect("a file");
     file.write_all_at(&[0x61; 1 << 20], 0).expect("written");
     file.sync_all().expect("synced");
-    let header = run(&place, "trace stop raw/volume --json").expect(0).document();
+    let header = run(&place, "trace stop raw --json").expect(0).document();
     let of = |field: &str| header[field].as_str().expect("text");
     assert_eq!((of("of"), of("algorithm")), ("disk", "aes-xts-plain64"));
     assert!(!place.read("strongroom.trace").windows(8).any(|window| window == b"aaaaaaaa"));

@@ -292,14 +292,14 @@ fn slow_mount(mount: &MountReport) -> Conclusion {
     let others: Vec<String> = parts[1..]
         .iter()
         .filter(|(_, share)| percent(*share) > 0.0)
-        .map(|(name, share)| format!("{name} has {} %", percent(*share)))
+        .map(|(name, share)| format!("{name} with {} %", percent(*share)))
         .collect();
     let mut because = match others.is_empty() {
         true => "Nothing else takes time.".to_owned(),
-        false => format!("Of the rest {}.", others.join(", ")),
+        false => format!("Then {}.", others.join(", ")),
     };
     if let Some(barriers) = mount.barriers.filter(|share| percent(*share) > 0.0) {
-        because.push_str(&format!(" Barriers have {} % of it all.", percent(barriers)));
+        because.push_str(&format!(" Waiting for barriers is {} % of it all.", percent(barriers)));
     }
     because.push_str(&match percent(time.cryptography) {
         0.0 => " Nothing that computes faster, suite, engine or device, would help.".to_owned(),
@@ -323,7 +323,7 @@ fn faster_suite(mount: &MountReport) -> String {
         ),
         Some(best) if best.speed > 1.0 => {
             format!(
-                " The fastest other suite, {}, would make {:.0} % of difference.",
+                " The fastest other suite, {}, would make them {:.0} % faster.",
                 best.suite,
                 percent(best.speed - 1.0)
             )
@@ -366,7 +366,7 @@ fn durability(document: &Document) -> Conclusion {
     };
     let barrier = found.barrier_ns() as f64;
     let says = match barrier >= BARRIER_NS_MIN {
-        true => format!("Having something for good on {} means to wait {}.", found.store, time(barrier)),
+        true => format!("Whoever wants something for good on {} waits {}.", found.store, time(barrier)),
         false => format!("Nothing on {}: it has no barrier that could be told from none.", found.store),
     };
     let mut because = format!(
