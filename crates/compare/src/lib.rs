@@ -16,6 +16,7 @@ mod masks;
 mod memory;
 mod page;
 mod placement;
+mod progress;
 mod provider;
 mod report;
 mod result;

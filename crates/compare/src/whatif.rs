@@ -19,6 +19,7 @@ use clap::Args;
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
+use crate::progress::Progress;
 use crate::statistics::median;
 use strongroom_harness::command;
 use strongroom_harness::failure::{Context, Failure, Result, ensure};
@@ -74,9 +75,12 @@ pub struct WhatIfArgs {
     /// Prints, and judges nothing
     #[arg(long)]
     unjudged: bool,
-    /// Writes the report there too
+    /// Writes the report there too, load by load
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Keeps the loads that FILE has from a run that was stopped
+    #[arg(long, requires = "json")]
+    resume: bool,
 }
 
 /// A load: threads that ask again as soon as they are answered.
@@ -152,21 +156,40 @@ pub fn run(arguments: &WhatIfArgs) -> Result {
     let base = subject(BASE)?;
     let Subject::Strongroom { binary, .. } = &base else { return Err(Failure::new("no strongroom")) };
     let program = Program { binary: binary.clone(), state: scratch.make("state")? };
-    let mut pairs = Vec::new();
-    if !arguments.only_cost {
+    let mut pairs = match (&arguments.json, arguments.resume) {
+        (Some(file), true) if file.exists() => before(file)?,
+        _ => Vec::new(),
+    };
+    let is_known = |load: &Load, pairs: &[Pair]| pairs.iter().any(|pair| pair.load == load.name);
+    let left = LOADS.iter().filter(|load| !arguments.only_cost && !is_known(load, &pairs)).count();
+    let mut progress = Progress::new(left * arguments.rounds.max(1) * SUITES.len() + arguments.cost);
+    if left > 0 {
         let seconds = arguments.tune.to_string();
         let words: Vec<&str> =
             ["tune"].into_iter().chain(SUITES).chain(["--engine", "cpu", "--seconds", &seconds]).collect();
         program.run(&words)?;
         for load in &LOADS {
-            pairs.extend(measure(&program, &scratch, load, &subject, arguments)?);
+            if is_known(load, &pairs) {
+                continue;
+            }
+            pairs.extend(measure(&program, &scratch, load, &subject, arguments, &mut progress)?);
+            store(arguments, &pairs, None)?;
         }
-        print(&pairs);
     }
     let cost = match arguments.cost {
         0 => None,
-        pairs => Some(recording(&program, &Vault::create(&base, &scratch.make("cost")?)?, pairs)?),
+        count => {
+            let vault = Vault::create(&base, &scratch.make("cost")?)?;
+            Some(recording(&program, &vault, count, &mut progress)?)
+        }
     };
+    progress.finish();
+    if !pairs.is_empty() {
+        print(&pairs);
+    }
+    if let Some(remark) = progress.remark(None) {
+        println!("{remark}");
+    }
     if let Some([speed, cpu]) = cost {
         println!(
             "recording costs {:.2} % of the speed and {:.2} % of the daemon's CPU time, medians of {} pairs",
@@ -175,10 +198,7 @@ pub fn run(arguments: &WhatIfArgs) -> Result {
             arguments.cost
         );
     }
-    if let Some(file) = &arguments.json {
-        let text = serde_json::to_string_pretty(&document(&pairs, cost)).expect("text keys");
-        fs::write(file, text).context(file.display())?;
-    }
+    store(arguments, &pairs, cost)?;
     if arguments.unjudged {
         return Ok(());
     }
@@ -232,6 +252,7 @@ fn measure(
     load: &'static Load,
     subject: &dyn Fn(&str) -> Result<Subject>,
     arguments: &WhatIfArgs,
+    progress: &mut Progress,
 ) -> Result<Vec<Pair>> {
     let length = Duration::from_millis(arguments.milliseconds);
     let place = |suite: &str| format!("{}-{suite}", load.name.replace([' ', ','], "-"));
@@ -261,6 +282,7 @@ fn measure(
         for turn in 0..SUITES.len() {
             let suite = (turn + round) % SUITES.len();
             let mount = &mounts[round % VAULTS][suite];
+            progress.turn(load.name, SUITES[suite]);
             turns[suite] = match suite {
                 0 => program.recorded(mount, &file, || load.run(mount, length))?,
                 _ => load.run(mount, length)?,
@@ -378,7 +400,7 @@ fn daemon_cpu(mount: &Mount) -> Result<f64> {
 
 /// What recording takes from the speed, and of the daemon's CPU time for a request besides: slices follow each other on one mount, each second one recorded, the
 /// order of each pair turned.
-fn recording(program: &Program, vault: &Vault, pairs: usize) -> Result<[f64; 2]> {
+fn recording(program: &Program, vault: &Vault, pairs: usize, progress: &mut Progress) -> Result<[f64; 2]> {
     const SLICE: Duration = Duration::from_millis(250);
     let load = Load { name: "cost", threads: 1, bytes: 4 << 10, reads: 2, syncs: 0 };
     let mount = vault.mount(MountOptions::new(MOUNT_LIMIT))?;
@@ -387,6 +409,7 @@ fn recording(program: &Program, vault: &Vault, pairs: usize) -> Result<[f64; 2]>
     let file = vault.place.log.with_extension("trace");
     let (mut slower, mut dearer) = (Vec::with_capacity(pairs), Vec::with_capacity(pairs));
     for pair in 0..pairs {
+        progress.turn("what recording costs", "both");
         let recorded = || -> Result<Turn> {
             let turn = program.recorded(&mount, &file, || load.run(&mount, SLICE))?;
             fs::remove_file(&file)?;
@@ -405,6 +428,31 @@ fn recording(program: &Program, vault: &Vault, pairs: usize) -> Result<[f64; 2]>
     }
     mount.unmount()?;
     Ok([median(&slower), median(&dearer)])
+}
+
+/// The loads that a run has measured which was stopped: each figure is its median.
+fn before(file: &Path) -> Result<Vec<Pair>> {
+    let document: Value = serde_json::from_str(&fs::read_to_string(file).context(file.display())?)?;
+    let rows = document["pairs"].as_array().into_iter().flatten();
+    let pair = |row: &Value| {
+        let number = |name: &str| row[name].as_f64().map(|value| vec![value]);
+        Some(Pair {
+            load: LOADS.iter().find(|load| row["load"] == load.name)?.name,
+            suite: OTHERS.iter().find(|suite| row["suite"] == **suite)?,
+            predicted: number("predicted")?,
+            measured: number("measured")?,
+            predicted_cpu: number("predicted_cpu")?,
+            measured_cpu: number("measured_cpu")?,
+        })
+    };
+    rows.map(|row| pair(row).ok_or_else(|| Failure::new(format!("{}: not a result", file.display()))))
+        .collect()
+}
+
+fn store(arguments: &WhatIfArgs, pairs: &[Pair], cost: Option<[f64; 2]>) -> Result {
+    let Some(file) = &arguments.json else { return Ok(()) };
+    let text = serde_json::to_string_pretty(&document(pairs, cost)).expect("text keys");
+    fs::write(file, text).context(file.display())
 }
 
 fn print(pairs: &[Pair]) {
@@ -457,6 +505,20 @@ mod tests {
             predicted_cpu: vec![1.0],
             measured_cpu: vec![2.0],
         }
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_is_gone_on_with() -> Result {
+        let directory = tempfile::tempdir()?;
+        let file = directory.path().join("result");
+        let named = Pair { load: LOADS[1].name, suite: OTHERS[2], ..pair(0.5, 0.6) };
+        fs::write(&file, serde_json::to_string(&document(&[named], None))?)?;
+        let again = before(&file)?;
+        assert_eq!((again.len(), again[0].load, again[0].suite), (1, LOADS[1].name, OTHERS[2]));
+        assert_eq!((&again[0].predicted, &again[0].measured_cpu), (&vec![0.5], &vec![2.0]));
+        fs::write(&file, serde_json::to_string(&document(&[pair(0.5, 0.6)], None))?)?;
+        assert!(before(&file).is_err(), "no such load");
+        Ok(())
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! controller of completions that engines have
 //! ([`strongroom_engine::completion`]), in virtual time.
 //!
-//! A task prepares a request on the CPU of its function, the device serves it on
+//! A task prepares requests on the CPU of its function, the device serves each on
 //! a unit that all functions share, and an interrupt has the CPU take what was
 //! completed; the task begins again. What it leaves out: other work of the CPUs,
 //! the link, and what interrupts of one function cost another.
@@ -23,8 +23,15 @@ const POLL_NS: u64 = 300;
 pub struct Functions {
     /// How many.
     pub functions: usize,
-    /// Tasks of each that ask one request after the other.
+    /// Tasks of each.
     pub tasks: u32,
+    /// Requests that a task has under way; when one is answered it asks another.
+    pub depth: u32,
+    /// CPU time to go on with another task than the one before.
+    pub switch_ns: u64,
+    /// Bytes that the device holds of a function, at most, but for a request that
+    /// is alone.
+    pub held_bytes_max: u64,
     /// Bytes of a request.
     pub bytes: u64,
     /// Requests that the device serves at once.
@@ -47,6 +54,9 @@ impl Functions {
         Functions {
             functions,
             tasks,
+            depth: 1,
+            switch_ns: 0,
+            held_bytes_max: u64::MAX,
             bytes,
             units: 4,
             service_ns: (8_000, 1_000),
@@ -84,7 +94,7 @@ enum Event {
 #[derive(Clone, Copy, Debug)]
 enum Work {
     Submit {
-        began_ns: u64,
+        request: Request,
     },
     /// Looks, with so many completions to be taken.
     Take {
@@ -92,14 +102,23 @@ enum Work {
     },
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    task: u32,
+    /// When the task had it to prepare.
+    began_ns: u64,
+}
+
 struct Function {
     controller: Controller,
     plan: Plan,
     cpu: Option<Work>,
-    /// When tasks began that have a request to prepare.
-    ready: VecDeque<u64>,
-    /// When those began whose requests the device has, in their order.
-    out: VecDeque<u64>,
+    /// The task that the CPU worked for last.
+    task: u32,
+    /// What is to be prepared.
+    ready: VecDeque<Request>,
+    /// What the device has, in its order.
+    out: VecDeque<Request>,
     busy_since_ns: u64,
     /// Completed, and not taken.
     pending: u32,
@@ -131,11 +150,14 @@ struct World<'a> {
 /// Runs functions for so long under a rule.
 #[must_use]
 pub fn run(model: &Functions, rule: Rule, limits: Limits, duration_ns: u64, seed: u64) -> Served {
+    let requests = (0..model.depth).flat_map(|_| (0..model.tasks).map(|task| Request { task, began_ns: 0 }));
+    let requests: VecDeque<Request> = requests.collect();
     let function = || Function {
         controller: Controller::new(rule, limits),
         plan: Controller::new(rule, limits).plan(),
         cpu: None,
-        ready: (0..model.tasks).map(|_| 0).collect(),
+        task: 0,
+        ready: requests.clone(),
         out: VecDeque::new(),
         busy_since_ns: 0,
         pending: 0,
@@ -199,11 +221,17 @@ impl World<'_> {
         fixed + per_kib * self.model.bytes / 1024
     }
 
+    /// Requests of a function that the device holds at once.
+    fn held_max(&self) -> usize {
+        usize::try_from(self.model.held_bytes_max / self.model.bytes).unwrap_or(usize::MAX).max(1)
+    }
+
     /// Gives a free CPU what comes next: a look that is due, else a request.
     fn cpu_next(&mut self, at: usize) {
         let submit = self.kib(self.model.submit_ns);
         let interrupt = self.model.interrupt_ns;
         let counts = self.now >= self.counts_from;
+        let held_max = self.held_max();
         let function = &mut self.functions[at];
         if function.cpu.is_some() {
             return;
@@ -216,9 +244,12 @@ impl World<'_> {
             self.interrupts += u64::from(counts && !function.plan.polls);
             let wake = if function.plan.polls { POLL_NS } else { interrupt.0 };
             wake + interrupt.1 * u64::from(completed)
-        } else if let Some(began_ns) = function.ready.pop_front() {
-            function.cpu = Some(Work::Submit { began_ns });
-            submit
+        } else if function.out.len() < held_max
+            && let Some(request) = function.ready.pop_front()
+        {
+            function.cpu = Some(Work::Submit { request });
+            let is_another = std::mem::replace(&mut function.task, request.task) != request.task;
+            submit + if is_another { self.model.switch_ns } else { 0 }
         } else {
             return;
         };
@@ -232,11 +263,11 @@ impl World<'_> {
         let now = self.now;
         let function = &mut self.functions[at];
         match function.cpu.take() {
-            Some(Work::Submit { began_ns }) => {
+            Some(Work::Submit { request }) => {
                 if function.out.is_empty() {
                     function.busy_since_ns = now;
                 }
-                function.out.push_back(began_ns);
+                function.out.push_back(request);
                 self.queue.push_back(at);
                 self.serve();
             }
@@ -278,14 +309,14 @@ impl World<'_> {
     /// The CPU has taken completions; their tasks begin again.
     fn taken(&mut self, at: usize, completed: u32) {
         let (now, counts) = (self.now, self.now >= self.counts_from);
-        let bytes = self.model.bytes;
+        let (bytes, held_max) = (self.model.bytes, self.held_max());
         let function = &mut self.functions[at];
         for _ in 0..completed {
-            let began_ns = function.out.pop_front().expect("it was out");
-            function.ready.push_back(now);
+            let request = function.out.pop_front().expect("it was out");
+            function.ready.push_back(Request { began_ns: now, ..request });
             if counts {
                 self.done += 1;
-                self.latency_ns += now - began_ns;
+                self.latency_ns += now - request.began_ns;
             }
         }
         function.controller.looked(&Look {
@@ -297,8 +328,8 @@ impl World<'_> {
         });
         function.plan = function.controller.plan();
         // Those that have no request out yet will have one soon.
-        let out = function.out.len() as u32 + function.ready.len() as u32;
-        function.awaited = function.plan.count.min(out).max(1);
+        let out = (function.out.len() + function.ready.len()).min(held_max);
+        function.awaited = function.plan.count.min(out as u32).max(1);
         let (round, wait_ns, gap_ns) = (function.round, function.plan.wait_ns, function.plan.gap_ns);
         if function.pending >= function.awaited && function.plan.gap_ns == 0 {
             function.is_due = true;

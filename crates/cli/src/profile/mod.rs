@@ -141,7 +141,27 @@ pub(crate) fn worthwhile(engines: &[(String, bool)], measurements: &[Measurement
     engines.iter().enumerate().filter(is_kept).map(|(_, (name, _))| name.clone()).collect()
 }
 
+/// Figures of a machine that does nothing else vary less.
+const UNSTEADY: f64 = 0.1;
+
 impl Profile {
+    /// The median of how far figures of one thread vary: half the distance of the
+    /// quartiles over the figure.
+    pub(crate) fn spread(&self) -> Option<f64> {
+        let alone = self.measurements.iter().filter(|found| !found.loaded && found.threads == 1);
+        let of = |found: &Measurement| {
+            (found.bytes_per_second_high - found.bytes_per_second_low) / 2.0 / found.bytes_per_second
+        };
+        let mut spreads: Vec<f64> = alone.map(of).collect();
+        spreads.sort_by(f64::total_cmp);
+        spreads.get(spreads.len() / 2).copied()
+    }
+
+    /// [`Profile::spread`], where it is so wide that something else must have run.
+    pub(crate) fn unsteady(&self) -> Option<f64> {
+        self.spread().filter(|spread| *spread > UNSTEADY)
+    }
+
     /// What was measured of an algorithm with one batch at a time on a machine
     /// that did nothing else.
     pub(crate) fn alone<'p>(&'p self, algorithm: &'p str) -> impl Iterator<Item = &'p Measurement> {

@@ -91,6 +91,42 @@ fn a_mount_records_what_was_asked_and_no_name_or_content() {
     run(&place, "whatif nowhere.trace --engine cpu --json").expect(2).error();
 }
 
+/// An open disk, closed when it goes.
+struct Opened<'p>(&'p Place);
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        run(self.0, "disk close d --force");
+    }
+}
+
+#[test]
+fn an_open_disk_records_too_and_is_replayed_with_ciphers_of_disks() {
+    let place = Place::new();
+    run(&place, "disk format d --size 24MiB --kdf pbkdf2 --kdf-time 1000 --yes --password-file password")
+        .expect(0);
+    run(&place, "tune xts-plain64 ctr-plain64 --engine cpu --seconds 2").expect(0);
+    std::fs::create_dir(place.path("raw")).expect("a directory");
+    run(&place, "disk open d --raw raw --engine cpu --password-file password").expect(0);
+    let _opened = Opened(&place);
+    // By the image, and by what it is served as.
+    run(&place, "trace start d").expect(0);
+    let file = std::fs::File::options().write(true).open(place.path("raw/volume")).expect("a file");
+    file.write_all_at(&[0x61; 1 << 20], 0).expect("written");
+    file.sync_all().expect("synced");
+    let header = run(&place, "trace stop raw --json").expect(0).document();
+    let of = |field: &str| header[field].as_str().expect("text");
+    assert_eq!((of("of"), of("algorithm")), ("disk", "aes-xts-plain64"));
+    assert!(!place.read("strongroom.trace").windows(8).any(|window| window == b"aaaaaaaa"));
+    let document = run(&place, "whatif strongroom.trace --engine cpu --json").expect(0).document();
+    assert!(document["trace"]["written_bytes"].as_u64() >= Some(1 << 20), "{document}");
+    let rows = document["rows"].as_array().expect("a list");
+    let has = |part: &str| rows.iter().any(|row| row["add"].as_str().is_some_and(|add| add.contains(part)));
+    assert!(has("suite=serpent-xts-plain64") && has("qat"), "{rows:?}");
+    assert!(!has("-ctr-"), "no disk has it: {rows:?}");
+    assert!(has("suite=serpent") && !has("xaes"), "vaults have those: {rows:?}");
+}
+
 #[test]
 fn without_a_profile_it_says_what_to_run() {
     let place = Place::new().vault();

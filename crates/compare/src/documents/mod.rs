@@ -6,7 +6,6 @@
 
 mod disks;
 mod programs;
-mod progress;
 mod works;
 
 use std::path::PathBuf;
@@ -14,8 +13,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use self::disks::{Disk, SIDES, Side};
-use self::progress::Progress;
 use self::works::{Spent, WORKS, Work};
+use crate::progress::Progress;
 use crate::result::{Document, Series, Table};
 use crate::statistics::median;
 use strongroom_harness::failure::{Context, Result, ensure};

@@ -6,7 +6,7 @@ use serde::Serialize;
 use strongroom_engine_cpu::CpuEngine;
 
 use super::durability::{self, Barriers};
-use super::prediction::{self, Prediction};
+use super::prediction::{self, OtherSuite, Prediction};
 use super::words::{self, Conclusion};
 use crate::args::ReportArgs;
 use crate::commands::disk::control::{DiskReport, open_disks};
@@ -40,6 +40,8 @@ pub(super) struct Document {
     /// The median of how far its figures vary: half the distance of the quartiles
     /// over the figure.
     pub(super) profile_spread: Option<f64>,
+    #[serde(skip)]
+    pub(super) is_unsteady: bool,
     /// Each algorithm, operation and engine that was measured alone.
     pub(super) rates: Vec<Series>,
     pub(super) crossovers: Vec<Crossover>,
@@ -119,6 +121,8 @@ pub(super) struct MountReport {
     pub(super) transport_reason: String,
     pub(super) read_bytes: u64,
     pub(super) written_bytes: u64,
+    /// Of its requests, summed up.
+    pub(super) requests_ns: u64,
     /// Where the time of its requests went; none where there was none.
     pub(super) time: Option<Time>,
     /// Barriers' share of that time, of which `store` has the whole store's.
@@ -128,7 +132,21 @@ pub(super) struct MountReport {
     pub(super) engines: Vec<EngineUse>,
     /// Keystream made ahead; none of a suite that has none.
     pub(super) masks: Option<MaskStatus>,
+    /// What other suites would make of its requests, the fastest first; empty
+    /// without a profile.
+    pub(super) other_suites: Vec<OtherSuite>,
     pub(super) errors: u64,
+}
+
+/// Less time of requests than this since a mount began tells nothing of what is
+/// slow: mounting it alone takes some.
+const IDLE_NS: u64 = 100_000_000;
+
+impl MountReport {
+    /// Whether it was hardly asked for anything.
+    pub(super) fn is_idle(&self) -> bool {
+        self.time.is_none() || self.requests_ns < IDLE_NS
+    }
 }
 
 /// Shares, from 0 to 1.
@@ -183,13 +201,14 @@ impl Document {
             engines,
             suites: doctor::suites(&CpuEngine::new()),
             profile_measured: profile.map(|profile| profile.measured.clone()),
-            profile_spread: profile.and_then(spread),
+            profile_spread: profile.and_then(Profile::spread),
+            is_unsteady: profile.is_some_and(|profile| profile.unsteady().is_some()),
             rates: profile.map(series).unwrap_or_default(),
             crossovers: profile.map(crossovers).unwrap_or_default(),
             break_even: profile.map(|profile| profile.break_even.clone()).unwrap_or_default(),
             worthwhile: profile.map(|profile| profile.worthwhile.clone()).unwrap_or_default(),
             profile_ignored: found.remark,
-            mounts: statuses.iter().map(MountReport::from).collect(),
+            mounts: mounts(profile, &statuses),
             disks: open_disks().into_iter().map(|(_, disk)| disk).collect(),
             durability,
             predictions,
@@ -220,14 +239,18 @@ impl Document {
     }
 }
 
-fn spread(profile: &Profile) -> Option<f64> {
-    let alone = profile.measurements.iter().filter(|found| !found.loaded && found.threads == 1);
-    let of = |found: &Measurement| {
-        (found.bytes_per_second_high - found.bytes_per_second_low) / 2.0 / found.bytes_per_second
+/// Those first that were asked for most.
+fn mounts(profile: Option<&Profile>, statuses: &[MountStatus]) -> Vec<MountReport> {
+    let report = |status: &MountStatus| {
+        let mut report = MountReport::from(status);
+        if let Some((profile, time)) = profile.zip(report.time) {
+            report.other_suites = prediction::other_suites(profile, status, time.cryptography);
+        }
+        report
     };
-    let mut spreads: Vec<f64> = alone.map(of).collect();
-    spreads.sort_by(f64::total_cmp);
-    spreads.get(spreads.len() / 2).copied()
+    let mut reports: Vec<MountReport> = statuses.iter().map(report).collect();
+    reports.sort_by_key(|mount| std::cmp::Reverse(mount.requests_ns));
+    reports
 }
 
 fn series(profile: &Profile) -> Vec<Series> {
@@ -313,6 +336,8 @@ impl From<&MountStatus> for MountReport {
             transport_reason: status.transport.reason.clone(),
             read_bytes: status.read_bytes,
             written_bytes: status.written_bytes,
+            requests_ns: status.time.requests_ns,
+            other_suites: Vec::new(),
             time: shares.map(|shares| Time {
                 cryptography: shares.cryptography,
                 store: shares.store,

@@ -7,7 +7,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::chart::{self, Chart, Line};
 use super::document::{Document, MountReport};
 use super::text::{engine_use, figure, state};
-use super::words::{SIZES, crossover_text, rate, recommended, time};
+use super::words::{SIZES, crossover_text, fsync_text, other_suites, rate, recommended, time};
 use crate::commands::engines::SelfTest;
 use crate::report::bytes;
 use crate::status::masks_text;
@@ -80,7 +80,12 @@ fn mounts(document: &Document) -> Markup {
         section {
             h2 { "Mounts and disks" }
             @if mounts.is_empty() && disks.is_empty() { p { "None at this moment." } }
-            @for mount in mounts.iter().take(SHOWN_MAX) { (mount_part(mount)) }
+            @for mount in mounts.iter().take(SHOWN_MAX).filter(|mount| !mount.is_idle()) { (mount_part(mount)) }
+            @let idle: Vec<_> = mounts.iter().take(SHOWN_MAX).filter(|mount| mount.is_idle()).collect();
+            @if !idle.is_empty() {
+                p { "Idle since they were mounted:" }
+                ul.idle { @for mount in idle { li { (about(mount)) " " (masks(mount)) } } }
+            }
             @for disk in disks.iter().take(SHOWN_MAX) {
                 article {
                     h3 { (disk.image.display()) }
@@ -100,25 +105,35 @@ fn mount_part(mount: &MountReport) -> Markup {
     html! {
         article {
             h3 { (mount.mount_point) }
-            p {
-                (mount.vault) ", " (mount.suite) ", blocks of " (bytes(mount.block_size_bytes))
-                @if mount.read_only { ", read-only" }
-                @if mount.durability.as_deref() == Some("relaxed") { ", without barriers" }
-                ", since " (mount.since) ". " (bytes(mount.read_bytes)) " read, " (bytes(mount.written_bytes)) " written."
-            }
+            p { (about(mount)) }
             @if let Some(time) = mount.time { (shares(&[
                 ("cryptography", time.cryptography), ("the store", time.store), ("FUSE and the vault's own work", time.fuse),
             ])) }
-            @if mount.fsyncs > 0 {
-                p { (mount.fsyncs) " calls of fsync, " (time(mount.fsync_ns_mean as f64)) " each in the mean." }
+            @if mount.fsyncs > 0 { p { (coded(&fsync_text(mount))) "." } }
+            @if let Some(suites) = other_suites(mount) {
+                p { "Speed of these requests with another suite, predicted (1 is as now): " (suites) "." }
             }
-            p { "Placed by policy " (mount.policy) ", objective " (mount.objective) ". Transport " (mount.transport) ": " (coded(&mount.transport_reason)) "." }
+            p.because { "Placed by policy " (mount.policy) ", objective " (mount.objective) ". Transport " (mount.transport) ": " (coded(&mount.transport_reason)) ". " (masks(mount)) }
             @if !mount.engines.is_empty() {
-                ul { @for engine in &mount.engines { li { (engine_use(engine)) } } }
+                ul.because { @for engine in &mount.engines { li { (engine_use(engine)) } } }
             }
-            @if let Some(masks) = &mount.masks { p { "Masks " (masks_text(masks)) "." } }
         }
     }
+}
+
+/// What a mount is, and how much went through it.
+fn about(mount: &MountReport) -> Markup {
+    html! {
+        @if mount.is_idle() { strong { (mount.mount_point) } ": " }
+        (mount.vault) ", " (mount.suite) ", blocks of " (bytes(mount.block_size_bytes))
+        @if mount.read_only { ", read-only" }
+        @if mount.durability.as_deref() == Some("relaxed") { ", without barriers" }
+        ", since " (mount.since) ". " (bytes(mount.read_bytes)) " read, " (bytes(mount.written_bytes)) " written."
+    }
+}
+
+fn masks(mount: &MountReport) -> Markup {
+    html! { @if let Some(masks) = &mount.masks { "Masks " (masks_text(masks)) "." } }
 }
 
 /// A bar of shares that are 1 together, and what they are.
@@ -167,11 +182,11 @@ fn rates(document: &Document) -> Markup {
             h2 { "Rate against size" }
             p {
                 "One batch at a time on one CPU, data in cache; measured " (document.profile_measured.as_deref().unwrap_or("")) ". "
-                "A dotted upright line is a crossover: from that size on another engine is the fastest."
+                "A dotted upright line is a crossover: from that size on another engine is the fastest. Drawn is what to take and what is in use; the table has all."
             }
             div.charts {
                 (suites_chart(document))
-                @for found in document.crossovers.iter().filter(|found| towards(&found.operation)) {
+                @for found in document.crossovers.iter().filter(|found| towards(&found.operation) && is_drawn(document, &found.algorithm)) {
                     @let rates = document.rates_of(&found.algorithm, &found.operation);
                     @let lines: Vec<_> = rates.map(|series| Line { label: &series.engine, points: points(series) }).collect();
                     @if lines.len() > 1 {
@@ -202,6 +217,16 @@ fn rates(document: &Document) -> Markup {
             }
         }
     }
+}
+
+/// What the reader is told to take, and what is in use; all others are in the
+/// table.
+fn is_drawn(document: &Document, algorithm: &str) -> bool {
+    let mounted = document.mounts.iter().filter(|mount| !mount.is_idle()).map(|mount| mount.suite.as_str());
+    recommended(document)
+        .into_iter()
+        .chain(mounted)
+        .any(|suite| super::prediction::algorithm_of(suite).as_deref() == Some(algorithm))
 }
 
 /// Towards the store.
@@ -247,22 +272,35 @@ fn suites_chart(document: &Document) -> Markup {
 }
 
 fn durability(document: &Document) -> Markup {
-    let most = document.durability.as_ref().map_or(0.0, |found| found.durable_write_ns as f64);
-    let share = |ns: f64| format!("{:.2}", (ns / most.max(1.0) * 100.0).clamp(0.3, 100.0));
+    let asked: Vec<&MountReport> =
+        document.mounts.iter().filter(|mount| mount.fsyncs > 0).take(SHOWN_MAX).collect();
+    let found = document.durability.as_ref();
+    let of_store = found.into_iter().flat_map(|found| {
+        [
+            ("a block of 4 KiB written".to_owned(), found.write_ns),
+            ("and had for good".to_owned(), found.durable_write_ns),
+        ]
+        .map(|(what, ns)| (format!("{}, {what}", found.store), ns as f64))
+    });
+    let of_mounts = asked
+        .iter()
+        .map(|mount| (format!("{}, an fsync in the mean", mount.mount_point), mount.fsync_ns_mean as f64));
+    let bars: Vec<(String, f64)> = of_store.chain(of_mounts).collect();
+    let most = bars.iter().map(|(_, ns)| *ns).fold(1.0, f64::max);
     html! {
         section {
             h2 { "What durability costs" }
-            @match &document.durability {
-                None => { p { strong { "Not measured." } " Run " code { "strongroom report --store DIR -o report.html" } " with a directory on the store in question." } }
-                Some(found) => {
-                    p { "A block of 4 KiB on " (found.store) ", the median of " (found.samples) "." }
-                    @for (name, ns) in [("written", found.write_ns as f64), ("written for good", found.durable_write_ns as f64)] {
-                        p.measure { (name) ": " (time(ns)) }
-                        svg.bar viewBox="0 0 100 6" preserveAspectRatio="none" role="img" aria-label=(format!("{name}: {}", time(ns))) {
-                            rect.f1 x="0" y="0" width=(share(ns)) height="6" {}
-                        }
-                    }
+            @if bars.is_empty() {
+                p { strong { "Not measured." } " Run " code { "strongroom report --store DIR -o report.html" } " with a directory on the store in question." }
+            }
+            @for (name, ns) in &bars {
+                p.measure { (name) ": " (time(*ns)) }
+                svg.bar viewBox="0 0 100 6" preserveAspectRatio="none" role="img" aria-label=(format!("{name}: {}", time(*ns))) {
+                    rect.f1 x="0" y="0" width=(format!("{:.2}", (ns / most * 100.0).clamp(0.3, 100.0))) height="6" {}
                 }
+            }
+            @if let Some(found) = found {
+                p.because { "Medians of " (found.samples) "." }
             }
         }
     }

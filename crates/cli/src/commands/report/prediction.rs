@@ -7,10 +7,12 @@
 //! what its batches should have taken; the scheduler has timed them.
 
 use serde::Serialize;
+use strongroom_format::vault::Suite;
 use strongroom_sched::Settings;
 use strongroom_sched::settings::Policy;
 use strongroom_sim::{Background, Cost, Host, Inline, Options, Workload, run};
 
+use crate::commands::whatif::batch_ns;
 use crate::daemon::status::MountStatus;
 use crate::profile::{Measurement, Profile};
 
@@ -125,9 +127,42 @@ pub(super) fn of_mounts(profile: &Profile, mounts: &[MountStatus]) -> Vec<Predic
     mounts.iter().flat_map(of_mount).collect()
 }
 
+/// How fast a mount's requests would be with another suite.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct OtherSuite {
+    pub(super) suite: String,
+    /// Requests in the same time, as a multiple of what it was.
+    pub(super) speed: f64,
+}
+
+/// What other suites would make of the requests that a mount had, the fastest
+/// first: cryptography's share of their time becomes what batches of the same
+/// size take with another suite, and the rest stays.
+pub(super) fn other_suites(profile: &Profile, status: &MountStatus, cryptography: f64) -> Vec<OtherSuite> {
+    let sum =
+        |of: fn(&crate::daemon::status::EngineStatus) -> u64| status.engines.iter().map(of).sum::<u64>();
+    let (bytes, batches) = (sum(|engine| engine.bytes), sum(|engine| engine.operations));
+    if batches == 0 {
+        return Vec::new();
+    }
+    let written = status.written_bytes as f64 / (status.written_bytes + status.read_bytes).max(1) as f64;
+    let batch = |suite: &str| {
+        let of = |is_write| batch_ns(profile, suite, bytes / batches, is_write);
+        Some(written * of(true)? + (1.0 - written) * of(false)?)
+    };
+    let Some(own) = batch(&status.suite).filter(|own| *own > 0.0) else { return Vec::new() };
+    let others = Suite::ALL.iter().map(|suite| suite.name()).filter(|suite| *suite != status.suite);
+    let speed = |suite: &str| Some(1.0 / (1.0 - cryptography + cryptography * batch(suite)? / own));
+    let mut found: Vec<OtherSuite> = others
+        .filter_map(|suite| Some(OtherSuite { suite: suite.to_owned(), speed: speed(suite)? }))
+        .collect();
+    found.sort_by(|one, other| other.speed.total_cmp(&one.speed));
+    found
+}
+
 /// The algorithm of a suite, by the name that profiles have for it.
 pub(super) fn algorithm_of(suite: &str) -> Option<String> {
-    let suite: strongroom_format::vault::Suite = suite.parse().ok()?;
+    let suite: Suite = suite.parse().ok()?;
     Some(strongroom_vault::algorithm(suite).to_string())
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::document::{Crossover, Document, EngineUse};
 use super::prediction::Prediction;
-use super::words::{SIZES, crossover_text, rate, time};
+use super::words::{SIZES, crossover_text, other_suites, rate, time};
 use crate::commands::engines::{SelfTest, State};
 use crate::fit::Display;
 use crate::fit::table::{Column, Form};
@@ -116,6 +116,9 @@ fn mounts(document: &Document) -> String {
         );
         for engine in &mount.engines {
             let _ = writeln!(text, "    {}", engine_use(engine));
+        }
+        if let Some(suites) = other_suites(mount).filter(|_| !mount.is_idle()) {
+            let _ = writeln!(text, "    speed with another suite, predicted: {suites}");
         }
         if let Some(masks) = &mount.masks {
             let _ = writeln!(text, "    masks {}", masks_text(masks));

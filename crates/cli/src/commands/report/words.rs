@@ -19,13 +19,17 @@ const WORTH_ANOTHER: f64 = 1.25;
 /// named as slow.
 const SLOW: f64 = 3.0;
 
-/// Figures of an idle machine vary less.
-const UNSTEADY: f64 = 0.1;
+/// Another suite means another vault, and a copy of everything.
+const WORTH_ANOTHER_VAULT: f64 = 1.05;
+/// A shorter barrier is none: a store in memory has a call of the system.
+const BARRIER_NS_MIN: f64 = 2_000.0;
+/// Mounts whose `fsync` stands beside the store's barrier.
+const FSYNCS_SHOWN: usize = 2;
 
 /// One matter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Conclusion {
-    /// `warning`, `suite`, `engine`, `slow` or `durability`.
+    /// `warning`, `suite`, `engine`, `slow`, `durability` or `idle`.
     pub(super) about: &'static str,
     /// What to do or know, in one sentence.
     pub(super) says: String,
@@ -45,18 +49,20 @@ impl Conclusion {
             "engine" => "Engine",
             "slow" => "What is slow",
             "durability" => "What durability costs",
+            "idle" => "Idle",
             _ => "Look at this",
         }
     }
 }
 
-/// Warnings first, then suite, engine, what is slow, and durability.
+/// Warnings first, then suite, engine, what is slow, durability, and what is idle.
 pub(super) fn conclusions(document: &Document) -> Vec<Conclusion> {
     let mut all = warnings(document);
     all.push(suite(document));
     all.push(engine(document));
     all.extend(slow(document));
     all.push(durability(document));
+    all.extend(idle(document));
     all
 }
 
@@ -79,7 +85,7 @@ pub(super) fn time(ns: f64) -> String {
 
 fn warnings(document: &Document) -> Vec<Conclusion> {
     let mut found = Vec::new();
-    if let Some(spread) = document.profile_spread.filter(|spread| *spread > UNSTEADY) {
+    if let Some(spread) = document.profile_spread.filter(|_| document.is_unsteady) {
         found.push(Conclusion::new(
             "warning",
             "The machine did something else while it was measured: run `strongroom tune` again.",
@@ -235,25 +241,45 @@ pub(super) fn crossover_text(fastest: &[super::document::FastestFrom]) -> String
 }
 
 fn slow(document: &Document) -> Vec<Conclusion> {
-    if document.mounts.is_empty() {
-        return vec![Conclusion::new(
+    let busy: Vec<Conclusion> =
+        document.mounts.iter().filter(|mount| !mount.is_idle()).map(slow_mount).collect();
+    match (busy.is_empty(), document.mounts.is_empty()) {
+        (false, _) => busy,
+        (true, true) => vec![Conclusion::new(
             "slow",
             "Nothing is mounted, so nothing can be slow.",
             "Mount, do what you usually do, and run this again while it is mounted.",
-        )];
+        )],
+        (true, false) => vec![Conclusion::new(
+            "slow",
+            "No mount was asked for enough to tell.",
+            "Do what you usually do, and run this again.",
+        )],
     }
-    document.mounts.iter().map(slow_mount).collect()
+}
+
+/// Mounts that say nothing of what is slow, all in one.
+fn idle(document: &Document) -> Option<Conclusion> {
+    let idle: Vec<&str> = document
+        .mounts
+        .iter()
+        .filter(|mount| mount.is_idle())
+        .map(|mount| mount.mount_point.as_str())
+        .collect();
+    let says = match idle.len() {
+        0 => return None,
+        1 => "1 mount is idle.".to_owned(),
+        count => format!("{count} mounts are idle."),
+    };
+    Some(Conclusion::new("idle", says, format!("They had less than 0.1 s of requests: {}.", idle.join(", "))))
+}
+
+fn percent(share: f64) -> f64 {
+    (share * 100.0).round()
 }
 
 fn slow_mount(mount: &MountReport) -> Conclusion {
-    let Some(time) = mount.time else {
-        return Conclusion::new(
-            "slow",
-            format!("{}: nothing was asked of it yet.", mount.mount_point),
-            "Use it, and run this again.",
-        );
-    };
-    let percent = |share: f64| (share * 100.0).round();
+    let time = mount.time.expect("it is not idle");
     let mut parts = [
         ("cryptography", time.cryptography),
         ("the store", time.store),
@@ -262,74 +288,124 @@ fn slow_mount(mount: &MountReport) -> Conclusion {
     parts.sort_by(|one, other| other.1.total_cmp(&one.1));
     let [(first, share), ..] = parts;
     let says =
-        format!("{}: {first}, with {} % of the time of its requests.", mount.mount_point, percent(share));
-    let others: Vec<String> =
-        parts[1..].iter().map(|(name, share)| format!("{name} {} %", percent(*share))).collect();
-    let mut because = format!("Then {}.", others.join(", "));
+        format!("{}: {} % of the time of its requests goes to {first}.", mount.mount_point, percent(share));
+    let others: Vec<String> = parts[1..]
+        .iter()
+        .filter(|(_, share)| percent(*share) > 0.0)
+        .map(|(name, share)| format!("{name} with {} %", percent(*share)))
+        .collect();
+    let mut because = match others.is_empty() {
+        true => "Nothing else takes time.".to_owned(),
+        false => format!("Then {}.", others.join(", ")),
+    };
     if let Some(barriers) = mount.barriers.filter(|share| percent(*share) > 0.0) {
-        because.push_str(&format!(" Waiting for barriers is {} %.", percent(barriers)));
+        because.push_str(&format!(" Waiting for barriers is {} % of it all.", percent(barriers)));
     }
-    because.push_str(&match first {
-        "cryptography" => {
-            " Another suite or engine would help: `strongroom report` without mounts says what each \
-                           does, `strongroom bench crypto` measures."
-                .to_owned()
+    because.push_str(&match percent(time.cryptography) {
+        0.0 => " Nothing that computes faster, suite, engine or device, would help.".to_owned(),
+        most if first != "cryptography" => {
+            format!(" No suite, engine or device could take away more than the {most} % of cryptography.")
         }
-        _ => format!(
-            " Nothing that computes faster, device or suite, could take away more than {} % of it.",
-            percent(time.cryptography)
-        ),
+        _ => String::new(),
     });
+    because.push_str(&faster_suite(mount));
     Conclusion::new("slow", says, because)
 }
 
+/// What another suite would bring at best.
+fn faster_suite(mount: &MountReport) -> String {
+    match mount.other_suites.first() {
+        None => String::new(),
+        Some(best) if best.speed >= WORTH_ANOTHER_VAULT => format!(
+            " With {} its requests would be {:.2} times as fast, by the profile; a vault keeps the suite that it \
+             was made with.",
+            best.suite, best.speed
+        ),
+        Some(best) if best.speed > 1.0 => {
+            format!(
+                " The fastest other suite, {}, would make them {:.0} % faster.",
+                best.suite,
+                percent(best.speed - 1.0)
+            )
+        }
+        Some(_) => " Every other suite would make it slower.".to_owned(),
+    }
+}
+
+/// The speeds of a mount's requests with other suites, as a list.
+pub(super) fn other_suites(mount: &MountReport) -> Option<String> {
+    let speeds: Vec<String> =
+        mount.other_suites.iter().map(|other| format!("{} {:.2}", other.suite, other.speed)).collect();
+    (!speeds.is_empty()).then(|| speeds.join(", "))
+}
+
 fn durability(document: &Document) -> Conclusion {
+    let asked: Vec<&MountReport> = document.mounts.iter().filter(|mount| mount.fsyncs > 0).collect();
     let Some(found) = &document.durability else {
-        let mounted = document.mounts.iter().filter(|mount| mount.fsyncs > 0);
-        let told: Vec<String> = mounted
-            .map(|mount| {
-                format!(
-                    "{}: {} calls of fsync took {} each in the mean.",
-                    mount.mount_point,
-                    mount.fsyncs,
-                    time(mount.fsync_ns_mean as f64)
-                )
-            })
-            .collect();
-        return match told.is_empty() {
-            true => Conclusion::new(
+        let told = |mount: &&MountReport| format!("{}: {}.", mount.mount_point, fsync_text(mount));
+        return match asked.first() {
+            None => Conclusion::new(
                 "durability",
                 "Not measured.",
                 "`strongroom report --store DIR` measures a barrier where DIR lies.",
             ),
-            false => Conclusion::new(
+            Some(first) => Conclusion::new(
                 "durability",
-                told.join(" "),
-                "The store itself was not measured: --store DIR.",
+                format!(
+                    "`fsync` on {} takes {} in the mean.",
+                    first.mount_point,
+                    time(first.fsync_ns_mean as f64)
+                ),
+                format!(
+                    "{} That includes writing what was not written yet. `strongroom report --store DIR` measures what \
+                     the store alone makes one wait.",
+                    asked.iter().map(told).collect::<Vec<_>>().join(" ")
+                ),
             ),
         };
     };
     let barrier = found.barrier_ns() as f64;
-    let sealing = recommended(document).and_then(algorithm_of).and_then(|algorithm| {
-        let (_, rate) = document.best(&algorithm, "seal", SIZES[0])?;
-        Some(SIZES[0] as f64 / rate * 1e9)
-    });
-    let says = format!("A barrier on {} takes {}.", found.store, time(barrier));
+    let says = match barrier >= BARRIER_NS_MIN {
+        true => format!("Whoever wants something for good on {} waits {}.", found.store, time(barrier)),
+        false => format!("Nothing on {}: it has no barrier that could be told from none.", found.store),
+    };
     let mut because = format!(
-        "A block of 4 KiB is written in {}, and written for good in {} ({} to {} for the middle half of {}). Each \
-         `fsync` after small writes waits for one barrier.",
+        "A block of 4 KiB is written in {}; with a barrier after it half of {} took {} to {}.",
         time(found.write_ns as f64),
-        time(found.durable_write_ns as f64),
+        found.samples,
         time(found.durable_write_ns_low as f64),
         time(found.durable_write_ns_high as f64),
-        found.samples
     );
-    if let Some(sealing) = sealing {
+    if let Some(sealing) = sealing_ns(document).filter(|_| barrier >= BARRIER_NS_MIN) {
+        because.push_str(&match barrier / sealing {
+            times if times >= 2.0 => {
+                format!(" The barrier is {times:.0} times what sealing the block takes, {}.", time(sealing))
+            }
+            _ => format!(" Sealing the block takes {}.", time(sealing)),
+        });
+    }
+    for mount in asked.iter().take(FSYNCS_SHOWN) {
         because.push_str(&format!(
-            " Sealing the block takes {}: the barrier is {:.0} times that.",
-            time(sealing),
-            barrier / sealing
+            " On {} {}, with writing what came before.",
+            mount.mount_point,
+            fsync_text(mount)
         ));
     }
     Conclusion::new("durability", says, because)
+}
+
+/// What `fsync` took on a mount that had some.
+pub(super) fn fsync_text(mount: &MountReport) -> String {
+    let each = time(mount.fsync_ns_mean as f64);
+    match mount.fsyncs {
+        1 => format!("1 `fsync` took {each}"),
+        count => format!("{count} calls of `fsync` took {each} each"),
+    }
+}
+
+/// Of a block, with the suite to take.
+fn sealing_ns(document: &Document) -> Option<f64> {
+    let algorithm = algorithm_of(recommended(document)?)?;
+    let (_, rate) = document.best(&algorithm, "seal", SIZES[0])?;
+    Some(SIZES[0] as f64 / rate * 1e9)
 }

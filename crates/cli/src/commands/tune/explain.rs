@@ -21,6 +21,13 @@ pub(super) fn sentences(engines: &[(String, bool)], profile: &Profile) -> Vec<St
 /// What holds for all algorithms.
 pub(super) fn of_machine(engines: &[(String, bool)], profile: &Profile) -> Vec<String> {
     let mut sentences = Vec::new();
+    sentences.extend(profile.unsteady().map(|spread| {
+        format!(
+            "The machine did something else meanwhile: half of the figures vary by more than {:.0} %. Run it again \
+             when it does not.",
+            spread * 100.0
+        )
+    }));
     sentences.extend(engines.iter().filter_map(|(engine, _)| under_load(engine, profile)));
     sentences.extend(of_devices(engines, profile));
     sentences.push(match profile.worthwhile.as_slice() {

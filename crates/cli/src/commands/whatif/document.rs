@@ -9,6 +9,7 @@ use super::machine::{Change, Machine};
 use super::model::Model;
 use crate::fit::Display;
 use crate::fit::table::{Column, Form};
+use crate::progress::Steps;
 use crate::report::bytes;
 
 /// Less is not worth money.
@@ -79,7 +80,9 @@ struct Share {
 impl Document {
     pub(super) fn new(trace: &Trace, machine: &Machine<'_>, model: &Model, changes: &[Change]) -> Document {
         let base = model.base(machine);
+        let steps = Steps::begin(changes.len() as u64);
         let row = |change: &Change| {
+            steps.next(&change.name());
             let run = model.changed(machine, change, &base);
             let over = |now: u64, was: u64| now as f64 / was.max(1) as f64;
             Row {
@@ -93,6 +96,7 @@ impl Document {
             }
         };
         let rows: Vec<Row> = changes.iter().map(row).collect();
+        steps.finish();
         let answer = answer(changes, &rows);
         Document {
             schema: "strongroom.whatif/1",

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use strongroom_engine::Algorithm;
+use strongroom_engine::{Algorithm, SectorMode};
 use strongroom_format::vault::Suite;
 use strongroom_sched::Settings;
 use strongroom_sim::{Background, Cost, Device, Drift, Host, Inline, aca_sds};
@@ -168,7 +168,12 @@ fn profile_name(name: &str) -> Option<String> {
     if let Ok(suite) = name.parse::<Suite>() {
         return Some(strongroom_vault::algorithm(suite).to_string());
     }
-    name.parse().ok().map(|algorithm| measured_as(algorithm).to_string())
+    name.parse().ok().filter(has_use).map(|algorithm| measured_as(algorithm).to_string())
+}
+
+/// No disk is encrypted in counter mode: what was overwritten would tell both.
+fn has_use(algorithm: &Algorithm) -> bool {
+    !matches!(algorithm, Algorithm::Sector(cipher) if cipher.mode == SectorMode::Ctr)
 }
 
 /// The operations of an algorithm, towards the store first.
@@ -393,6 +398,7 @@ pub(super) mod tests {
             "suite=rot13",
             "suite=cascade",
             "suite=aes-xts-plain64",
+            "suite=aes-ctr-plain64",
             "cpus=0",
             "cpus=257",
             "cpus",

@@ -12,7 +12,7 @@ use std::io::Read;
 use std::path::Path;
 
 use strongroom_sched::Settings;
-use strongroom_trace::{RECORD_LEN, RECORDS_MAX, Trace};
+use strongroom_trace::{Header, RECORD_LEN, RECORDS_MAX, Trace};
 
 use self::document::Document;
 use self::machine::{Change, Machine};
@@ -49,6 +49,15 @@ pub(crate) fn run(args: &WhatIfArgs, output: Output) -> Result<Exit> {
     let document = Document::new(&trace, &machine, &model, &changes);
     output.print_at_width(&document, Document::text)?;
     Ok(Exit::Done)
+}
+
+/// What a batch takes with a suite on the fastest of the CPU's engines that
+/// mounts choose among, in nanoseconds, as replays have it; none where the profile
+/// does not know the suite.
+pub(super) fn batch_ns(profile: &Profile, suite: &str, bytes: u64, is_write: bool) -> Option<f64> {
+    let header = Header { algorithm: suite.to_owned(), cpus: 1, ..Header::default() };
+    let machine = Machine::new(&header, profile, Settings::default()).ok()?;
+    Some(machine.batch_ns(bytes, is_write))
 }
 
 fn read(path: &Path) -> Result<Trace> {

@@ -12,14 +12,14 @@ const LOOK: Duration = Duration::from_millis(50);
 const OTHERS_MAX: f64 = 0.25;
 
 /// A bar with the time that remains, on a terminal.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     bar: ProgressBar,
     turns: usize,
     disturbed: usize,
 }
 
 impl Progress {
-    pub(super) fn new(turns: usize) -> Self {
+    pub(crate) fn new(turns: usize) -> Self {
         let bar = ProgressBar::new(turns as u64);
         let style = ProgressStyle::with_template("{bar:20} {pos}/{len}, {eta} left: {msg}");
         bar.set_style(style.expect("a template"));
@@ -27,7 +27,7 @@ impl Progress {
     }
 
     /// Before each turn: this process waits, so that whoever computes is another.
-    pub(super) fn turn(&mut self, row: &str, side: &str) {
+    pub(crate) fn turn(&mut self, row: &str, side: &str) {
         self.bar.set_message(format!("{row}, {side}"));
         let busy = || system_seconds().map_or(0.0, |(busy, _)| busy);
         let before = busy();
@@ -38,12 +38,12 @@ impl Progress {
         self.bar.inc(1);
     }
 
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 
     /// What `before` said of the turns of an earlier run, and what is to be said of these.
-    pub(super) fn remark(&self, before: Option<String>) -> Option<String> {
+    pub(crate) fn remark(&self, before: Option<String>) -> Option<String> {
         let own = (self.disturbed > 0).then(|| {
             format!("Other work had CPU time just before {} of {} turns.", self.disturbed, self.turns)
         });
