@@ -376,7 +376,9 @@ fn masks_are_wiped(suite: &str) {
     // A window ends with the file's last handle, which the kernel tells later;
     // what is wiped late would be found until then, and what never is, for ever.
     support::soon("no mask is left", || {
-        let found = scan(daemon, &masks);
+        let mut found = scan(daemon, &masks);
+        // Expanded keys are looked for by every scan; the cascade has some, in locked memory.
+        found.retain(|found| !found.is_kept || found.name.starts_with("the mask"));
         eprintln!("{found:#?}");
         found.is_empty()
     });
@@ -403,7 +405,8 @@ fn a_mask_that_is_left_is_found() {
     let masks = masks_of(&data, &stored);
     let offset = Geometry::new(BlockSize::MIN).block_offset(BlockIndex(0)).0 as usize;
     let left: Vec<u8> = stored[offset..].iter().zip(&data).map(|(sealed, plain)| sealed ^ plain).collect();
+    let address = std::hint::black_box(&left).as_ptr().addr();
     let found = scan(std::process::id(), &masks[..1]);
-    let address = left.as_ptr().addr();
+    drop(std::hint::black_box(left));
     assert!(found.iter().any(|found| found.address == address), "{found:#?}");
 }
