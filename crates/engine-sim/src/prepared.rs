@@ -49,7 +49,7 @@ impl Prepared {
         };
         let (_, done) = prepared.get(&key(batch)?)?.iter().find(|(source, _)| is_same(source))?;
         batch.buffer.copy_from_slice(&done.batch.buffer);
-        batch.segments.clone_from(&done.batch.segments);
+        batch.absorb(0, &done.batch);
         Some(done.outcome)
     }
 }

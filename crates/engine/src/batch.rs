@@ -104,7 +104,21 @@ impl SectorNumbers {
 
 /// One piece of a batch: a range of its buffer with a nonce (or sector
 /// number), associated data and tag of its own. Ranges do not overlap.
-#[derive(Clone, Debug)]
+///
+/// One that is to be sealed has its nonce in it, so that it is no more to be had
+/// twice than the nonce is:
+///
+/// ```compile_fail,E0599
+/// use strongroom_engine::{AssociatedData, NonceSource, Segment};
+///
+/// let nonce = NonceSource::new()?.batch(64)?.draw();
+/// let segment = Segment::seal(0, 64, nonce, AssociatedData::new(&[]));
+/// let other = segment.clone();
+/// # Ok::<(), strongroom_engine::EntropyError>(())
+/// ```
+///
+/// Engines that redo work copy a [whole batch](Batch::duplicate), data included.
+#[derive(Debug)]
 pub struct Segment {
     start: usize,
     len: usize,
@@ -187,6 +201,13 @@ impl Segment {
         if is_of_this && mask.len() >= self.len {
             self.mask = Brought(Some(mask.into_parts().1));
         }
+    }
+
+    /// The same piece of work, computed without a mask: for copies of a batch,
+    /// which have the same data.
+    fn again(&self) -> Segment {
+        let Segment { start, len, nonce, associated_data, tag, verdict, purpose, mask: _ } = *self;
+        Segment { start, len, nonce, associated_data, tag, verdict, purpose, mask: Brought::default() }
     }
 
     /// To be filled with keystream, which takes the nonce as sealing does.
@@ -370,7 +391,7 @@ impl Batch {
         Batch {
             operation: self.operation,
             buffer: Buffer::copy_of(&self.buffer),
-            segments: self.segments.clone(),
+            segments: self.segments.iter().map(Segment::again).collect(),
             origin: self.origin,
         }
     }
@@ -385,7 +406,7 @@ impl Batch {
     #[must_use]
     pub fn part(&self, range: std::ops::Range<usize>, alignment: usize) -> Batch {
         let originals = &self.segments[range];
-        let mut segments = originals.to_vec();
+        let mut segments: Vec<Segment> = originals.iter().map(Segment::again).collect();
         let mut end = 0usize;
         for segment in &mut segments {
             segment.start = end.next_multiple_of(alignment);

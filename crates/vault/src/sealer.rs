@@ -19,6 +19,7 @@ use strongroom_keys::{DataKeys, RootKey, VaultKeys};
 
 use crate::error::{Damage, Error, Result};
 use crate::masks::Masks;
+use crate::masks::rules::MaskRule;
 use crate::reader_rules::ReaderRule;
 
 /// The engine's algorithm for a suite.
@@ -51,6 +52,9 @@ pub(crate) struct Sealer {
 pub(crate) struct BlockNonces {
     fresh: BatchNonces,
     masks: std::vec::IntoIter<Mask<FreshNonce>>,
+    /// Used before, where a test has left a rule out.
+    #[cfg(feature = "planted-faults")]
+    again: Option<FreshNonce>,
 }
 
 impl BlockNonces {
@@ -61,6 +65,10 @@ impl BlockNonces {
 
     /// A block to be sealed under the next one.
     pub(crate) fn seal(&mut self, start: usize, len: usize, bound: AssociatedData) -> Segment {
+        #[cfg(feature = "planted-faults")]
+        if let Some(nonce) = self.again.take() {
+            return Segment::seal(start, len, nonce, bound);
+        }
         match self.masks.next() {
             Some(mask) => Segment::seal_masked(start, len, mask, bound),
             None => Segment::seal(start, len, self.fresh.draw(), bound),
@@ -140,12 +148,21 @@ impl Sealer {
         bytes: usize,
     ) -> Result<BlockNonces> {
         let fresh = self.draw(bytes)?;
+        #[cfg(feature = "planted-faults")]
+        let again = self.masks.as_ref().and_then(|masks| masks.draw_again(fresh.session()));
         let is_newest = generation as usize + 1 == self.generation_min as usize + self.data.len();
         let taken = match &self.masks {
-            Some(masks) if is_newest => masks.take(&self.nonces, fresh.session(), blocks),
+            Some(masks) if is_newest || !MaskRule::OfGeneration.is_kept() => {
+                masks.take(&self.nonces, fresh.session(), blocks)
+            }
             _ => Vec::new(),
         };
-        Ok(BlockNonces { fresh, masks: taken.into_iter() })
+        Ok(BlockNonces {
+            fresh,
+            masks: taken.into_iter(),
+            #[cfg(feature = "planted-faults")]
+            again,
+        })
     }
 
     /// Where masks are made ahead.

@@ -6,10 +6,12 @@
 //! A program of its own, run by `cargo test` in a short form and by
 //! `cargo xtask crash` in a long one:
 //! `--images N` distinct images, from the history of seed `--first S` on;
-//! `--rules` leaves out every ordering rule in turn, and each must be caught;
+//! `--rules` leaves out every ordering rule in turn, with the feature
+//! `planted-faults` also those of masks, and each must be caught;
 //! `--seed S` checks the images of one history, `--image K` one of them.
 
 mod crash_model;
+mod mask_model;
 mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crash_model::{Campaign, Trial, removals};
+use crash_model::{Campaign, Trial, masked, removals};
 use strongroom_vault::{Rule, Rules};
 
 /// Distinct images of one history.
@@ -29,6 +31,9 @@ const PLANTED_IMAGES: usize = 20_000;
 const PLANTED_EACH: usize = 400;
 /// Images of the removals.
 const REMOVALS: usize = 1000;
+/// Histories with masks in the short form, and images of each.
+const MASKED: u64 = 4;
+const MASKED_EACH: usize = 100;
 /// Histories that are played to their end without a cut.
 const WHOLE: u64 = 20;
 /// Time between two lines of progress.
@@ -85,6 +90,9 @@ fn main() -> ExitCode {
     if everything || arguments.rules {
         tests.push(("a_removed_file_that_comes_back_is_as_it_was_synced", Box::new(removed_files)));
     }
+    if everything || arguments.rules {
+        tests.push(("no_mask_and_no_nonce_is_used_twice_over_power_cuts", Box::new(masked_histories)));
+    }
     if let Some(images) = arguments.images.or(everything.then_some(2_000)) {
         let first = arguments.first;
         tests.push((
@@ -93,6 +101,8 @@ fn main() -> ExitCode {
         ));
     }
     if arguments.rules {
+        #[cfg(feature = "planted-faults")]
+        tests.push(("every_rule_of_masks_left_out_is_caught", Box::new(planted::every_rule_of_masks)));
         tests.push(("every_rule_left_out_is_caught", Box::new(every_rule)));
     }
     // As the usual harness says it, for who adds results up.
@@ -136,6 +146,19 @@ fn without_cuts() -> bool {
 
 fn removed_files() -> bool {
     told(removals::run(Rules::STRICT, REMOVALS, || ()))
+}
+
+/// With every rule kept; masks have to be there, or nothing is shown.
+fn masked_histories() -> bool {
+    let mut masked = [0; 2];
+    let are_whole = (0..MASKED).all(|number| {
+        let campaign = Campaign::new(masked::FIRST + number * masked::ONE_IN, Rules::STRICT);
+        let is_whole = told(campaign.run(MASKED_EACH, || ()));
+        masked.iter_mut().zip(campaign.masked()).for_each(|(sum, masked)| *sum += masked);
+        is_whole
+    });
+    println!("{} blocks sealed and {} opened with masks", masked[0], masked[1]);
+    are_whole && masked.iter().all(|masked| *masked > 0)
 }
 
 /// Counts, and says so now and then.
@@ -232,4 +255,47 @@ fn plant(rule: Rule) -> (bool, usize) {
         }
     }
     unreachable!("the images run out before the seeds")
+}
+
+/// Leaving out rules of masks, one for the whole process at a time.
+#[cfg(feature = "planted-faults")]
+mod planted {
+    use strongroom_vault::{MaskRule, Rules, leave_out_of_masks};
+
+    use super::{AssertUnwindSafe, Campaign, MASKED_EACH, catch_unwind, masked};
+
+    /// Histories in which a rule left out must have shown.
+    const HISTORIES: u64 = 6;
+
+    /// Those that a power cut and what follows it can show; `mask_histories` has
+    /// the others too.
+    const RULES: [MaskRule; 2] = [MaskRule::TakenOnce, MaskRule::OfSession];
+
+    pub(super) fn every_rule_of_masks() -> bool {
+        std::panic::set_hook(Box::new(|_| ()));
+        let mut missed = 0;
+        for rule in RULES {
+            leave_out_of_masks(Some(rule));
+            let caught = (0..HISTORIES).find_map(is_caught);
+            leave_out_of_masks(None);
+            match &caught {
+                Some(fault) => println!("{rule:?}: caught: {fault}"),
+                None => println!("{rule:?}: MISSED in {HISTORIES} histories"),
+            }
+            missed += usize::from(caught.is_none());
+        }
+        let _ = std::panic::take_hook();
+        missed == 0
+    }
+
+    /// What shows in this history: in its images, or while it is played.
+    fn is_caught(number: u64) -> Option<String> {
+        let played = AssertUnwindSafe(|| {
+            Campaign::new(masked::FIRST + number * masked::ONE_IN, Rules::STRICT).run(MASKED_EACH, || ())
+        });
+        match catch_unwind(played) {
+            Ok(outcome) => outcome.err().and_then(|fault| fault.lines().next().map(str::to_owned)),
+            Err(panic) => Some(panic.downcast_ref::<String>().cloned().unwrap_or_default()),
+        }
+    }
 }

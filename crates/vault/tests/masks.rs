@@ -2,44 +2,30 @@
 //! written with them is read without, and no nonce seals twice, whatever is
 //! cancelled, renewed, lost or wrong.
 
+mod mask_model;
 mod support;
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use strongroom_engine::{
-    Algorithm, Batch, Buffer, Capability, Cross, Decision, Engine, MaskTicket, Masking, Message, Operation,
-    Refusal, Refused, Session, SessionError, Ticket,
-};
-use strongroom_engine_cpu::{CpuEngine, ReferenceEngine};
-use strongroom_engine_sim::{Faults, Model, SimEngine};
+use strongroom_engine::Engine;
+use strongroom_engine_cpu::CpuEngine;
+use strongroom_engine_sim::Faults;
 use strongroom_format::vault::Suite;
-use strongroom_sched::{Masks, Options, Scheduler, Settings};
+use strongroom_sched::{Masks, Settings};
 use strongroom_store::Store;
+use strongroom_store::faulty::{Call, Effect, FaultyStore, Plan};
 use strongroom_store::memory::MemoryStore;
 use strongroom_units::BlockSize;
 use strongroom_vault::{MaskCounts, MaskReport, Vault};
 
+use mask_model::{Spent, Watched, on, scheduler};
 use strongroom_vault::content::Content;
 use strongroom_vault::namespace::{Opening, ROOT};
 use support::{Rng, create, create_file, open_with, options, read, write};
 
 const SUITES: [Suite; 2] = [Suite::Serpent256Poly1305, Suite::Cascade];
 const MIB: usize = 1 << 20;
-
-/// The CPU with a device beside it that makes masks.
-fn scheduler(faults: Faults, settings: Settings) -> Arc<Scheduler> {
-    let cpu = || Arc::new(CpuEngine::new());
-    let model = Model { fixed: Duration::from_micros(20), bytes_per_second: u64::MAX, ..Model::moderate() };
-    let device = SimEngine::new(cpu(), model, faults, 7);
-    let options = Options { settings, deadline: Duration::from_millis(500), ..Options::default() };
-    Arc::new(Scheduler::new(vec![cpu(), Arc::new(device)], Arc::new(ReferenceEngine), options))
-}
-
-fn on() -> Settings {
-    Settings { masks: Masks::On, check_exponent: 4, ..Settings::default() }
-}
 
 /// A store of one suite, and what its file holds.
 struct Case {
@@ -185,85 +171,22 @@ fn masks_that_do_not_pay_are_not_there() {
     }
 }
 
-/// What was ordered to be masked, and what was sealed.
-#[derive(Default)]
-struct Spent {
-    ordered: Mutex<Vec<[u8; 24]>>,
-    sealed: Mutex<Vec<[u8; 24]>>,
-}
-
-/// An engine that notes every nonce that it is given.
-struct Notes {
-    inner: Arc<Scheduler>,
-    spent: Arc<Spent>,
-}
-
-impl Engine for Notes {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn capability(&self, algorithm: Algorithm, operation: Operation) -> Option<Capability> {
-        self.inner.capability(algorithm, operation)
-    }
-
-    fn session(&self, algorithm: Algorithm, key: &[u8]) -> Result<Session, SessionError> {
-        self.inner.session(algorithm, key)
-    }
-
-    fn submit(&self, session: &Session, batch: Batch) -> Result<Ticket, Box<Refused>> {
-        if batch.operation == Operation::Seal {
-            self.spent.sealed.lock().unwrap().extend(batch.segments.iter().map(|segment| *segment.nonce()));
-        }
-        self.inner.submit(session, batch)
-    }
-
-    fn flush(&self) {
-        self.inner.flush();
-    }
-
-    fn buffer(&self, session: &Session, len: usize) -> Buffer {
-        self.inner.buffer(session, len)
-    }
-
-    fn crossing(&self) -> Option<&dyn Cross> {
-        self.inner.crossing()
-    }
-
-    fn masking(&self) -> Option<&dyn Masking> {
-        Some(self)
-    }
-}
-
-impl Masking for Notes {
-    fn order(&self, session: &Session, messages: &[Message]) -> Result<MaskTicket, Refusal> {
-        self.spent.ordered.lock().unwrap().extend(messages.iter().map(|message| message.nonce));
-        self.inner.order(session, messages)
-    }
-
-    fn decide(&self, session: &Session) -> Decision {
-        self.inner.decide(session)
-    }
-
-    fn version(&self) -> u64 {
-        self.inner.version()
-    }
-}
-
-/// Over renewed sessions, settings that are changed, a store that refuses
-/// writes, and mounts that end without a clean end.
+/// Over renewed sessions, settings that are changed, a device that loses work,
+/// and mounts that end without a clean end.
 #[test]
 fn no_nonce_seals_twice() {
     let spent = Arc::new(Spent::default());
     let mut case = Case::new(Suite::Serpent256Poly1305);
     for mount in 0..3 {
-        let scheduler = scheduler(Faults { lost_ppm: 50_000, ..Faults::default() }, on());
-        let engine = Notes { inner: Arc::clone(&scheduler), spent: Arc::clone(&spent) };
-        let vault = case.open(Arc::new(engine));
+        let engine = Watched::new(Faults { lost_ppm: 50_000, ..Faults::default() }, on(), &spent);
+        let vault = case.open(Arc::clone(&engine) as Arc<dyn Engine>);
         case.write(&vault, |round| match round % 12 {
-            3 => vault.renew_sessions().expect("random bytes"),
-            6 => scheduler.set(Settings { masks: Masks::Off, ..on() }),
-            9 => scheduler.set(on()),
+            3 => {
+                vault.renew_sessions().expect("random bytes");
+                spent.end_session();
+            }
+            6 => engine.scheduler.set(Settings { masks: Masks::Off, ..on() }),
+            9 => engine.scheduler.set(on()),
             _ => std::thread::sleep(Duration::from_millis(1)),
         });
         assert!(report(&vault).writes.hits > 0, "{:?}", report(&vault));
@@ -273,11 +196,151 @@ fn no_nonce_seals_twice() {
             vault.close().expect("a clean end");
         }
     }
-    let sealed = spent.sealed.lock().unwrap();
-    let distinct: HashSet<_> = sealed.iter().collect();
-    assert_eq!(distinct.len(), sealed.len());
-    // Masks for reading are of nonces that sealed before; those for writing of
-    // none that had been ordered.
-    let ordered = spent.ordered.lock().unwrap();
-    assert!(!ordered.is_empty() && sealed.iter().any(|nonce| ordered.contains(nonce)));
+    spent.verdict().expect("no nonce twice");
+    assert!(spent.masked().iter().all(|masked| *masked > 0), "{:?}", spent.masked());
+}
+
+const BLOCK: u64 = 4096;
+/// Bytes of a write that is cancelled, and of those around it.
+const PIECE: usize = 64 << 10;
+const EIO: i32 = 5;
+
+/// A file on a store that fails on demand, on an engine that does.
+struct Cancelling {
+    store: Arc<FaultyStore>,
+    engine: Arc<Watched>,
+    spent: Arc<Spent>,
+    vault: Vault,
+    content: Arc<Content>,
+    expected: Vec<u8>,
+    rng: Rng,
+}
+
+impl Cancelling {
+    /// One that has been written long enough for masks to be there, and synced.
+    fn new(suite: Suite) -> Cancelling {
+        let memory = MemoryStore::new();
+        create(&memory, suite, BlockSize::from_bytes(BLOCK).expect("a block size"));
+        let (store, spent) = (Arc::new(FaultyStore::injecting(memory)), Arc::new(Spent::default()));
+        let engine = Watched::new(Faults::default(), on(), &spent);
+        let shared = Arc::clone(&store) as Arc<dyn Store>;
+        let vault = open_with(shared, Arc::clone(&engine) as Arc<dyn Engine>, &options()).expect("a vault");
+        let content = create_file(vault.namespace(), "file").1;
+        let expected = Vec::new();
+        let mut case = Cancelling { store, engine, spent, vault, content, expected, rng: Rng(5) };
+        case.go_on(40);
+        case.vault.sync().expect("a barrier");
+        case
+    }
+
+    fn piece(&mut self) -> Vec<u8> {
+        (0..PIECE).map(|_| self.rng.next() as u8).collect()
+    }
+
+    /// Writes that are whole and succeed, and take masks; the file is read back.
+    fn go_on(&mut self, writes: usize) {
+        for round in 0..writes {
+            let offset = (round % 16) * PIECE;
+            let piece = self.piece();
+            write(&self.content, offset as u64, &piece).expect("a write");
+            self.expected.resize(self.expected.len().max(offset + PIECE), 0);
+            self.expected[offset..offset + PIECE].copy_from_slice(&piece);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(read_all(&self.content) == self.expected);
+    }
+
+    /// Bytes that writes have found masks for.
+    fn hits(&self) -> u64 {
+        report(&self.vault).writes.hits
+    }
+
+    /// A write that has taken masks, and that is to fail.
+    fn cancelled(&mut self, rounds: usize) {
+        let before = self.hits();
+        for round in 0..rounds {
+            let piece = self.piece();
+            write(&self.content, (round * PIECE) as u64, &piece).expect_err("a write that is cancelled");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(self.hits() > before, "what is cancelled had masks");
+    }
+
+    /// What follows takes masks, and none of what was cancelled.
+    fn end(mut self) {
+        let before = self.hits();
+        self.go_on(40);
+        assert!(self.hits() > before);
+        self.vault.close().expect("a clean end");
+        self.spent.verdict().expect("what was cancelled is spent");
+        let Cancelling { vault, content, engine, .. } = self;
+        drop((content, vault));
+        engine.held.assert_given_back();
+    }
+}
+
+/// The store refuses what was sealed, all of it or in the middle.
+#[test]
+fn masks_of_writes_that_the_store_refuses_are_spent() {
+    for suite in SUITES {
+        let mut case = Cancelling::new(suite);
+        for effect in [Effect::Fails(EIO), Effect::PartialWrite { bytes: 5000, errno: EIO }] {
+            case.store.fail(Plan { call: Some(Call::Write), after: 0, times: u64::MAX, effect });
+            case.cancelled(6);
+            case.store.heal();
+        }
+        case.end();
+    }
+}
+
+/// The engine has sealed, and its answer is that it is lost.
+#[test]
+fn masks_of_writes_that_the_engine_fails_are_spent() {
+    for suite in SUITES {
+        let mut case = Cancelling::new(suite);
+        case.engine.fail_seals(6);
+        case.cancelled(6);
+        case.end();
+    }
+}
+
+/// While a write is being sealed, its file is cut, or goes.
+#[test]
+fn masks_of_writes_whose_file_changes_meanwhile_are_spent() {
+    for suite in SUITES {
+        let mut case = Cancelling::new(suite);
+        for round in 0..6 {
+            let content = Arc::clone(&case.content);
+            let len = [0, 10 * BLOCK + 7][round % 2];
+            case.engine.during_next_seal(move || content.set_len(len).expect("it is cut"));
+            let piece = case.piece();
+            write(&case.content, PIECE as u64, &piece).expect("a write");
+            case.expected.truncate(len as usize);
+            case.expected.resize(PIECE, 0);
+            case.expected.extend(&piece);
+            assert!(read_all(&case.content) == case.expected);
+            case.go_on(16);
+        }
+        let names = Arc::clone(case.vault.namespace());
+        case.engine.during_next_seal(move || names.remove(ROOT, b"file").expect("it is removed"));
+        case.go_on(1);
+        case.content = create_file(case.vault.namespace(), "another").1;
+        case.expected.clear();
+        case.end();
+    }
+}
+
+/// Each rule that is left out fails the test that is to show it: in a process of
+/// its own, since it is left out for all of one.
+#[cfg(feature = "planted-faults")]
+#[test]
+fn a_rule_left_out_is_caught() {
+    for test in [
+        "masks_of_writes_that_the_store_refuses_are_spent",
+        "masks_of_writes_that_the_engine_fails_are_spent",
+    ] {
+        mask_model::assert_caught("FailedIsSpent", test);
+    }
+    mask_model::assert_caught("TakenOnce", "masks_of_writes_whose_file_changes_meanwhile_are_spent");
+    mask_model::assert_caught("OfSession", "no_nonce_seals_twice");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use strongroom_sched::{EngineStatistics, Settings, Statistics};
+use strongroom_sched::{EngineStatistics, Masks, Settings, Statistics};
 use strongroom_vault::Recovered;
 
 use super::Daemon;
@@ -38,7 +38,8 @@ pub(crate) struct MountStatus {
     /// What computes, in the order of the scheduler; at the end the one that
     /// is asked when no other can.
     pub(crate) engines: Vec<EngineStatus>,
-    /// Keystream made ahead; none where no engine makes it.
+    /// Keystream made ahead; none where no engine makes it and it was not asked
+    /// for.
     #[serde(default)]
     pub(crate) masks: Option<MaskStatus>,
     /// Where the time of requests went.
@@ -154,6 +155,23 @@ impl From<strongroom_vault::MaskCounts> for MaskCounts {
     fn from(counts: strongroom_vault::MaskCounts) -> MaskCounts {
         MaskCounts { ordered_bytes: counts.ordered, hit_bytes: counts.hits, miss_bytes: counts.misses }
     }
+}
+
+/// Of a mount whose engines make no masks, where they were asked for: why there
+/// are none.
+fn none_made<'a>(setting: Masks, engines: impl Iterator<Item = &'a str>) -> Option<MaskStatus> {
+    let none = MaskCounts { ordered_bytes: 0, hit_bytes: 0, miss_bytes: 0 };
+    (setting == Masks::On).then(|| {
+        let engines = engines.collect::<Vec<_>>().join(", ");
+        MaskStatus {
+            setting: setting.name().to_owned(),
+            active: false,
+            reason: format!("masks=on, but {engines} makes none; a GPU does (--engine gpu)"),
+            held_bytes: 0,
+            writes: none,
+            reads: none,
+        }
+    })
 }
 
 /// How the scheduler places batches.
@@ -361,9 +379,13 @@ impl Daemon {
     }
 
     fn masks(&self) -> Option<MaskStatus> {
-        let report = self.vault.masks()?;
+        let setting = self.engines.settings().masks;
+        let Some(report) = self.vault.masks() else {
+            let engines = self.engines.statistics().engines;
+            return none_made(setting, engines.iter().map(|engine| engine.engine.as_str()));
+        };
         Some(MaskStatus {
-            setting: self.engines.settings().masks.name().to_owned(),
+            setting: setting.name().to_owned(),
             active: report.decision.is_on,
             reason: report.decision.reason,
             held_bytes: report.held,
@@ -500,5 +522,16 @@ mod tests {
     fn the_memory_of_a_process_is_more_than_nothing() {
         let memory = memory();
         assert!(memory.resident_bytes > 0 && memory.resident_bytes <= memory.resident_max_bytes);
+    }
+
+    #[test]
+    fn masks_that_were_asked_for_and_are_not_made_have_a_reason() {
+        let engines = ["cpu(vaes)", "cpu(portable)"];
+        for setting in [Masks::Auto, Masks::Off] {
+            assert!(none_made(setting, engines.into_iter()).is_none());
+        }
+        let status = none_made(Masks::On, engines.into_iter()).expect("a reason");
+        assert!(!status.active && status.setting == "on");
+        assert!(engines.iter().all(|engine| status.reason.contains(engine)), "{}", status.reason);
     }
 }

@@ -352,12 +352,11 @@ fn mask_hits(place: &Place, kind: &str) -> u64 {
 
 /// Masks that were used, checked, or made in vain are wiped: none of what was
 /// sealed and opened is left.
-#[test]
-fn masks_are_wiped() {
+fn masks_are_wiped(suite: &str) {
     if !is_root() {
         return;
     }
-    let place = vault("serpent-256-poly1305");
+    let place = vault(suite);
     place.mount(&["--engine", "sim", "-o", "masks=on,check=16"]);
     let data = noise(12 << 20, 5);
     // A device that gets no CPU meanwhile makes no mask in time.
@@ -377,9 +376,37 @@ fn masks_are_wiped() {
     // A window ends with the file's last handle, which the kernel tells later;
     // what is wiped late would be found until then, and what never is, for ever.
     support::soon("no mask is left", || {
-        let found = scan(daemon, &masks);
+        let mut found = scan(daemon, &masks);
+        // Expanded keys are looked for by every scan; the cascade has some, in locked memory.
+        found.retain(|found| !found.is_kept || found.name.starts_with("the mask"));
         eprintln!("{found:#?}");
         found.is_empty()
     });
     place.umount();
+}
+
+#[test]
+fn masks_of_serpent_are_wiped() {
+    masks_are_wiped("serpent-256-poly1305");
+}
+
+#[test]
+fn masks_of_the_cascade_are_wiped() {
+    masks_are_wiped("cascade");
+}
+
+/// A mask that is left is found: in this process, where one stands.
+#[test]
+fn a_mask_that_is_left_is_found() {
+    if !is_root() {
+        return;
+    }
+    let (data, stored) = (noise(4096, 6), noise(3 * 4096 + 4096, 7));
+    let masks = masks_of(&data, &stored);
+    let offset = Geometry::new(BlockSize::MIN).block_offset(BlockIndex(0)).0 as usize;
+    let left: Vec<u8> = stored[offset..].iter().zip(&data).map(|(sealed, plain)| sealed ^ plain).collect();
+    let address = std::hint::black_box(&left).as_ptr().addr();
+    let found = scan(std::process::id(), &masks[..1]);
+    drop(std::hint::black_box(left));
+    assert!(found.iter().any(|found| found.address == address), "{found:#?}");
 }

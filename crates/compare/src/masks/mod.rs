@@ -171,7 +171,7 @@ fn remark(arguments: &MasksArgs) -> String {
         _ => "",
     };
     format!(
-        "masks by {}, one in {} checked{simulated}; with suites other than Serpent's the setting is `auto`",
+        "masks by {}, one in {} checked{simulated}; where masks do not pay the setting is `auto`",
         arguments.engine, arguments.check
     )
 }

@@ -12,7 +12,8 @@ pub(super) trait Release: Send {
     unsafe fn release(&mut self, start: NonNull<u8>);
 }
 
-/// Pinned memory, owned. It is wiped before it is given back.
+/// Pinned memory, owned. It is wiped before it is given back to the driver, whatever its owners have wiped; that of a
+/// launch that has not ended is never given back ([`InFlight`](super::in_flight::InFlight)).
 pub(crate) struct Block {
     start: NonNull<u8>,
     len: usize,
@@ -65,6 +66,7 @@ impl DerefMut for Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
+        strongroom_memory::wipe(self);
         // SAFETY: `start` is what `release` was made for, and the block ends here.
         unsafe { self.release.release(self.start) };
     }
@@ -159,6 +161,31 @@ mod tests {
         assert!(given.try_recv().is_err());
         std::thread::spawn(move || drop(last)).join().unwrap();
         assert_eq!(given.recv().unwrap(), [5, 0, 0, 5, 5, 0, 0, 0, 0, 0]);
+    }
+
+    /// Tells what was in the memory that is given back.
+    struct Tells(Plain, std::sync::mpsc::Sender<Vec<u8>>);
+
+    impl Release for Tells {
+        unsafe fn release(&mut self, start: NonNull<u8>) {
+            // SAFETY: the block, which ends here, has so many initialised bytes at its start.
+            let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr(), self.0.0) }.to_vec();
+            self.1.send(bytes).unwrap();
+            // SAFETY: passed on.
+            unsafe { self.0.release(start) };
+        }
+    }
+
+    #[test]
+    fn a_block_is_wiped_before_it_is_given_back() {
+        let (tells, told) = std::sync::mpsc::channel();
+        let bytes = Box::leak(vec![7; 100].into_boxed_slice());
+        // SAFETY: the leaked bytes belong to nobody else.
+        let block =
+            unsafe { Block::from_raw(NonNull::from(bytes).cast(), 100, Box::new(Tells(Plain(100), tells))) };
+        assert_eq!(block[..], [7; 100]);
+        drop(block);
+        assert_eq!(told.recv().unwrap(), [0; 100]);
     }
 
     #[test]

@@ -102,8 +102,7 @@ pub(super) fn buffers(engine: Exerciser<'_>, algorithm: Algorithm) {
             assert_eq!(buffer.as_ptr().align_offset(4096), 0, "{name}: a buffer is not page-aligned");
             buffer.copy_from_slice(&bytes(round, len));
             let sealed = Batch::new(Operation::Seal, buffer, vec![sealing(algorithm, 0, len)]);
-            let plain =
-                Batch::new(Operation::Seal, Buffer::copy_of(&bytes(round, len)), sealed.segments.clone());
+            let plain = sealed.duplicate();
             let (one, other) = (engine.execute(&session, sealed), engine.execute(&session, plain));
             let is_same = one.batch.buffer[..] == other.batch.buffer[..]
                 && one.batch.segments[0].tag() == other.batch.segments[0].tag();

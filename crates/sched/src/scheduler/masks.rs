@@ -155,7 +155,7 @@ impl Masking for Scheduler {
         }
         let works = |at: &&usize| !self.core.engines[**at].quarantine.is_final();
         let Some(masker) = state.maskers.iter().find(works) else {
-            return off("no device makes them for this suite");
+            return decision(false, self.why_none(state));
         };
         let device = self.core.engines[*masker].engine.name();
         if settings.masks == Masks::On {
@@ -212,6 +212,24 @@ impl Scheduler {
             costs.direct = costs.direct.min(time_sealing(engine, own, direct.collect())?);
         }
         Some(costs)
+    }
+}
+
+/// Why no device makes masks for a session.
+impl Scheduler {
+    fn why_none(&self, state: &SchedulerSession) -> String {
+        let engines = self.core.engines.iter().enumerate();
+        let devices = engines.filter(|(_, served)| served.engine.masking().is_some());
+        let reasons: Vec<String> = devices
+            .map(|(at, served)| match state.maskers.contains(&at) {
+                true => format!("{} has failed and is no longer used", served.engine.name()),
+                false => format!("{} makes none for {}", served.engine.name(), state.algorithm),
+            })
+            .collect();
+        match reasons.is_empty() {
+            true => "there is no device that makes them".to_owned(),
+            false => reasons.join("; "),
+        }
     }
 }
 

@@ -52,6 +52,15 @@ impl Content {
         if len == 0 {
             return Ok(());
         }
+        let written = self.write_some(offset, len, buffer);
+        #[cfg(feature = "planted-faults")]
+        if let (Err(_), Some(masks)) = (&written, self.context.sealer.masks()) {
+            masks.note_failure();
+        }
+        written
+    }
+
+    fn write_some(&self, offset: u64, len: usize, buffer: &mut Buffer) -> Result<()> {
         self.check_range(offset, len as u64)?;
         let mut promise = self.promise_for(offset, len as u64)?;
         let ahead = self.seal_ahead(offset, len, buffer)?;

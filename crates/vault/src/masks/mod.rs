@@ -10,7 +10,10 @@
 //! read mask helps only the block whose nonce it was made for; what all pools
 //! hold is bounded by [`HELD_MAX`]; what nobody takes for [`IDLE`] is dropped.
 
+#[cfg(feature = "planted-faults")]
+pub(crate) mod planted;
 mod ring;
+pub(crate) mod rules;
 pub(crate) mod window;
 
 use std::sync::Arc;
@@ -23,6 +26,7 @@ use strongroom_engine::{Decision, FreshNonce, Mask, MaskNonce, NonceSource, Orde
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Mutex, MutexGuard};
 use ring::Ring;
+use rules::MaskRule;
 
 /// Bytes of masks that a mount holds at most, made or ordered.
 const HELD_MAX: usize = 64 << 20;
@@ -74,6 +78,8 @@ pub(crate) struct Masks {
     ring: Mutex<Ring>,
     pub(crate) writes: Counters,
     pub(crate) reads: Counters,
+    #[cfg(feature = "planted-faults")]
+    again: planted::Again,
 }
 
 #[derive(Default)]
@@ -154,6 +160,8 @@ impl Masks {
             ring: Mutex::new(Ring::default()),
             writes: Counters::default(),
             reads: Counters::default(),
+            #[cfg(feature = "planted-faults")]
+            again: planted::Again::default(),
         })
     }
 
@@ -194,7 +202,21 @@ impl Masks {
             self.ring().placed(of, lot);
         }
         self.writes.used(masks.len() * self.block_len, (blocks - masks.len()) * self.block_len);
+        #[cfg(feature = "planted-faults")]
+        self.again.note(&masks);
         masks
+    }
+
+    /// A nonce that was given out before, where a rule was left out.
+    #[cfg(feature = "planted-faults")]
+    pub(crate) fn draw_again(&self, session: SessionId) -> Option<FreshNonce> {
+        self.again.draw(session)
+    }
+
+    /// Told of a write that failed.
+    #[cfg(feature = "planted-faults")]
+    pub(crate) fn note_failure(&self) {
+        self.again.note_failure();
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
@@ -238,7 +260,7 @@ impl Masks {
     fn reserve(&self, bytes: usize) -> Option<Share> {
         let held = self.held.fetch_add(bytes, Relaxed) + bytes;
         let share = Share { held: Arc::clone(&self.held), bytes, ordered: Instant::now() };
-        (held <= HELD_MAX).then_some(share)
+        (held <= HELD_MAX || !MaskRule::Bounded.is_kept()).then_some(share)
     }
 
     /// Drops what the ring has not been asked for lately.

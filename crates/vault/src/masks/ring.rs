@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use strongroom_engine::{FreshNonce, Mask, SessionId};
 
+use super::rules::MaskRule;
 use super::{IDLE, Lot, ORDER_MAX, ORDER_MIN, Ready};
 
 /// Bytes that the ring is filled to at most. So little that masks are in a cache
@@ -40,7 +41,7 @@ impl Ring {
         block_len: usize,
         now: Instant,
     ) -> (Vec<Mask<FreshNonce>>, Option<usize>) {
-        if self.of != Some(of) || self.is_idle(now) {
+        if !self.is_of(of) || self.is_idle(now) {
             self.clear();
             self.of = Some(of);
         }
@@ -57,10 +58,15 @@ impl Ring {
     /// Takes in an order that was wanted, or that there is none.
     pub(super) fn placed(&mut self, of: Of, lot: Option<Lot<FreshNonce>>) {
         // Of another session or version, its masks are dropped, and their nonces spent.
-        if self.of == Some(of) {
+        if self.is_of(of) {
             self.placing = 0;
             self.orders.extend(lot);
         }
+    }
+
+    fn is_of(&self, (version, session): Of) -> bool {
+        let is_same = |of: Of| of.0 == version && (of.1 == session || !MaskRule::OfSession.is_kept());
+        self.of.is_some_and(is_same)
     }
 
     /// Takes in what has been made.

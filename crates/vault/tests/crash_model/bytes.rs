@@ -89,6 +89,12 @@ impl Bytes {
         }
     }
 
+    /// Whether this is what stands from the first byte of a block on.
+    pub(crate) fn is_at(&self, offset: u64, found: &[u8]) -> bool {
+        let blocks = found.chunks(self.size as usize).zip(offset / self.size..);
+        blocks.into_iter().all(|(bytes, block)| self.block(block) == bytes)
+    }
+
     /// Reads a file: all its data, and the edges of its holes.
     pub(crate) fn read(content: &Content, size: u64) -> Result<Bytes, String> {
         let mut found = Bytes { len: content.plain_len(), size, blocks: BTreeMap::new() };

@@ -1,6 +1,7 @@
 //! Random histories on a recording store, and what they were promised.
 
 mod lists;
+pub(crate) mod masked;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use strongroom_vault::{OpenOptions, Rules, Vault};
 use super::bytes::Bytes;
 use super::found::{Depth, Found};
 use super::tree::{Body, Id, Inode, Place, TOP, Tree};
+use crate::mask_model::Watched;
 use crate::support::{self, CREATION, Rng, options, write};
 
 /// Operations of one history.
@@ -59,6 +61,8 @@ pub(crate) struct Names {
 pub(crate) struct Trial {
     pub(crate) store: Arc<FaultyStore>,
     pub(crate) engine: Arc<dyn Engine>,
+    /// The engine, where it makes masks and is watched.
+    pub(crate) masks: Option<Arc<Watched>>,
     pub(crate) size: u64,
     vault: Option<Vault>,
     rng: Rng,
@@ -87,19 +91,26 @@ pub(crate) fn is_unruly(seed: u64) -> bool {
 
 impl Trial {
     pub(crate) fn new(seed: u64, rules: Rules) -> Trial {
-        let suite = Suite::ALL[(seed / 3 % Suite::ALL.len() as u64) as usize];
+        let any = Suite::ALL[(seed / 3 % Suite::ALL.len() as u64) as usize];
+        let suite = if masked::is(seed) { masked::suite(seed) } else { any };
         let block_size = BlockSize::from_shift([12, 13, 16][(seed % 3) as usize]).unwrap();
         let memory = MemoryStore::new();
         support::create(&memory, suite, block_size);
         let store = Arc::new(FaultyStore::new(memory));
         let options = OpenOptions { journal_len: 48 * block_size.bytes().max(16 << 10), rules, ..options() };
-        let engine = if is_unruly(seed) { support::unruly() } else { support::engine() };
+        let masks = masked::is(seed).then(masked::engine);
+        let engine = match &masks {
+            Some(masks) => Arc::clone(masks) as Arc<dyn Engine>,
+            None if is_unruly(seed) => support::unruly(),
+            None => support::engine(),
+        };
         let vault =
             support::open_with(Arc::clone(&store) as Arc<dyn Store>, Arc::clone(&engine), &options).unwrap();
         let start = store.position();
         Trial {
             store,
             engine,
+            masks,
             size: block_size.bytes(),
             vault: Some(vault),
             rng: Rng(seed ^ 0x5eed),
@@ -148,6 +159,9 @@ impl Trial {
         }
         for _ in 0..STEPS {
             self.step();
+            if self.masks.is_some() {
+                self.step_with_masks();
+            }
         }
     }
 

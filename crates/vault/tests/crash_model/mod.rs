@@ -17,10 +17,10 @@ use strongroom_store::faulty::FaultyStore;
 use strongroom_store::memory::MemoryStore;
 use strongroom_vault::{OpenOptions, Rules, Vault};
 
-use crate::support::{self, Rng, create_file, options, write};
+use crate::support::{self, Rng, create_file, options, read, write};
 use found::{Depth, Found};
-pub(crate) use history::Trial;
 use history::is_unruly;
+pub(crate) use history::{Trial, masked};
 
 /// Choices of what a cut keeps: enough to repeat each pattern with other
 /// details.
@@ -91,19 +91,34 @@ impl Campaign {
                 checked();
             }
         }
+        self.nonces()?;
         Ok(seen.len())
+    }
+
+    /// That no nonce was used twice, in the history, in its images and in what
+    /// was done with them.
+    fn nonces(&self) -> Result<(), String> {
+        let masks = self.trial.masks.as_ref();
+        let verdict = masks.map_or(Ok(()), |masks| masks.spent.verdict());
+        verdict.map_err(|fault| format!("history {}, its images and what followed them: {fault}", self.seed))
+    }
+
+    /// Blocks that were sealed and opened with a mask.
+    pub(crate) fn masked(&self) -> [usize; 2] {
+        self.trial.masks.as_ref().map_or([0; 2], |masks| masks.spent.masked())
     }
 
     /// Checks the one image of this number.
     pub(crate) fn run_one(&self, number: u64) -> Result<(), String> {
         let attempt = self.attempt(number);
         let image = self.trial.store.image(attempt.cut, attempt.choice);
-        self.check(image, attempt)
+        self.check(image, attempt)?;
+        self.nonces()
     }
 
     fn check(&self, image: MemoryStore, mut attempt: Attempt) -> Result<(), String> {
         let unruly = is_unruly(self.seed) && attempt.number.is_multiple_of(UNRULY_ONE_IN);
-        let engine = if unruly { &self.trial.engine } else { &self.calm };
+        let engine = if unruly || self.trial.masks.is_some() { &self.trial.engine } else { &self.calm };
         let read_first = attempt.number.is_multiple_of(READ_FIRST_ONE_IN);
         let opened = Image { trial: &self.trial, engine, cut: attempt.cut, read_first };
         let outcome = match attempt.rng.below(4) {
@@ -142,7 +157,7 @@ impl Image<'_> {
         if before.is_some_and(|before| before != found) {
             return Err("to read, the vault showed something else".into());
         }
-        use_it(&vault)?;
+        use_it(&vault, self.trial.masks.is_some())?;
         vault.settle().map_err(|error| format!("settling: {error}"))?;
         vault.close().map_err(|error| format!("closing: {error}"))?;
         let vault = self.open(&store, false, Rules::STRICT)?;
@@ -189,13 +204,29 @@ impl Image<'_> {
 
 const USED: &str = "used";
 
-/// The vault is writable at once.
-fn use_it(vault: &Vault) -> Result<(), String> {
+/// The vault is writable at once, and with masks so much is written that it has
+/// some.
+fn use_it(vault: &Vault, with_masks: bool) -> Result<(), String> {
     let (entry, content) = create_file(vault.namespace(), USED);
     write(&content, 0, b"after the crash").map_err(|error| format!("writing: {error}"))?;
+    if with_masks {
+        for offset in (0..WITH_MASKS).step_by(PIECE) {
+            let piece = [1 + (offset / PIECE) as u8; PIECE];
+            write(&content, offset as u64, &piece).map_err(|error| format!("writing: {error}"))?;
+            let found = read(&content, offset as u64, PIECE).map_err(|error| format!("reading: {error}"))?;
+            if found != piece {
+                return Err("what was written with masks reads as something else".into());
+            }
+            masked::make_time();
+        }
+    }
     content.sync().map_err(|error| format!("syncing: {error}"))?;
     drop(content);
     vault.namespace().release(entry.number);
     vault.namespace().forget(entry.number, 1);
     Ok(())
 }
+
+/// Bytes that are written after a crash, with masks.
+const WITH_MASKS: usize = 8 * PIECE;
+const PIECE: usize = 64 << 10;
