@@ -68,7 +68,7 @@ impl Emulator {
         Some(Emulator { file, words })
     }
 
-    /// The emulator, told to run this program under `name` as far as that is a
+    /// The emulator, told to run this program, under `name` where that is its
     /// file.
     fn command(&self, name: &OsStr) -> Command {
         let mut command = Command::new(&self.file);
@@ -76,7 +76,9 @@ impl Emulator {
             command.arg0(own).args(options);
         }
         let named = PathBuf::from(name);
-        command.arg(if named.is_file() { named } else { program() });
+        let is_this =
+            named.canonicalize().ok().is_some_and(|file| program().canonicalize().ok() == Some(file));
+        command.arg(if is_this { named } else { program() });
         command
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! One request and one answer, each a line of JSON. The socket is named by the
 //! mount's device number, which is unique on a machine, and the daemon's
-//! process, and lies in a directory that belongs to the user alone. Nothing
-//! secret passes here.
+//! process, and lies in a directory that belongs to the user alone. No key and
+//! no content passes here; names of plain files do.
 
 pub(crate) mod holders;
 pub(crate) mod mounts;
@@ -35,6 +35,11 @@ pub(crate) enum Request {
     Sync,
     /// Name the files that are open for writing.
     OpenForWriting,
+    /// Have the kernel write back what it holds of some of them.
+    WriteBack {
+        /// Not more than [`NODES_AT_ONCE`].
+        nodes: Vec<u64>,
+    },
     /// Unmount. The answer comes when the vault is closed, or, lazily, when
     /// the mount is detached.
     Unmount {
@@ -84,11 +89,17 @@ pub(crate) enum Answer {
 /// A file that is open for writing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OpenFile {
-    /// As `stat(2)` tells it.
+    /// Its number in the daemon.
+    pub(crate) node: u64,
+    /// As `stat(2)` tells it; 0 where that cannot be had.
     pub(crate) inode: u64,
-    /// From the mount, as it was last found; any bytes.
+    /// From the mount, as it was last found; any bytes, and none where no name
+    /// is known.
     pub(crate) path: Vec<u8>,
 }
+
+/// So many numbers fit a request.
+pub(crate) const NODES_AT_ONCE: usize = 100;
 
 /// A failure that passes from one process to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,42 +6,40 @@
 //! that wait in the kernel behind an `fsync` or a change of length are not
 //! even counted as requests. `fdatasync(2)` waits for all of a file's. So each
 //! file that is open for writing is synced: of others the kernel holds
-//! nothing, since it writes back when a descriptor is closed. This process
-//! does that and not the daemon, which could not be killed while it waits for
-//! a mount that it serves itself.
+//! nothing, since it writes back when a descriptor is closed.
+//!
+//! This process does that and not the daemon, which could not be killed while
+//! it waits for a mount that it serves itself. The daemon does it for files
+//! that this process does not find or may not open.
 
-use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::args::SyncArgs;
 use crate::control::mounts::Mounted;
-use crate::control::{Answer, Client, Request, mounts, unanswered};
+use crate::control::{Answer, Client, NODES_AT_ONCE, OpenFile, Request, mounts, unanswered};
 use crate::failure::{Exit, Failure, Result};
-
-/// How often the daemon is asked where files are that were renamed meanwhile.
-const SEARCHES_MAX: usize = 20;
 
 /// Runs `sync`.
 ///
 /// # Errors
-/// Usage when nothing is mounted there, or what the store reported.
+/// Usage when nothing is mounted there, or what the store reported; all that
+/// can be synced is.
 pub(crate) fn run(args: &SyncArgs) -> Result<Exit> {
     let mounted = mounts::at(&args.directory)?;
-    let failed = |errno: Errno| Failure::system(&mounted.path, &errno.into());
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = rustix::fs::open(&mounted.path, flags, Mode::empty()).map_err(failed)?;
-    let asked = ask(&mounted, Request::OpenForWriting)?;
-    // All at once; what is left, file by file.
-    rustix::fs::syncfs(&root).map_err(failed)?;
-    hand_over(&mounted, &root, asked)?;
+    // First: the mount may be one that does not answer.
+    let answer = ask(&mounted, Request::OpenForWriting)?;
+    let handed_over = match answer {
+        Answer::OpenForWriting { files } => hand_over(&mounted, files),
+        _ => Err(Failure::new(Exit::Other, "the daemon's answer is not understood").at(&mounted.path)),
+    };
     ask(&mounted, Request::Sync)?;
-    Ok(Exit::Done)
+    handed_over.map(|()| Exit::Done)
 }
 
 fn ask(mounted: &Mounted, request: Request) -> Result<Answer> {
@@ -49,55 +47,43 @@ fn ask(mounted: &Mounted, request: Request) -> Result<Answer> {
     client.ask(request).map_err(|failure| failure.at(&mounted.path))
 }
 
-/// Syncs each of the files, wherever it is by now. One that is listed no more
-/// was closed, or has lost its name.
-fn hand_over(mounted: &Mounted, root: &OwnedFd, asked: Answer) -> Result<()> {
-    let Answer::OpenForWriting { mut files } = asked else { return Ok(()) };
-    let mut left: HashSet<u64> = files.iter().map(|file| file.inode).collect();
-    for _ in 0..SEARCHES_MAX {
-        for file in files.iter().filter(|file| left.contains(&file.inode)).cloned().collect::<Vec<_>>() {
-            let path = Path::new(OsStr::from_bytes(&file.path));
-            let synced = sync(root, path, file.inode);
-            if synced.map_err(|errno| Failure::system(&mounted.path.join(path), &errno.into()))? {
-                left.remove(&file.inode);
+/// Has the kernel hand over what it holds of the files; the first failure, when
+/// all has been tried.
+fn hand_over(mounted: &Mounted, files: Vec<OpenFile>) -> Result<()> {
+    let failed = |path: &Path, errno: Errno| Failure::system(&mounted.path.join(path), &errno.into());
+    let of_mount = |errno| failed(Path::new(""), errno);
+    let root = rustix::fs::open(&mounted.path, DIRECTORY, Mode::empty()).map_err(of_mount)?;
+    // All at once; what is left, file by file.
+    let mut outcome = rustix::fs::syncfs(&root).map_err(of_mount);
+    let mut left = Vec::new();
+    for file in files {
+        let path = Path::new(OsStr::from_bytes(&file.path));
+        match opened(&root, path, file.inode) {
+            Some(file) => {
+                outcome = outcome.and(rustix::fs::fdatasync(&file).map_err(|errno| failed(path, errno)))
             }
+            None => left.push(file.node),
         }
-        if left.is_empty() {
-            return Ok(());
-        }
-        let Answer::OpenForWriting { files: now } = ask(mounted, Request::OpenForWriting)? else { break };
-        let open: HashSet<u64> = now.iter().map(|file| file.inode).collect();
-        left.retain(|inode| open.contains(inode));
-        files = now;
     }
-    if left.is_empty() {
-        return Ok(());
+    for nodes in left.chunks(NODES_AT_ONCE) {
+        outcome = outcome.and(ask(mounted, Request::WriteBack { nodes: nodes.to_vec() }).map(drop));
     }
-    let text =
-        "files are renamed so often that nobody can tell whether all that was written has reached the daemon";
-    Err(Failure::new(Exit::Other, text).at(&mounted.path))
+    // Tells of pages that the daemon refused meanwhile, whoever was told before.
+    outcome.and(rustix::fs::syncfs(&root).map_err(of_mount))
 }
 
-/// Syncs the file of this path; false when it is there no more.
-fn sync(root: &OwnedFd, path: &Path, inode: u64) -> rustix::io::Result<bool> {
-    let open = |access| {
-        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        rustix::fs::openat(root, path, flags, Mode::empty())
-    };
-    let is_it = |found: rustix::fs::Stat| found.st_ino == inode;
-    // Nothing else is opened: it might be a device.
-    match rustix::fs::statat(root, path, AtFlags::SYMLINK_NOFOLLOW).map(is_it) {
-        Ok(true) => {}
-        Ok(false) | Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
-        Err(errno) => return Err(errno),
-    }
-    let opened = match open(OFlags::RDONLY) {
-        Err(Errno::ACCESS) => open(OFlags::WRONLY),
-        opened => opened,
-    };
-    match opened {
-        Ok(file) if is_it(rustix::fs::fstat(&file)?) => rustix::fs::fdatasync(&file).map(|()| true),
-        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(false),
-        Err(errno) => Err(errno),
-    }
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// Nothing is waited for.
+const QUIETLY: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// The file of this path and inode. It may be elsewhere by now, hidden by
+/// another mount, or not this user's to open.
+fn opened(root: &OwnedFd, path: &Path, inode: u64) -> Option<OwnedFd> {
+    let device = rustix::fs::fstat(root).ok()?.st_dev;
+    let is_it = |found: Stat| (found.st_dev, found.st_ino) == (device, inode);
+    // Before it is opened: what else stands there may be a device.
+    rustix::fs::statat(root, path, AtFlags::SYMLINK_NOFOLLOW).ok().filter(|found| is_it(*found))?;
+    let open = |access: OFlags| rustix::fs::openat(root, path, access.union(QUIETLY), Mode::empty());
+    let file = open(OFlags::RDONLY).or_else(|_| open(OFlags::WRONLY)).ok()?;
+    rustix::fs::fstat(&file).is_ok_and(is_it).then_some(file)
 }

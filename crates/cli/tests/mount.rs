@@ -467,15 +467,35 @@ fn a_sync_syncs_every_file_that_is_open_for_writing() {
     };
     fs::create_dir(place.at("d")).expect("made");
     let _open = ["a", "d/b", "gone"].map(|name| File::create(place.at(name)).expect("created"));
-    fs::write(place.at("closed"), "text").expect("written");
     fs::rename(place.at("d"), place.at("e")).expect("renamed");
     fs::remove_file(place.at("gone")).expect("removed");
-    let _read = File::open(place.at("closed")).expect("open");
     assert_success(&place.ask(&["sync"]));
     assert_eq!(syncs(), 2);
     fs::set_permissions(place.at("a"), fs::Permissions::from_mode(0o200)).expect("changed");
     assert_success(&place.ask(&["sync"]));
     assert_eq!(syncs(), 4);
+    place.crash();
+}
+
+/// The name that was found last is gone, and another is left: the daemon has the kernel drop the pages, which
+/// waits for them.
+#[test]
+fn a_sync_has_files_handed_over_whose_names_are_not_known() {
+    let place = Place::new();
+    place.mount(&[]);
+    let mut written = File::create(place.at("one")).expect("created");
+    written.write_all(&noise(64 * 4096, 7)).expect("written");
+    fs::hard_link(place.at("one"), place.at("other")).expect("linked");
+    fs::remove_file(place.at("other")).expect("removed");
+    let cached = || {
+        let words = ["--noheadings", "--raw", "--output", "PAGES"];
+        let output = Command::new("fincore").args(words).arg(place.at("one")).output();
+        let text = String::from_utf8(output.expect("util-linux is there").stdout).expect("text");
+        text.trim().parse::<u64>().expect("a number")
+    };
+    // Asked before the name is found again.
+    assert_success(&place.ask(&["sync"]));
+    assert_eq!(cached(), 0);
     place.crash();
 }
 

@@ -108,6 +108,14 @@ impl SectorNumbers {
 /// One that is to be sealed has its nonce in it, so that it is no more to be had
 /// twice than the nonce is:
 ///
+/// ```
+/// use strongroom_engine::{AssociatedData, NonceSource, Segment};
+///
+/// let nonce = NonceSource::new()?.batch(64)?.draw();
+/// let segment = Segment::seal(0, 64, nonce, AssociatedData::new(&[]));
+/// # Ok::<(), strongroom_engine::EntropyError>(())
+/// ```
+///
 /// ```compile_fail,E0599
 /// use strongroom_engine::{AssociatedData, NonceSource, Segment};
 ///

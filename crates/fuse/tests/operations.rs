@@ -369,12 +369,13 @@ fn a_sync_of_a_file_waits_for_pages_that_were_sent() {
     let root = File::open(served.path("")).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| rustix::fs::syncfs(&root));
-        assert!(served.filesystem.wait_for_hanging(1));
+        let hangs = served.filesystem.wait_for_hanging(1);
         let path = served.path("hang");
         let synced = scope.spawn(move || File::open(path).and_then(|other| other.sync_data()));
         std::thread::sleep(Duration::from_millis(200));
-        assert!(!synced.is_finished(), "nobody has answered");
+        let waits = !synced.is_finished();
         served.filesystem.release_hanging();
+        assert!(hangs && waits, "nobody had answered");
         synced.join().unwrap().unwrap();
     });
     assert_eq!(fs::read(served.path("hang")).unwrap(), b"text");

@@ -1,7 +1,6 @@
 //! What is there: a lane's directory, read whole.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -21,8 +20,8 @@ pub enum Found {
 pub type Tree = BTreeMap<String, Found>;
 
 /// Reads everything below `root`. What a listing names may be gone when it is looked at: a file that no
-/// barrier has covered is taken away by the mount that finds it unfinished. Then another listing has no
-/// such name.
+/// barrier has covered is taken away by the mount that finds it unfinished. So it is not there, and whether
+/// that may be the lane says. (Another listing may come out of the kernel's cache and name it still.)
 ///
 /// # Errors
 /// Anything else that cannot be read: after a crash nothing may be an error.
@@ -37,9 +36,7 @@ fn descend(directory: &Path, prefix: &str, tree: &mut Tree) -> Result {
         let file_name = entry.context(directory.display())?.file_name();
         let path = directory.join(&file_name);
         let found = match looked_at(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound && !is_listed(directory, &file_name)? => {
-                continue;
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
             found => found.context(path.display())?,
         };
         let text = file_name.into_string();
@@ -63,10 +60,4 @@ fn looked_at(path: &Path) -> io::Result<Found> {
     } else {
         Found::File { inode: metadata.ino(), bytes: fs::read(path)? }
     })
-}
-
-fn is_listed(directory: &Path, name: &OsStr) -> Result<bool> {
-    let listed = fs::read_dir(directory).context(directory.display())?;
-    let names = listed.collect::<io::Result<Vec<_>>>().context(directory.display())?;
-    Ok(names.iter().any(|entry| entry.file_name() == name))
 }

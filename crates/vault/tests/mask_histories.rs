@@ -9,7 +9,7 @@ mod mask_model;
 mod support;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use strongroom_engine::Engine;
 use strongroom_engine_cpu::CpuEngine;
@@ -209,10 +209,21 @@ impl Mounted {
             let _ = write(&content, offset, &data);
             self.engine.fail_seals(0);
             self.store.heal();
+            self.await_room(&content, offset, &data);
             let other = self.data(data.len() as u64);
             self.write(file, (offset, other));
         }
         self.vault.sync().or_else(|_| self.vault.sync()).expect("a barrier");
+    }
+
+    /// A commit in the background may have met the failure; until the next, who
+    /// finds the journal full hears of it.
+    fn await_room(&self, content: &Content, offset: u64, data: &[u8]) {
+        let until = Instant::now() + Duration::from_secs(30);
+        while let Err(error) = write(content, offset, data) {
+            assert!(Instant::now() < until, "{error}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     fn step(&mut self) {

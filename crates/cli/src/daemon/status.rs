@@ -166,7 +166,9 @@ fn none_made<'a>(setting: Masks, engines: impl Iterator<Item = &'a str>) -> Opti
         MaskStatus {
             setting: setting.name().to_owned(),
             active: false,
-            reason: format!("masks=on, but {engines} makes none; a GPU does (--engine gpu)"),
+            reason: format!(
+                "masks=on, but no engine of this mount makes any ({engines}); a GPU does (--engine gpu)"
+            ),
             held_bytes: 0,
             writes: none,
             reads: none,

@@ -154,11 +154,22 @@ impl Place {
 
     /// Kills the daemon, and clears what is left of its mount away.
     pub(crate) fn crash(&self) {
-        let daemon = PathBuf::from(format!("/proc/{}", self.pid().as_raw_nonzero()));
+        let daemon = self.pid();
         self.signal(rustix::process::Signal::KILL);
         soon("the dead mount goes", || self.ask(&["umount", "--lazy"]).status.success());
-        soon("the daemon is gone", || !daemon.exists());
+        soon("the daemon is gone", || is_gone(daemon));
     }
+}
+
+/// Whether no thread of a process runs any more. Nobody may have waited for it yet.
+fn is_gone(process: rustix::process::Pid) -> bool {
+    let is_dead = |task: fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, fields)| fields.starts_with(['Z', 'X']))
+    };
+    fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()))
+        .is_ok_and(|tasks| tasks.flatten().all(is_dead))
+        || !Path::new(&format!("/proc/{}", process.as_raw_nonzero())).exists()
 }
 
 impl Drop for Place {

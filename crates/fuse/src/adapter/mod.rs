@@ -108,6 +108,17 @@ pub struct Adapter {
 
 type Answered<T> = Result<T, Errno>;
 
+/// A file that is open for writing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenForWriting {
+    /// Its number in this session.
+    pub node: u64,
+    /// As `stat(2)` tells it; 0 where that cannot be had.
+    pub inode: u64,
+    /// From the mount, as it was last found; empty where no name is known.
+    pub path: Vec<u8>,
+}
+
 impl Adapter {
     /// Serves `vault`, whose observer is `damage`. `ready` is called once,
     /// when the kernel is about to be told that the mount can be used.
@@ -145,15 +156,29 @@ impl Adapter {
     }
 
     /// The files of which the kernel may hold what it has not written back:
-    /// those that are open for writing and have a name, by their inode and
-    /// the path under which each was last found.
+    /// those that are open for writing and have a name.
     #[must_use]
-    pub fn open_for_writing(&self) -> Vec<(u64, Vec<u8>)> {
-        let named = |NodeId(node)| {
-            let attributes = self.namespace.attributes(node).ok().filter(|found| found.links > 0)?;
-            Some((attributes.id.inode, self.namespace.path(node)?))
+    pub fn open_for_writing(&self) -> Vec<OpenForWriting> {
+        let named = |NodeId(node)| match self.namespace.attributes(node) {
+            Ok(found) if found.links == 0 => None,
+            Ok(found) => Some(OpenForWriting {
+                node,
+                inode: found.id.inode,
+                path: self.namespace.path(node).unwrap_or_default(),
+            }),
+            Err(_) => Some(OpenForWriting { node, inode: 0, path: Vec::new() }),
         };
         self.unwritten.nodes().into_iter().filter_map(named).collect()
+    }
+
+    /// Has the kernel write back what it holds of a node. Not for a thread
+    /// that answers requests; and while it waits, with a program that waits
+    /// for this process in turn, the process cannot be killed.
+    ///
+    /// # Errors
+    /// `NOTCONN` when the session has ended.
+    pub fn write_back(&self, node: u64) -> Answered<()> {
+        self.unwritten.write_back_beside(NodeId(node))
     }
 
     /// The vault that is served.

@@ -3,8 +3,9 @@
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test uses a part")]
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use strongroom_engine::{
@@ -24,7 +25,10 @@ pub fn scheduler(faults: Faults, settings: Settings) -> Arc<Scheduler> {
     let cpu = || Arc::new(CpuEngine::new());
     let model = Model { fixed: Duration::from_micros(20), bytes_per_second: u64::MAX, ..Model::moderate() };
     let device = SimEngine::new(cpu(), model, faults, 7);
-    let options = Options { settings, deadline: Duration::from_millis(500), ..Options::default() };
+    // Where nothing stalls, a slow machine shall not look as if it did.
+    let stalls = faults.stall_ppm > 0 || faults.gone_after.is_some();
+    let deadline = if stalls { Duration::from_millis(500) } else { Duration::from_secs(60) };
+    let options = Options { settings, deadline, ..Options::default() };
     Arc::new(Scheduler::new(vec![cpu(), Arc::new(device)], Arc::new(ReferenceEngine), options))
 }
 
@@ -172,6 +176,10 @@ impl MaskMemory for Counted {
     }
 }
 
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What a seal that is under way gives time for.
 type During = Box<dyn FnOnce() + Send>;
 
@@ -184,8 +192,8 @@ pub struct Watched {
     pub held: Arc<Held>,
     checker: CpuEngine,
     brought: AtomicUsize,
-    failing: AtomicU32,
-    during: Mutex<Option<During>>,
+    failing: Mutex<Option<(ThreadId, u32)>>,
+    during: Mutex<Option<(ThreadId, During)>>,
     /// Masks are compared: the device is not one that makes wrong ones.
     compares: bool,
 }
@@ -205,24 +213,21 @@ impl Watched {
             held: Arc::default(),
             checker: CpuEngine::new(),
             brought: AtomicUsize::new(0),
-            failing: AtomicU32::new(0),
+            failing: Mutex::new(None),
             during: Mutex::new(None),
             compares: faults.wrong_ppm == 0 || settings.check_exponent == 0,
         })
     }
 
-    /// So many seals to come are computed, and answered as lost.
+    /// So many seals to come of this thread are computed, and answered as lost.
     pub fn fail_seals(&self, count: u32) {
-        self.failing.store(count, Ordering::SeqCst);
+        *locked(&self.failing) = Some((thread::current().id(), count));
     }
 
-    /// Has something done while the next batch is being sealed.
+    /// Has something done while the next batch of this thread is being sealed:
+    /// a commit of another holds locks meanwhile.
     pub fn during_next_seal(&self, what: impl FnOnce() + Send + 'static) {
-        *self.during() = Some(Box::new(what));
-    }
-
-    fn during(&self) -> MutexGuard<'_, Option<During>> {
-        self.during.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.during) = Some((thread::current().id(), Box::new(what)));
     }
 
     fn own<'s>(&self, session: &'s Session) -> &'s Own {
@@ -246,8 +251,11 @@ impl Watched {
     }
 
     fn is_to_fail(&self) -> bool {
-        let one_less = |left: u32| left.checked_sub(1);
-        self.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
+        let mut failing = locked(&self.failing);
+        let Some((thread, left)) = &mut *failing else { return false };
+        let fails = *thread == thread::current().id() && *left > 0;
+        *left -= u32::from(fails);
+        fails
     }
 }
 
@@ -277,8 +285,8 @@ impl Engine for Watched {
         let nonces: Vec<[u8; 24]> = batch.segments.iter().map(|segment| *segment.nonce()).collect();
         let ticket = self.scheduler.submit(&own.inner, batch)?;
         self.spent.seal(own.key, &nonces);
-        let during = self.during().take();
-        if let Some(during) = during {
+        let during = locked(&self.during).take_if(|(thread, _)| *thread == thread::current().id());
+        if let Some((_, during)) = during {
             during();
         }
         if !self.is_to_fail() {

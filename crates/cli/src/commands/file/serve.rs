@@ -139,6 +139,7 @@ impl Served {
             Request::Status
             | Request::Sync
             | Request::OpenForWriting
+            | Request::WriteBack { .. }
             | Request::Set { .. }
             | Request::TraceStart
             | Request::TraceStop => {

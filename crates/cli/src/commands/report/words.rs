@@ -321,14 +321,14 @@ fn faster_suite(mount: &MountReport) -> String {
              was made with.",
             best.suite, best.speed
         ),
-        Some(best) if best.speed > 1.0 => {
+        Some(best) if best.speed >= 1.005 => {
             format!(
                 " The fastest other suite, {}, would make them {:.0} % faster.",
                 best.suite,
                 percent(best.speed - 1.0)
             )
         }
-        Some(_) => " Every other suite would make it slower.".to_owned(),
+        Some(_) => " No other suite would make it faster.".to_owned(),
     }
 }
 
