@@ -23,8 +23,11 @@ fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Whoever runs the tests may ignore signals (`nohup`, a job in the background),
+/// and what is started would inherit that.
 fn started(place: &Place, line: &str) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_strongroom"));
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,QUIT,TERM", env!("CARGO_BIN_EXE_strongroom")]);
     command.args(line.split(' ')).current_dir(place.path(".")).env("LC_ALL", "C");
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs")
 }

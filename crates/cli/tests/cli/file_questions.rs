@@ -30,8 +30,14 @@ fn asking(place: &Place) -> std::path::PathBuf {
 /// Runs the program at a terminal, with `input` as standard input, and types
 /// the answers. What it showed is in the run's standard output.
 fn at_terminal(place: &Place, asks: &str, input: &str, answers: &[&str], line: &str) -> Run {
-    let mut command = Command::new("python3");
-    command.arg(Path::new(PROGRAMS).join("terminal.py")).arg(input).args(answers).arg("--");
+    // As a shell starts it, whatever whoever runs the tests ignores.
+    let mut command = Command::new("env");
+    command
+        .args(["--default-signal", "python3"])
+        .arg(Path::new(PROGRAMS).join("terminal.py"))
+        .arg(input)
+        .args(answers)
+        .arg("--");
     command.arg(env!("CARGO_BIN_EXE_strongroom")).args(line.split(' ')).current_dir(place.path("."));
     let path = format!("{}:{}", place.path("plugins").display(), std::env::var("PATH").expect("a PATH"));
     command.env("PATH", path).env("ASKS", asks).env("LC_ALL", "C").env("TERM", "xterm");
