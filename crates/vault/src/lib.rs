@@ -42,9 +42,9 @@ pub use error::{Damage, Error, Result, Staleness};
 pub use fence::Fence;
 pub use freshness::{Trust, Trusted};
 pub use header_file::{HeaderWitness, read_header_copies, sync_header_copies, write_header};
-pub use masks::{MaskCounts, MaskReport};
 #[cfg(feature = "planted-faults")]
-pub use masks::{planted::leave_out_of_masks, rules::MaskRule};
+pub use masks::rules::{MaskRule, leave_out_of_masks};
+pub use masks::{MaskCounts, MaskReport};
 #[cfg(feature = "planted-faults")]
 pub use reader_rules::{ReaderRule, leave_out};
 pub use rules::{Rule, Rules};

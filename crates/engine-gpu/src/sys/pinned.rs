@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_block_is_wiped_before_it_is_given_back() {
         let (tells, told) = std::sync::mpsc::channel();
-        let bytes = Box::leak(vec![7; 100].into_boxed_slice());
+        let bytes = Box::leak(vec![7_u8; 100].into_boxed_slice());
         // SAFETY: the leaked bytes belong to nobody else.
         let block =
             unsafe { Block::from_raw(NonNull::from(bytes).cast(), 100, Box::new(Tells(Plain(100), tells))) };

@@ -1,33 +1,11 @@
 //! Faults of pools that types do not let happen by themselves: nonces that are
 //! given out again. In builds for tests alone.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use strongroom_engine::{FreshNonce, Mask, SessionId};
 
 use super::rules::MaskRule;
-
-/// Names the rule that a test program leaves out from its start on.
-const VARIABLE: &str = "STRONGROOM_TEST_LEAVE_OUT_OF_MASKS";
-
-/// Bit `i`: rule `i` is left out.
-static LEFT_OUT: LazyLock<AtomicU32> = LazyLock::new(|| {
-    let rule = std::env::var(VARIABLE).ok().map(|name| {
-        let named = MaskRule::ALL.iter().find(|rule| format!("{rule:?}") == name);
-        *named.unwrap_or_else(|| panic!("{VARIABLE}: there is no rule `{name}`"))
-    });
-    AtomicU32::new(rule.map_or(0, |rule| 1 << rule as u8))
-});
-
-pub(super) fn left_out() -> u32 {
-    LEFT_OUT.load(Ordering::Relaxed)
-}
-
-/// Leaves out one rule of masks, or none, in this whole process from now on.
-pub fn leave_out_of_masks(rule: Option<MaskRule>) {
-    LEFT_OUT.store(rule.map_or(0, |rule| 1 << rule as u8), Ordering::Relaxed);
-}
 
 /// Nonces of masks that were taken, in a pool that does not let them go.
 #[derive(Default)]

@@ -43,6 +43,35 @@ impl MaskRule {
     /// Whether the rule is kept.
     #[cfg(feature = "planted-faults")]
     pub(crate) fn is_kept(self) -> bool {
-        super::planted::left_out() & 1 << self as u8 == 0
+        left_out::LEFT_OUT.load(std::sync::atomic::Ordering::Relaxed) & 1 << self as u8 == 0
+    }
+}
+
+#[cfg(feature = "planted-faults")]
+pub use left_out::leave_out_of_masks;
+
+/// Leaving a rule out.
+#[cfg(feature = "planted-faults")]
+mod left_out {
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::MaskRule;
+
+    /// Names the rule that a test program leaves out from its start on.
+    const VARIABLE: &str = "STRONGROOM_TEST_LEAVE_OUT_OF_MASKS";
+
+    /// Bit `i`: rule `i` is left out.
+    pub(super) static LEFT_OUT: LazyLock<AtomicU32> = LazyLock::new(|| {
+        let rule = std::env::var(VARIABLE).ok().map(|name| {
+            let named = MaskRule::ALL.iter().find(|rule| format!("{rule:?}") == name);
+            *named.unwrap_or_else(|| panic!("{VARIABLE}: there is no rule `{name}`"))
+        });
+        AtomicU32::new(rule.map_or(0, |rule| 1 << rule as u8))
+    });
+
+    /// Leaves out one rule of masks, or none, in this whole process from now on.
+    pub fn leave_out_of_masks(rule: Option<MaskRule>) {
+        LEFT_OUT.store(rule.map_or(0, |rule| 1 << rule as u8), Ordering::Relaxed);
     }
 }
