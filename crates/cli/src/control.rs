@@ -35,11 +35,6 @@ pub(crate) enum Request {
     Sync,
     /// Name the files that are open for writing.
     OpenForWriting,
-    /// Have the kernel write back what it holds of some of them.
-    WriteBack {
-        /// Not more than [`NODES_AT_ONCE`].
-        nodes: Vec<u64>,
-    },
     /// Unmount. The answer comes when the vault is closed, or, lazily, when
     /// the mount is detached.
     Unmount {
@@ -97,9 +92,6 @@ pub(crate) struct OpenFile {
     /// is known.
     pub(crate) path: Vec<u8>,
 }
-
-/// So many numbers fit a request.
-pub(crate) const NODES_AT_ONCE: usize = 100;
 
 /// A failure that passes from one process to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

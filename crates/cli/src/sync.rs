@@ -9,8 +9,8 @@
 //! nothing, since it writes back when a descriptor is closed.
 //!
 //! This process does that and not the daemon, which could not be killed while
-//! it waits for a mount that it serves itself. The daemon does it for files
-//! that this process does not find or may not open.
+//! it waits for a mount that it serves itself. A file that this process does
+//! not find or may not open is an error by name.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -22,8 +22,11 @@ use rustix::io::Errno;
 
 use crate::args::SyncArgs;
 use crate::control::mounts::Mounted;
-use crate::control::{Answer, Client, NODES_AT_ONCE, OpenFile, Request, mounts, unanswered};
+use crate::control::{Answer, Client, OpenFile, Request, mounts, unanswered};
 use crate::failure::{Exit, Failure, Result};
+
+/// How often the daemon is asked where files are that were renamed meanwhile.
+const SEARCHES_MAX: usize = 20;
 
 /// Runs `sync`.
 ///
@@ -55,21 +58,53 @@ fn hand_over(mounted: &Mounted, files: Vec<OpenFile>) -> Result<()> {
     let root = rustix::fs::open(&mounted.path, DIRECTORY, Mode::empty()).map_err(of_mount)?;
     // All at once; what is left, file by file.
     let mut outcome = rustix::fs::syncfs(&root).map_err(of_mount);
-    let mut left = Vec::new();
-    for file in files {
-        let path = Path::new(OsStr::from_bytes(&file.path));
-        match opened(&root, path, file.inode) {
-            Some(file) => {
-                outcome = outcome.and(rustix::fs::fdatasync(&file).map_err(|errno| failed(path, errno)))
+    let mut left = files;
+    for _ in 0..SEARCHES_MAX {
+        let mut missing = Vec::new();
+        for file in left {
+            match opened(&root, path(&file), file.inode) {
+                Some(opened) => {
+                    let synced = rustix::fs::fdatasync(&opened);
+                    outcome = outcome.and(synced.map_err(|errno| failed(path(&file), errno)));
+                }
+                None => missing.push(file),
             }
-            None => left.push(file.node),
+        }
+        left = elsewhere(mounted, missing)?;
+        if left.is_empty() {
+            break;
         }
     }
-    for nodes in left.chunks(NODES_AT_ONCE) {
-        outcome = outcome.and(ask(mounted, Request::WriteBack { nodes: nodes.to_vec() }).map(drop));
+    if let Some(file) = left.first() {
+        outcome = outcome.and(Err(not_found(mounted, file)));
     }
     // Tells of pages that the daemon refused meanwhile, whoever was told before.
     outcome.and(rustix::fs::syncfs(&root).map_err(of_mount))
+}
+
+fn path(file: &OpenFile) -> &Path {
+    Path::new(OsStr::from_bytes(&file.path))
+}
+
+/// Where the daemon says that these files are by now: those of them that are
+/// open for writing still, and have a name.
+fn elsewhere(mounted: &Mounted, files: Vec<OpenFile>) -> Result<Vec<OpenFile>> {
+    if files.is_empty() {
+        return Ok(files);
+    }
+    let Answer::OpenForWriting { files: mut now } = ask(mounted, Request::OpenForWriting)? else {
+        return Ok(files);
+    };
+    now.retain(|file| files.iter().any(|missed| missed.node == file.node));
+    Ok(now)
+}
+
+fn not_found(mounted: &Mounted, file: &OpenFile) -> Failure {
+    let text = "a file that is open for writing cannot be found or opened there, so nobody can tell whether all that \
+                was written to it has reached the daemon";
+    Failure::new(Exit::Other, text)
+        .at(&mounted.path.join(path(file)))
+        .hint("Everything else is durable. Use fsync in the program that writes it, or close it there.")
 }
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);

@@ -16,7 +16,7 @@ use super::Daemon;
 use super::unmounting::{self, HELD_AFTER};
 use crate::compose;
 use crate::control::{self, Answer, OpenFile, Request};
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Failure, Result};
 use strongroom_fuse::adapter::OpenForWriting;
 
 /// Longest request.
@@ -126,10 +126,6 @@ pub(super) fn converse(daemon: &Arc<Daemon>, request: Request, stream: &UnixStre
             let files = daemon.adapter.open_for_writing().into_iter();
             let files = files.map(|OpenForWriting { node, inode, path }| OpenFile { node, inode, path });
             send(stream, &Answer::OpenForWriting { files: files.collect() });
-        }
-        Request::WriteBack { nodes } => {
-            let written = nodes.into_iter().try_for_each(|node| daemon.adapter.write_back(node));
-            send(stream, &answer(written.map_err(|errno| Failure::new(Exit::Other, errno.to_string()))));
         }
         Request::Unmount { lazy } => {
             // First, for with the mount the process ends.

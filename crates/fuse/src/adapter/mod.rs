@@ -171,16 +171,6 @@ impl Adapter {
         self.unwritten.nodes().into_iter().filter_map(named).collect()
     }
 
-    /// Has the kernel write back what it holds of a node. Not for a thread
-    /// that answers requests; and while it waits, with a program that waits
-    /// for this process in turn, the process cannot be killed.
-    ///
-    /// # Errors
-    /// `NOTCONN` when the session has ended.
-    pub fn write_back(&self, node: u64) -> Answered<()> {
-        self.unwritten.write_back_beside(NodeId(node))
-    }
-
     /// The vault that is served.
     #[must_use]
     pub fn vault(&self) -> &Arc<Vault> {

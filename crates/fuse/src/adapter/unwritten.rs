@@ -70,19 +70,6 @@ impl Unwritten {
         self.lock().nodes()
     }
 
-    /// Has the kernel write back what it holds of a file, by a thread that
-    /// answers no requests.
-    ///
-    /// # Errors
-    /// `NOTCONN` when the session has ended.
-    pub(super) fn write_back_beside(&self, node: NodeId) -> Result<(), Errno> {
-        let Some((notifier, _)) = self.kernel.get() else { return Ok(()) };
-        match notifier.invalidate_inode(node, 0, 0) {
-            Err(errno) if errno != Errno::NOENT => Err(errno),
-            _ => Ok(()),
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, Writers> {
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -139,7 +139,6 @@ impl Served {
             Request::Status
             | Request::Sync
             | Request::OpenForWriting
-            | Request::WriteBack { .. }
             | Request::Set { .. }
             | Request::TraceStart
             | Request::TraceStop => {
