@@ -5,7 +5,7 @@ use serde::Serialize;
 use strongroom_format::vault::Suite;
 
 use super::document::{Document, MountReport};
-use super::prediction::algorithm_of;
+use super::prediction::{OtherSuite, algorithm_of};
 use crate::commands::engines::SelfTest;
 use crate::report::bytes;
 
@@ -167,13 +167,13 @@ fn suite(document: &Document) -> Conclusion {
     faster.sort_by(|one, other| other.1.total_cmp(&one.1));
     if let Some((other, times)) = faster.first().filter(|(_, times)| *times > WORTH_ANOTHER) {
         because.push_str(&format!(
-            " {other} is {times:.1} times as fast, and younger: it pays where cryptography is what is slow."
+            " {other} encrypts {times:.1} times as fast, and is younger: it pays where cryptography is what is slow."
         ));
     }
     let slow: Vec<String> = faster
         .iter()
         .filter(|(_, times)| *times < 1.0 / SLOW)
-        .map(|(other, times)| format!("{other} takes {:.0} times the time", 1.0 / times))
+        .map(|(other, times)| format!("{other} takes {:.0} times the time to encrypt", 1.0 / times))
         .collect();
     if !slow.is_empty() {
         because.push_str(&format!(" Slow here: {}.", slow.join(", ")));
@@ -202,7 +202,10 @@ fn engine(document: &Document) -> Conclusion {
         ),
         ([only], None) => format!("Leave `--engine` at auto: mounts compute with {only} alone."),
         (several, None) => {
-            format!("Leave `--engine` at auto: mounts choose among {} for each request.", several.join(", "))
+            format!(
+                "Leave `--engine` at auto: mounts send each request to that of {} where it finishes first.",
+                several.join(", ")
+            )
         }
     };
     let algorithm = recommended(document).and_then(algorithm_of).unwrap_or_default();
@@ -210,7 +213,9 @@ fn engine(document: &Document) -> Conclusion {
         .crossovers
         .iter()
         .find(|found| found.algorithm == algorithm && found.operation == "seal")
-        .map(|found| format!(" Sealing with {algorithm}: {}.", crossover_text(&found.fastest)));
+        .map(|found| {
+            format!(" Sealing one batch at a time with {algorithm}: {}.", crossover_text(&found.fastest))
+        });
     let mut because = format!("Measured {measured}.{}", changes.unwrap_or_default());
     match (devices.first(), pays) {
         (None, _) => because.push_str(" There is no device here."),
@@ -241,8 +246,9 @@ pub(super) fn crossover_text(fastest: &[super::document::FastestFrom]) -> String
 }
 
 fn slow(document: &Document) -> Vec<Conclusion> {
-    let busy: Vec<Conclusion> =
-        document.mounts.iter().filter(|mount| !mount.is_idle()).map(slow_mount).collect();
+    let to_take = recommended(document);
+    let busy = document.mounts.iter().filter(|mount| !mount.is_idle());
+    let busy: Vec<Conclusion> = busy.map(|mount| slow_mount(mount, to_take)).collect();
     match (busy.is_empty(), document.mounts.is_empty()) {
         (false, _) => busy,
         (true, true) => vec![Conclusion::new(
@@ -278,7 +284,7 @@ fn percent(share: f64) -> f64 {
     (share * 100.0).round()
 }
 
-fn slow_mount(mount: &MountReport) -> Conclusion {
+fn slow_mount(mount: &MountReport, to_take: Option<&str>) -> Conclusion {
     let time = mount.time.expect("it is not idle");
     let mut parts = [
         ("cryptography", time.cryptography),
@@ -308,28 +314,34 @@ fn slow_mount(mount: &MountReport) -> Conclusion {
         }
         _ => String::new(),
     });
-    because.push_str(&faster_suite(mount));
+    because.push_str(&faster_suite(&mount.suite, &mount.other_suites, to_take));
     Conclusion::new("slow", says, because)
 }
 
-/// What another suite would bring at best.
-fn faster_suite(mount: &MountReport) -> String {
-    match mount.other_suites.first() {
-        None => String::new(),
-        Some(best) if best.speed >= WORTH_ANOTHER_VAULT => format!(
-            " With {} its requests would be {:.2} times as fast, by the profile; a vault keeps the suite that it \
-             was made with.",
-            best.suite, best.speed
-        ),
-        Some(best) if best.speed >= 1.005 => {
-            format!(
-                " The fastest other suite, {}, would make them {:.0} % faster.",
-                best.suite,
-                percent(best.speed - 1.0)
-            )
-        }
-        Some(_) => " No other suite would make it faster.".to_owned(),
+/// What another suite would bring at best, and what the one to take here would.
+fn faster_suite(own: &str, others: &[OtherSuite], to_take: Option<&str>) -> String {
+    let Some(best) = others.first() else { return String::new() };
+    if best.speed < 1.005 {
+        return format!(" No other suite would make it faster than its own, {own}.");
     }
+    if best.speed < WORTH_ANOTHER_VAULT {
+        return format!(
+            " Its suite is {own}; the fastest other one, {}, would make its requests {:.0} % faster.",
+            best.suite,
+            percent(best.speed - 1.0)
+        );
+    }
+    let taken = others.iter().find(|other| Some(other.suite.as_str()) == to_take);
+    let taken = taken
+        .filter(|taken| taken.suite != best.suite)
+        .map(|taken| format!(", with {} {:.2} times", taken.suite, taken.speed));
+    format!(
+        " Its suite is {own}. With {} its requests would be {:.2} times as fast{}, by the profile. A vault keeps its \
+         suite: make another one (`strongroom init --suite`), mount both and copy.",
+        best.suite,
+        best.speed,
+        taken.unwrap_or_default()
+    )
 }
 
 /// The speeds of a mount's requests with other suites, as a list.
@@ -408,4 +420,31 @@ fn sealing_ns(document: &Document) -> Option<f64> {
     let algorithm = algorithm_of(recommended(document)?)?;
     let (_, rate) = document.best(&algorithm, "seal", SIZES[0])?;
     Some(SIZES[0] as f64 / rate * 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn others(speeds: &[(&str, f64)]) -> Vec<OtherSuite> {
+        speeds.iter().map(|(suite, speed)| OtherSuite { suite: (*suite).to_owned(), speed: *speed }).collect()
+    }
+
+    #[test]
+    fn another_suite_is_told_beside_the_own_and_the_one_to_take() {
+        let found = others(&[("aegis-256x4", 1.2), ("xaes-256-gcm", 1.14)]);
+        let said = faster_suite("cascade", &found, Some("xaes-256-gcm"));
+        assert!(said.contains("Its suite is cascade. With aegis-256x4"), "{said}");
+        assert!(said.contains("1.20 times as fast, with xaes-256-gcm 1.14 times, by"), "{said}");
+        assert!(said.contains("`strongroom init --suite`"), "{said}");
+        // The fastest is the one to take, or nobody knows one: it is named once.
+        for to_take in [Some("aegis-256x4"), None] {
+            let said = faster_suite("cascade", &found, to_take);
+            assert!(said.contains("1.20 times as fast, by") && !said.contains("xaes"), "{said}");
+        }
+        let said = faster_suite("xaes-256-gcm", &others(&[("aegis-256x4", 1.02)]), Some("xaes-256-gcm"));
+        assert!(said.ends_with("aegis-256x4, would make its requests 2 % faster."), "{said}");
+        assert!(faster_suite("a", &others(&[("b", 0.9)]), None).contains("No other suite"));
+        assert_eq!(faster_suite("a", &[], None), "");
+    }
 }
