@@ -20,6 +20,7 @@ use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
 use crate::progress::Progress;
+use crate::result::{Machine, commit};
 use crate::statistics::median;
 use strongroom_harness::command;
 use strongroom_harness::failure::{Context, Failure, Result, ensure};
@@ -78,7 +79,7 @@ pub struct WhatIfArgs {
     /// Writes the report there too, load by load
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Keeps the loads that FILE has from a run that was stopped
+    /// Keeps the loads that FILE has from a run of this commit on this machine that was stopped
     #[arg(long, requires = "json")]
     resume: bool,
 }
@@ -433,6 +434,12 @@ fn recording(program: &Program, vault: &Vault, pairs: usize, progress: &mut Prog
 /// The loads that a run has measured which was stopped: each figure is its median.
 fn before(file: &Path) -> Result<Vec<Pair>> {
     let document: Value = serde_json::from_str(&fs::read_to_string(file).context(file.display())?)?;
+    ensure!(
+        document["of"] == here(),
+        "{}: of another machine or commit, {}; measure anew without --resume",
+        file.display(),
+        document["of"]
+    );
     let rows = document["pairs"].as_array().into_iter().flatten();
     let pair = |row: &Value| {
         let number = |name: &str| row[name].as_f64().map(|value| vec![value]);
@@ -447,6 +454,11 @@ fn before(file: &Path) -> Result<Vec<Pair>> {
     };
     rows.map(|row| pair(row).ok_or_else(|| Failure::new(format!("{}: not a result", file.display()))))
         .collect()
+}
+
+/// What makes two runs comparable.
+fn here() -> Value {
+    json!({ "machine": Machine::this().line(), "commit": commit() })
 }
 
 fn store(arguments: &WhatIfArgs, pairs: &[Pair], cost: Option<[f64; 2]>) -> Result {
@@ -489,7 +501,11 @@ fn document(pairs: &[Pair], cost: Option<[f64; 2]>) -> Value {
             "named": pair.is_named(),
         })
     };
-    json!({ "pairs": pairs.iter().map(row).collect::<Vec<_>>(), "recording": cost.map(|[speed, cpu]| json!({ "speed": speed, "cpu": cpu })) })
+    json!({
+        "of": here(),
+        "pairs": pairs.iter().map(row).collect::<Vec<_>>(),
+        "recording": cost.map(|[speed, cpu]| json!({ "speed": speed, "cpu": cpu })),
+    })
 }
 
 #[cfg(test)]
@@ -518,6 +534,10 @@ mod tests {
         assert_eq!((&again[0].predicted, &again[0].measured_cpu), (&vec![0.5], &vec![2.0]));
         fs::write(&file, serde_json::to_string(&document(&[pair(0.5, 0.6)], None))?)?;
         assert!(before(&file).is_err(), "no such load");
+        let mut elsewhere = document(&[], None);
+        elsewhere["of"]["machine"] = "another".into();
+        fs::write(&file, serde_json::to_string(&elsewhere)?)?;
+        assert!(before(&file).is_err_and(|failure| failure.to_string().contains("another machine")));
         Ok(())
     }
 
