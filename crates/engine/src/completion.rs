@@ -299,7 +299,9 @@ impl Ladder {
         let best = (low..=top).filter(known).min_by(|one, other| cost(one).total_cmp(&cost(other)));
         let is_good = |rung: &usize| {
             let best = best.expect("one is known, this one");
-            let unsure = DEVIATION * self.noise * (1.0 / self.rungs[*rung].epochs + 1.0 / self.rungs[best].epochs).sqrt();
+            let unsure = DEVIATION
+                * self.noise
+                * (1.0 / self.rungs[*rung].epochs + 1.0 / self.rungs[best].epochs).sqrt();
             cost(rung) <= cost(&best) * (1.0 + TOLERANCE + unsure)
         };
         let chosen = (low..=top).rev().filter(known).find(is_good).unwrap_or(self.at.clamp(low, top));
