@@ -41,7 +41,7 @@ fn mounted(library: &TempDir) -> Served {
 
 #[test]
 fn a_folder_is_served_by_an_instance() {
-    mounted(&library(&Dials::default())).is_sound();
+    mounted(&library(&Dials::default())).serves_all();
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn mounted(device: &Device) -> Served {
 #[test]
 fn a_folder_is_served_by_a_device() {
     let device = Device::start("none");
-    mounted(&device).is_sound();
+    mounted(&device).serves_all();
 }
 
 fn survives(fault: &str, counter: &str) {

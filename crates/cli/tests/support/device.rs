@@ -68,7 +68,7 @@ impl Served {
     }
 
     /// The device computes all that is written and read, and is believed.
-    pub(crate) fn is_sound(mut self) {
+    pub(crate) fn serves_all(mut self) {
         (0..20).for_each(|_| self.work());
         let (_, told) = self.told();
         let bytes: u64 = self.contents.iter().map(|content| content.len() as u64).sum();
