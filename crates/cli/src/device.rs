@@ -1,6 +1,7 @@
 //! Devices by name, each an engine beside those of the CPU: `vfio-user:PATH` is a virtio-crypto function at a
-//! socket, `vfio:ADDRESS` one of this machine that the kernel's VFIO has, and `kernel:DRIVER` what a driver of the
-//! kernel computes. Several stand one behind the other, with `:` between them, or `,` between addresses.
+//! socket, `vfio:ADDRESS` one of this machine that the kernel's VFIO has, `kernel:DRIVER` what a driver of the kernel
+//! computes, and `qat:NUMBER` an instance of Intel's QATlib. Several stand one behind the other, with `:` between
+//! them, or `,` between addresses.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use strongroom_engine::Engine;
 use strongroom_engine_kernel::KernelEngine;
+use strongroom_engine_qat::{Library, QatEngine};
 use strongroom_engine_virtio::{Bus, Options, Vfio, VfioUser, VirtioEngine};
 
 use crate::failure::{Exit, Failure, Result};
@@ -31,7 +33,7 @@ pub(crate) struct Kind {
 }
 
 /// All of them.
-pub(crate) const KINDS: [Kind; 3] = [
+pub(crate) const KINDS: [Kind; 4] = [
     Kind {
         prefix: "vfio-user:",
         separator: ':',
@@ -62,6 +64,21 @@ pub(crate) const KINDS: [Kind; 3] = [
         },
         missing: || strongroom_engine_kernel::probe().err().map(|error| error.to_string()),
     },
+    Kind {
+        prefix: "qat:",
+        separator: ':',
+        example: "qat:NUMBER",
+        what: "an instance of Intel QAT, through QATlib; this engine has never run on hardware",
+        hint: "`qat:NUMBER` names an instance of QATlib, counted from 0. This engine has never run on hardware.",
+        open: |name, number| match qat(name, number) {
+            Ok(engine) => Ok(Arc::new(engine)),
+            Err(error) => Err(error),
+        },
+        missing: || {
+            let missing = strongroom_engine_qat::probe().err()?;
+            Some(format!("{missing}. This engine has never run on hardware"))
+        },
+    },
 ];
 
 fn virtio<B: Bus + 'static>(name: &str, bus: std::io::Result<B>) -> Opened {
@@ -70,6 +87,13 @@ fn virtio<B: Bus + 'static>(name: &str, bus: std::io::Result<B>) -> Opened {
         Ok(engine) => Ok(Arc::new(engine)),
         Err(error) => Err(Box::new(error)),
     }
+}
+
+fn qat(name: &str, number: &str) -> std::result::Result<QatEngine, Box<dyn Display>> {
+    let boxed = |error| Box::new(error) as Box<dyn Display>;
+    let number = number.parse().map_err(|_| Box::new("its number is none") as Box<dyn Display>)?;
+    let library = Library::system().map_err(boxed)?;
+    QatEngine::open(name, library, number, strongroom_engine_qat::Options::default()).map_err(boxed)
 }
 
 impl Kind {
@@ -120,6 +144,7 @@ mod tests {
         assert_eq!(example("vfio-user:/run/a"), Some("vfio-user:PATH"));
         assert_eq!(example("vfio:0000:00:05.0"), Some("vfio:ADDRESS"));
         assert_eq!(example("kernel:cbc-aes-caam"), Some("kernel:DRIVER"));
+        assert_eq!(example("qat:0:1"), Some("qat:NUMBER"));
         assert_eq!((example("vfio"), example("kernels"), example("cpu")), (None, None, None));
         let here = std::env::current_dir().expect("a directory");
         let expected = format!("vfio-user:{}/a:/run/b", here.display());
@@ -137,6 +162,9 @@ mod tests {
             "vfio:",
             "kernel:",
             "kernel:no-such-driver",
+            "qat:",
+            "qat:first",
+            "qat:65535",
         ];
         for name in names {
             let failure = engines(kind(name).expect("a kind"), name).err().expect("nobody is there");

@@ -4,14 +4,15 @@
 mod support;
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use strongroom_device_vfio_user::{Faults, Model, serve};
+use support::device::Served;
 use support::{Place, assert_fails_with, assert_success, noise, run, soon};
 use tempfile::TempDir;
 
@@ -20,8 +21,6 @@ const SOCKET: &str = "STRONGROOM_TEST_DEVICE_SOCKET";
 const FAULT: &str = "STRONGROOM_TEST_DEVICE_FAULT";
 /// Requests with which nothing goes wrong: the driver's own tests, and the beginning of a mount.
 const SOUND: u64 = 200;
-/// A device that has not failed by then does not fail.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// A device in a process of its own: this program again, with [`the_device_itself`] alone.
 struct Device {
@@ -78,78 +77,20 @@ fn the_device_itself() {
     serve(Path::new(&socket), &Model { faults, ..Model::default() }).expect("it serves");
 }
 
-/// What `status` says of the device, and where it stands there.
-fn told(place: &Place, device: &Device) -> (usize, Value) {
-    let engines = place.status()["engines"].clone();
-    let engines = engines.as_array().expect("a list");
-    let at = engines.iter().position(|engine| engine["name"] == device.engine().as_str());
-    let at = at.unwrap_or_else(|| panic!("it is named: {engines:?}"));
-    (at, engines[at].clone())
-}
-
-/// Mounts on the device alone, as long as it is trusted.
-fn mount(place: &Place, device: &Device) {
-    place.mount(&["--engine", &device.engine()]);
-    let (at, _) = told(place, device);
-    let mut set = support::program();
-    set.arg("set").arg(place.mount_point()).args(["policy=fixed", &format!("use={at}")]);
-    assert_success(&set.output().expect("the program runs"));
-}
-
-/// Writes a file of this number and reads it again around the page cache.
-fn work(place: &Place, number: u64) -> Vec<u8> {
-    let content = noise(40_000 + 977 * number as usize, number);
-    let path = place.at(&format!("file {number}"));
-    let mut file = File::create_new(&path).expect("a file");
-    file.write_all(&content).expect("written");
-    file.sync_all().expect("synced");
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("forgotten");
-    assert!(fs::read(&path).expect("read") == content, "file {number}");
-    content
-}
-
-/// Everything once more, by an engine that had no part in it.
-fn is_whole(place: &Place, contents: &[Vec<u8>]) {
-    place.umount();
-    place.mount(&["--engine", "reference"]);
-    for (number, content) in contents.iter().enumerate() {
-        assert!(fs::read(place.at(&format!("file {number}"))).expect("read") == *content, "file {number}");
-    }
-    place.umount();
+/// A vault that is mounted on the device alone, as long as that is trusted.
+fn mounted(device: &Device) -> Served {
+    Served::mount(&device.engine(), |_| {})
 }
 
 #[test]
 fn a_folder_is_served_by_a_device() {
-    let (place, device) = (Place::new(), Device::start("none"));
-    mount(&place, &device);
-    let contents: Vec<_> = (0..20).map(|number| work(&place, number)).collect();
-    let (_, told) = told(&place, &device);
-    let bytes: u64 = contents.iter().map(|content| content.len() as u64).sum();
-    assert!(told["bytes"].as_u64() >= Some(bytes), "{told}");
-    assert_eq!(
-        (&told["mismatches"], &told["lost"], &told["quarantined"]),
-        (&0.into(), &0.into(), &false.into())
-    );
-    assert!(told["checked"].as_u64() > Some(0), "{told}");
-    is_whole(&place, &contents);
+    let device = Device::start("none");
+    mounted(&device).serves_all();
 }
 
-/// Works until `counter` says that the device has failed, and for a while after that.
 fn survives(fault: &str, counter: &str) {
-    let (place, device) = (Place::new(), Device::start(fault));
-    mount(&place, &device);
-    let began = Instant::now();
-    let mut contents = Vec::new();
-    while told(&place, &device).1[counter] == 0 {
-        assert!(began.elapsed() < LIMIT, "{fault}: {}", told(&place, &device).1);
-        contents.push(work(&place, contents.len() as u64));
-    }
-    let (_, told) = told(&place, &device);
-    assert_eq!(told["quarantined"], true, "{fault}: {told}");
-    for _ in 0..5 {
-        contents.push(work(&place, contents.len() as u64));
-    }
-    is_whole(&place, &contents);
+    let device = Device::start(fault);
+    mounted(&device).survives(counter);
 }
 
 #[test]

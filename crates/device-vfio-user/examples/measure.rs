@@ -1,6 +1,7 @@
 //! Measures the driver on the device, in two processes: what coalescing costs and saves, and where the
-//! scheduler places. `cargo xtask bench device` runs it. With `--on` it tests a device that is there already, and
-//! measures where the scheduler places with that; `cargo xtask vm --part device` does so.
+//! scheduler places. `cargo xtask bench device` runs it. With `--on` it tests a device that is there already,
+//! measures from which size on that is faster than the CPU, and where the scheduler places with it;
+//! `cargo xtask vm --part device` does so.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,9 @@ struct Arguments {
     /// Runs the conformance suite there, and measures nothing
     #[arg(long, requires = "on")]
     conform: bool,
+    /// Measures from which size on it is the faster one, one batch at a time, and nothing else
+    #[arg(long, requires = "on", conflicts_with = "conform")]
+    crossover: bool,
     /// Seconds of each measurement
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
@@ -98,7 +102,9 @@ fn cpu() -> Duration {
 fn batch(algorithm: Algorithm, buffer: Buffer, number: u64, nonces: &NonceSource) -> Batch {
     let len = buffer.len();
     let (operation, segment) = match algorithm {
-        Algorithm::Sector(_) => (Operation::EncryptSectors, Segment::sectors(0, len, number, 4096)),
+        Algorithm::Sector(_) => {
+            (Operation::EncryptSectors, Segment::sectors(0, len, number, len.min(4096) as u32))
+        }
         Algorithm::Aead(_) => {
             let nonce = nonces.batch(len).expect("nonces").draw();
             (Operation::Seal, Segment::seal(0, len, nonce, AssociatedData::new(b"measure")))
@@ -266,6 +272,60 @@ fn placement(arguments: &Arguments, tiers: &[Tier], placed: &[Placed], open: imp
     }
 }
 
+/// The device beside each tier of the CPU by itself, without a scheduler, in batches of 512 bytes to 1 MiB that are
+/// encrypted one after the other.
+fn crossover(
+    arguments: &Arguments,
+    name: &str,
+    (algorithm, key_len): (Algorithm, u8),
+    device: &Arc<dyn Engine>,
+) {
+    let nonces = NonceSource::new().expect("entropy");
+    let key: Vec<u8> = (0..key_len).collect();
+    let tiers = CpuEngine::side_by_side().into_iter().map(|tier| Arc::new(tier) as Arc<dyn Engine>);
+    let has = |engine: &Arc<dyn Engine>| engine.capability(algorithm, Operation::EncryptSectors).is_some();
+    let engines: Vec<_> = tiers.filter(has).chain([Arc::clone(device)]).collect();
+    let sessions: Vec<_> =
+        engines.iter().map(|engine| engine.session(algorithm, &key).expect("it has it")).collect();
+    let most = device.capability(algorithm, Operation::EncryptSectors).expect("it has it").batch_bytes_max;
+    println!("| bytes | CPU, MB/s | device, MB/s |\n|---|---|---|");
+    let mut points = Vec::new();
+    for bytes in (9..=20).map(|shift| 1 << shift).filter(|bytes| *bytes <= most) {
+        let mut rates = vec![Vec::new(); engines.len()];
+        for round in 0..=arguments.pairs {
+            for step in 0..engines.len() {
+                let at = (step + round) % engines.len();
+                let seconds = arguments.seconds / 4.0;
+                let rate = threads(&*engines[at], &sessions[at], &nonces, bytes, 1, seconds);
+                // The device learns in the first one.
+                if round > 0 {
+                    rates[at].push(rate * bytes as f64 / 1e6);
+                }
+            }
+        }
+        let mut rates: Vec<f64> = rates.into_iter().map(median).collect();
+        let device = rates.pop().expect("it is the last");
+        let cpu = rates.into_iter().fold(0.0, f64::max);
+        println!("| {bytes} | {cpu:.1} | {device:.1} |");
+        points.push((bytes as f64, cpu, device));
+    }
+    match crossing(&points) {
+        Some(bytes) => println!("{name} is faster from {bytes:.0} bytes on"),
+        None => println!("{name} is faster at no size"),
+    }
+}
+
+/// From which size on the device stays faster: between two that were measured, where lines through the times of both
+/// cross. Of the smallest one itself where it is faster there.
+fn crossing(points: &[(f64, f64, f64)]) -> Option<f64> {
+    let slower = points.iter().rposition(|(_, cpu, device)| device <= cpu);
+    let Some(slower) = slower else { return points.first().map(|(bytes, ..)| *bytes) };
+    let lead = |(bytes, cpu, device): (f64, f64, f64)| bytes / cpu - bytes / device;
+    let (before, after) = (points[slower], *points.get(slower + 1)?);
+    let share = -lead(before) / (lead(after) - lead(before));
+    Some(before.0 + share * (after.0 - before.0))
+}
+
 /// A device, and the process that it is, where it is one.
 type Opened = (Option<Device>, Arc<dyn Engine>);
 
@@ -287,6 +347,7 @@ fn main() {
             conformance::run(&*open(name), &ReferenceEngine);
             println!("{name} conforms");
         }
+        (Some(name), _) if arguments.crossover => crossover(&arguments, name, (CBC, 32), &open(name)),
         (Some(name), _) => {
             println!("\n{per_round}; {name}:\n");
             let engine = open(name);

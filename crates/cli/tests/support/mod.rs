@@ -2,6 +2,8 @@
 //! expect of the program. Shared by the programs that test mounts.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod device;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
