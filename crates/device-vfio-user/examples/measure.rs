@@ -43,6 +43,9 @@ struct Arguments {
     /// Measures from which size on it is the faster one, one batch at a time, and nothing else
     #[arg(long, requires = "on", conflicts_with = "conform")]
     crossover: bool,
+    /// Only where the scheduler places, and only rows that have this in them, as "xaes-256-gcm | 64 | 8"
+    #[arg(long, conflicts_with_all = ["conform", "crossover"])]
+    only: Option<String>,
     /// Seconds of each measurement
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
@@ -225,15 +228,25 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// What is measured where the scheduler places: its name, and bytes of its key.
 type Placed = (&'static str, Algorithm, u8);
 
+/// Bytes that were placed on the CPU and on the device.
+fn placed_bytes(scheduler: &Scheduler) -> [u64; 2] {
+    let engines = scheduler.statistics().engines;
+    [engines[0].bytes, engines[1].bytes]
+}
+
 /// `adaptive` beside the CPU and the device alone, with a device as `open` gives it.
 fn placement(arguments: &Arguments, tiers: &[Tier], placed: &[Placed], open: impl Fn() -> Opened) {
     let nonces = NonceSource::new().expect("entropy");
     println!(
-        "| CPU | algorithm | KiB | in flight | CPU | device | adaptive | of the better |\n|---|---|---|---|---|---|---|---|"
+        "| CPU | algorithm | KiB | in flight | CPU | device | adaptive | of the better | on the device |\n|---|---|---|---|---|---|---|---|---|"
     );
     for tier in tiers {
         for (name, algorithm, key_len) in placed {
             for (kib, in_flight) in [(4, 1), (4, 8), (16, 1), (16, 8), (64, 1), (64, 8)] {
+                let row = format!("{} | {name} | {kib} | {in_flight}", tier.engine_name());
+                if arguments.only.as_ref().is_some_and(|only| !row.contains(only)) {
+                    continue;
+                }
                 let (_device, engine) = open();
                 let cpu = Arc::new(CpuEngine::of_tier(*tier).expect("it is here")) as Arc<dyn Engine>;
                 let settings = Settings { check_exponent: 10, ..Settings::default() };
@@ -244,6 +257,7 @@ fn placement(arguments: &Arguments, tiers: &[Tier], placed: &[Placed], open: imp
                 let fixed = |engine| Settings { policy: Policy::Fixed, engine, ..settings };
                 let mut rates = [Vec::new(), Vec::new(), Vec::new()];
                 let mut ratios = Vec::new();
+                let mut placed = [0; 2];
                 for round in 0..=arguments.pairs {
                     let mut order = [0, 1, 2];
                     order.rotate_left(round % 3);
@@ -252,8 +266,13 @@ fn placement(arguments: &Arguments, tiers: &[Tier], placed: &[Placed], open: imp
                         scheduler.set([fixed(0), fixed(1), settings][side]);
                         let bytes = kib * 1024;
                         let seconds = arguments.seconds / 4.0;
+                        let before = placed_bytes(&scheduler);
                         let rate = threads(&scheduler, &session, &nonces, bytes, in_flight, seconds);
                         now[side] = rate * bytes as f64 / 1e6;
+                        if side == 2 && round > 0 {
+                            let after = placed_bytes(&scheduler);
+                            placed = [0, 1].map(|at| placed[at] + after[at] - before[at]);
+                        }
                     }
                     // It learns in the first one.
                     if round > 0 {
@@ -262,9 +281,9 @@ fn placement(arguments: &Arguments, tiers: &[Tier], placed: &[Placed], open: imp
                     }
                 }
                 let [cpu, device, adaptive] = rates.map(median);
-                let tier = tier.engine_name();
+                let share = 100.0 * placed[1] as f64 / (placed[0] + placed[1]).max(1) as f64;
                 println!(
-                    "| {tier} | {name} | {kib} | {in_flight} | {cpu:.0} | {device:.0} | {adaptive:.0} | {:.2} |",
+                    "| {row} | {cpu:.0} | {device:.0} | {adaptive:.0} | {:.2} | {share:.0} % |",
                     median(ratios)
                 );
             }
@@ -354,7 +373,9 @@ fn main() {
             placement(&arguments, &[Tier::best()], &[("aes-cbc", CBC, 32)], || (None, Arc::clone(&engine)));
         }
         (None, Some(program)) => {
-            coalescing(&arguments, program);
+            if arguments.only.is_none() {
+                coalescing(&arguments, program);
+            }
             println!("\n{per_round}; 20 us and 4 units of 1 GB/s:\n");
             let placed = [("xaes-256-gcm", GCM, 32), ("aes-xts", XTS, 64)];
             placement(&arguments, &[Tier::Portable, Tier::best()], &placed, || {
