@@ -30,6 +30,9 @@ const GCM: Algorithm = Algorithm::Aead(Aead::Aes256Gcm);
 /// Requests of the engine's own tests of the device, with which nothing is to go wrong.
 const SOUND: u64 = 100;
 
+/// For devices that answer, however busy the machine is.
+const PATIENT: Options = Options { late: Duration::from_secs(60) };
+
 /// A copy of the library with dials of its own.
 struct Device {
     directory: TempDir,
@@ -61,7 +64,7 @@ impl Device {
     }
 
     fn open(&self, number: u16) -> QatEngine {
-        self.try_open(number, Options::default()).expect("the device is sound")
+        self.try_open(number, PATIENT).expect("the device is sound")
     }
 
     fn open_late(&self, ms: u64) -> QatEngine {
