@@ -66,6 +66,8 @@ pub(super) fn takeover_of_the_lost(lab: &mut Lab, subject: &Subject) -> Result<S
     // Writers of the lost host hang or fail, and are promised nothing.
     lab.hosts[0].put_back();
     thread::sleep(COMING_BACK);
+    // Its uploads wait for long by now; whoever waits for them can be ended once their server is.
+    lab.hosts[0].kill_store()?;
     mount.crash()?;
     writers.end()?;
     let compared = promises.verify(&taken.path().join("writers")).context("taken over")?;
@@ -73,6 +75,7 @@ pub(super) fn takeover_of_the_lost(lab: &mut Lab, subject: &Subject) -> Result<S
     more.wait_for(30, WORK_LIMIT)?;
     more.end()?;
     close(&other, taken, &promises)?;
+    lab.mount_store(0)?;
     Ok(format!("{compared} files taken over from a host without a network, check clean"))
 }
 

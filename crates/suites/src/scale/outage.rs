@@ -30,7 +30,7 @@ pub(super) fn run(lab: &mut Lab, subject: &Subject, time: Duration) -> Result<St
     let mut named = None;
     while began.elapsed() < time {
         thread::sleep(LOOK.min(time));
-        named = named.or(names_the_store(&mount)?);
+        named = names_the_store(&mount)?.or(named);
     }
     lab.s3.start()?;
     let back = promises.wait_for_more(BACK_LIMIT).inspect_err(|_| {
