@@ -48,7 +48,7 @@ pub struct ScaleArgs {
     /// How long a reader reads beside a writer, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     reader: u64,
-    /// Only so many files of the tree, and what is odd in it
+    /// Only so many files of the tree, and what is odd in it; 0: no tree in the table
     #[arg(long, value_name = "NUMBER")]
     files: Option<u64>,
     /// How often each load of the table is measured
@@ -85,7 +85,8 @@ pub fn run(arguments: &ScaleArgs) -> Result<Tally> {
         lab.mount_store(host)?;
     }
     let is_wanted = |part: Part| arguments.only.is_empty() || arguments.only.contains(&part);
-    let source = match is_wanted(Part::Tree) || is_wanted(Part::Table) {
+    let is_tree_in_table = arguments.files != Some(0);
+    let source = match is_wanted(Part::Tree) || (is_wanted(Part::Table) && is_tree_in_table) {
         true => Some(life::source(&scratch.make("source")?)?),
         false => None,
     };
@@ -138,6 +139,9 @@ fn tried(
         }
         Part::Reader => step("reader", lab, &|lab| hosts::reader(lab, subject, reader)),
         Part::Outage => step("outage", lab, &|lab| outage::run(lab, subject, outage)),
-        Part::Table => step("table", lab, &|lab| table::run(lab, subject, source()?, repeats)),
+        Part::Table => {
+            let source = source().ok().map(PathBuf::as_path);
+            step("table", lab, &|lab| table::run(lab, subject, source, repeats));
+        }
     }
 }
