@@ -31,8 +31,8 @@ use strongroom_harness::failure::{Result, ensure};
 use strongroom_harness::tally::Tally;
 use strongroom_ledger as ledger;
 use strongroom_suites::{
-    age, demo, fsx, git, kill, luks, posix, postgres, powercut, readme, soak, sparse, sqlite, stores, stress,
-    vm,
+    age, demo, fsx, git, kill, luks, posix, postgres, powercut, readme, scale, soak, sparse, sqlite, stores,
+    stress, vm,
 };
 
 #[derive(Parser)]
@@ -87,6 +87,11 @@ enum Task {
     Vm(vm::VmArgs),
     /// Try what stores keep, and a vault on each: ext4, XFS, btrfs, tmpfs, sshfs, JuiceFS, rclone, s3fs
     Stores(stores::StoresArgs),
+    /// A vault on JuiceFS with Redis and an S3 server, mounted by two hosts: kills, a takeover, what it costs
+    Scale(scale::ScaleArgs),
+    /// Write and sync, and say what was acknowledged: a part of `scale`
+    #[command(hide = true)]
+    ScaleWriter(scale::WriterArgs),
     /// Fill memory and check it: a part of `luks`
     #[command(hide = true)]
     LuksPressure(luks::pressure::PressureArgs),
@@ -140,6 +145,8 @@ fn main() -> ExitCode {
         Task::Luks(arguments) => concluded(luks::run(&arguments)),
         Task::Vm(arguments) => concluded(vm::run(&arguments)),
         Task::Stores(arguments) => concluded(stores::run(&arguments)),
+        Task::Scale(arguments) => concluded(scale::run(&arguments)),
+        Task::ScaleWriter(arguments) => scale::write(&arguments),
         Task::LuksPressure(arguments) => luks::pressure::fill(&arguments),
         Task::Papers => papers::run(),
         Task::WhatIf(arguments) => compare::whatif::run(&arguments),

@@ -13,6 +13,7 @@ pub mod posix;
 pub mod postgres;
 pub mod powercut;
 pub mod readme;
+pub mod scale;
 pub mod soak;
 pub mod sparse;
 pub mod sqlite;

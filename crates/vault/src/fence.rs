@@ -3,11 +3,13 @@
 //! Locks of the operating system do not reach every machine that shares a
 //! store. What the caller has left in the store instead is looked at before
 //! anything that others would take for the vault's state: commits,
-//! checkpoints, headers. Writes of fresh blocks between two commits are not
+//! checkpoints, headers; and, when the last look was a while ago, before names
+//! and attributes change. Writes of fresh blocks between two commits are not
 //! held back; nothing refers to them.
 
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
@@ -21,16 +23,22 @@ pub trait Fence: Send + Sync {
     fn holds(&self) -> std::result::Result<bool, strongroom_store::Error>;
 }
 
+/// Names change without a commit, and each look costs calls of the store: as
+/// long as this no change of a name makes another.
+const LATELY: Duration = Duration::from_secs(1);
+
 /// A fence, and whether it has fallen: then it stays so.
-#[derive(Default)]
 pub(crate) struct Fenced {
     fence: Option<Arc<dyn Fence>>,
     lost: AtomicBool,
+    began: Instant,
+    /// When it was last looked at, in milliseconds since then; 0 before.
+    looked_ms: AtomicU64,
 }
 
 impl Fenced {
     pub(crate) fn new(fence: Option<Arc<dyn Fence>>) -> Fenced {
-        Fenced { fence, lost: AtomicBool::new(false) }
+        Fenced { fence, lost: AtomicBool::new(false), began: Instant::now(), looked_ms: AtomicU64::new(0) }
     }
 
     /// To be asked before a commit, a checkpoint, or a header.
@@ -46,6 +54,27 @@ impl Fenced {
             self.lost.store(true, Ordering::Release);
         }
         self.check_known()
+    }
+
+    /// To be asked before names or attributes change.
+    ///
+    /// # Errors
+    /// As [`Fenced::check`].
+    pub(crate) fn check_lately(&self) -> Result<()> {
+        self.check_known()?;
+        if self.fence.is_none() {
+            return Ok(());
+        }
+        let now = self.began.elapsed().as_millis() as u64 + 1;
+        let looked = self.looked_ms.load(Ordering::Relaxed);
+        let is_late = looked == 0 || now - looked.min(now) >= LATELY.as_millis() as u64;
+        // Of several that come at once, one looks.
+        let is_mine =
+            || self.looked_ms.compare_exchange(looked, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if !is_late || !is_mine() {
+            return Ok(());
+        }
+        self.check().inspect_err(|_| self.looked_ms.store(0, Ordering::Relaxed))
     }
 
     /// The same without looking again.

@@ -6,16 +6,18 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use strongroom_format::vault::Suite;
-use strongroom_store::Store;
 use strongroom_store::faulty::{Call, FaultyStore};
 use strongroom_store::memory::MemoryStore;
+use strongroom_store::{RenameMode, Store};
 use strongroom_units::BlockSize;
-use strongroom_vault::namespace::{Opening, ROOT};
+use strongroom_vault::namespace::{Creation, Opening, Owner, ROOT};
 use strongroom_vault::{Error, Fence, Guards, OpenOptions, Vault};
 use support::{create_file, options, read_all, write};
 
+const ENOENT: i32 = 2;
 const EIO: i32 = 5;
 
 #[derive(Default)]
@@ -88,6 +90,35 @@ fn a_writer_that_lost_the_vault_writes_nothing_more_and_harms_nothing() {
     let entry = again.namespace().lookup(ROOT, b"f").unwrap();
     let content = again.namespace().open(entry.number, Opening::default()).unwrap();
     assert_eq!(read_all(&content).unwrap()[100..111], *b"the other's");
+}
+
+/// Names change in the store at once, without a commit that would look.
+#[test]
+fn a_writer_that_lost_the_vault_changes_no_names() {
+    let memory = MemoryStore::new();
+    support::create(&memory, Suite::Xaes256Gcm, BlockSize::MIN);
+    let store = Arc::new(FaultyStore::injecting(memory));
+    let flag = Arc::new(Flag::default());
+    let old = open(&store, &flag).unwrap();
+    let (_, content) = create_file(old.namespace(), "f");
+    write(&content, 0, &[1; 9000]).unwrap();
+    content.sync().unwrap();
+    flag.0.store(true, Ordering::Release);
+    // It has looked for its commit just now; a second later it looks for a name too.
+    std::thread::sleep(Duration::from_millis(1100));
+    assert_eq!(old.namespace().remove(ROOT, b"f"), Err(Error::TakenOver));
+    let creation = Creation { mode: 0o644, umask: 0, owner: Owner { uid: 0, gid: 0 } };
+    let opening = Opening { write: true, ..Opening::default() };
+    let created = old.namespace().create(ROOT, b"g", &creation, opening);
+    assert_eq!(created.map(drop), Err(Error::TakenOver), "known by now");
+    assert_eq!(old.namespace().make_directory(ROOT, b"d", &creation).map(drop), Err(Error::TakenOver));
+    assert_eq!(old.namespace().rename(ROOT, b"f", ROOT, b"h", RenameMode::Replace), Err(Error::TakenOver));
+    old.abandon();
+    let new = open(&store, &Arc::new(Flag::default())).unwrap();
+    assert!(new.namespace().lookup(ROOT, b"f").is_ok());
+    for name in [&b"g"[..], b"d", b"h"] {
+        assert_eq!(new.namespace().lookup(ROOT, name).map(drop).unwrap_err().errno(), ENOENT);
+    }
 }
 
 #[test]

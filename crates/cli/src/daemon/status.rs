@@ -44,6 +44,9 @@ pub(crate) struct MountStatus {
     pub(crate) masks: Option<MaskStatus>,
     /// Where the time of requests went.
     pub(crate) time: TimeStatus,
+    /// What the store has not answered yet.
+    #[serde(default)]
+    pub(crate) store: StoreStatus,
     /// Bytes that programs and the page cache have read.
     pub(crate) read_bytes: u64,
     /// Bytes that the page cache was given unasked, around what was read.
@@ -238,6 +241,27 @@ impl TimeStatus {
     }
 }
 
+/// Calls to the store that it has not answered for a second.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoreStatus {
+    /// How many.
+    pub(crate) waiting: u64,
+    /// How long the first of them has been waiting.
+    pub(crate) longest_ns: u64,
+    /// What that does: `reading`, `writing`, `a barrier` or `names`.
+    pub(crate) what: Option<String>,
+}
+
+impl From<strongroom_store::local::StoreWaits> for StoreStatus {
+    fn from(waits: strongroom_store::local::StoreWaits) -> StoreStatus {
+        StoreStatus {
+            waiting: waits.calls,
+            longest_ns: waits.longest.as_nanos() as u64,
+            what: waits.what.map(str::to_owned),
+        }
+    }
+}
+
 /// Requests of one kind.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RequestStatus {
@@ -365,6 +389,7 @@ impl Daemon {
             scheduler: self.scheduler(),
             masks: self.masks(),
             time: self.time(&served, &engines),
+            store: self.local.waits().into(),
             engines: engines.engines.into_iter().chain([engines.fallback]).map(EngineStatus::from).collect(),
             read_bytes: served.bytes_read,
             read_around_bytes: served.bytes_prefetched,

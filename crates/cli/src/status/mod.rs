@@ -11,7 +11,9 @@ use serde::Serialize;
 
 use crate::args::StatusArgs;
 use crate::control::{Answer, Client, Request, mounts, unanswered};
-use crate::daemon::status::{EngineStatus, MaskStatus, MountStatus, RecoveredStatus, TimeStatus};
+use crate::daemon::status::{
+    EngineStatus, MaskStatus, MountStatus, RecoveredStatus, StoreStatus, TimeStatus,
+};
 use crate::failure::{Exit, Result};
 use crate::profile::DeviceBreakEven;
 use crate::report::{Output, bytes, shown, shown_place};
@@ -139,6 +141,9 @@ fn mount_text(status: &MountStatus) -> String {
             format!("{fuse} % FUSE and the vault itself, {store} % the store, {cryptography} % cryptography"),
         );
     }
+    if let Some(waits) = store_text(&status.store) {
+        line("WAITING", waits);
+    }
     line("requests", format!("{total}, of which {refused} had an error as answer"));
     line("open", format!("{} files and directories", status.open));
     if status.settling {
@@ -167,6 +172,14 @@ fn mount_text(status: &MountStatus) -> String {
         line("DAMAGED", format!("{}: {} ({} times)", shown_place(path), damaged.what, damaged.times));
     }
     text
+}
+
+/// That the store holds the mount up by not answering, in words.
+fn store_text(store: &StoreStatus) -> Option<String> {
+    let StoreStatus { waiting, longest_ns, what } = store;
+    let what = what.as_deref()?;
+    let calls = if *waiting == 1 { "1 call".to_owned() } else { format!("{waiting} calls") };
+    Some(format!("the store does not answer: {calls}, {what} for {} s", longest_ns / 1_000_000_000))
 }
 
 /// What was recomputed of an engine's results, in words.
@@ -268,6 +281,18 @@ pub(super) mod tests {
         assert!(text.contains("in locked memory, but for stacks"), "{text}");
         assert!(text.contains("system calls (a reason)"), "{text}");
         assert!(text.contains("0 mismatches in 4 KiB checked"), "{text}");
+    }
+
+    #[test]
+    fn a_store_that_does_not_answer_is_named() {
+        let mut status = sample();
+        assert!(!mount_text(&status).contains("WAITING"));
+        status.store = StoreStatus { waiting: 2, longest_ns: 42_500_000_000, what: Some("a barrier".into()) };
+        let text = mount_text(&status);
+        assert!(
+            text.contains("WAITING      the store does not answer: 2 calls, a barrier for 42 s"),
+            "{text}"
+        );
     }
 
     #[test]

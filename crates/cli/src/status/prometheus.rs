@@ -92,6 +92,12 @@ const METRICS: &[Metric] = &[
             .to_vec()
         },
     ),
+    metric("strongroom_store_waiting", "gauge", "Calls that the store has not answered for a second", |s| {
+        one(s.store.waiting as f64)
+    }),
+    metric("strongroom_store_waiting_seconds", "gauge", "How long the first of them has been waiting", |s| {
+        one(s.store.longest_ns as f64 / SECOND)
+    }),
     metric(
         "strongroom_engine_bytes_total",
         "counter",

@@ -193,6 +193,9 @@ fn mount(lines: &mut Vec<String>, status: &MountStatus, earlier: Option<Earlier<
         Some(shares) => bottleneck_lines(lines, &shares, width),
         None => lines.push("  idle".to_owned()),
     }
+    if let Some(waits) = super::store_text(&status.store) {
+        lines.push(format!("  {waits}"));
+    }
     for damaged in &status.errors.damaged {
         let path = damaged.path.as_deref().map(str::as_bytes);
         lines.push(format!("DAMAGED {}: {}", shown_place(path), damaged.what));

@@ -29,8 +29,8 @@ use rustix::process::{Resource, Rlimit};
 use crate::{Error, Limits, NodeRef, Result, Space, Store};
 use node::LocalNode;
 pub use probe::Abilities;
-pub use times::StoreTimes;
 use times::Times;
+pub use times::{StoreTimes, StoreWaits};
 use unsynced::Unsynced;
 pub(crate) use unsynced::is_fuse;
 
@@ -132,6 +132,12 @@ impl LocalStore {
     #[must_use]
     pub fn times(&self) -> StoreTimes {
         self.shared.times.totals()
+    }
+
+    /// What the system has not answered for a second.
+    #[must_use]
+    pub fn waits(&self) -> StoreWaits {
+        self.shared.times.waits()
     }
 }
 

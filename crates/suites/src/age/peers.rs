@@ -50,7 +50,7 @@ pub(super) fn all() -> Vec<std::result::Result<Peer, Absent>> {
 }
 
 /// The Go toolchain.
-pub(super) fn go() -> Result<PathBuf> {
+pub(crate) fn go() -> Result<PathBuf> {
     let beside = || Some(PathBuf::from("/usr/local/go/bin/go")).filter(|go| go.is_file());
     packages::find("go").or_else(beside).ok_or_else(|| {
         Failure::new("there is no Go toolchain; age 1.3 needs Go 1.24, and Debian 12 has 1.19")

@@ -20,10 +20,10 @@ const PIECE: usize = 1 << 20;
 const SHOWN_MAX: usize = 20;
 
 /// What was compared, and what differed.
-pub(super) struct Comparison {
+pub(crate) struct Comparison {
     /// Entries that are not directories.
-    pub(super) entries: u64,
-    pub(super) bytes: u64,
+    pub(crate) entries: u64,
+    pub(crate) bytes: u64,
     differences: u64,
     shown: Vec<String>,
     /// Every hard-linked inode of the first tree with its counterpart in the second.
@@ -34,7 +34,7 @@ pub(super) struct Comparison {
 
 impl Comparison {
     /// Compares everything below the two directories, and the directories themselves.
-    pub(super) fn of(left: &Path, right: &Path) -> Result<Self> {
+    pub(crate) fn of(left: &Path, right: &Path) -> Result<Self> {
         let mut comparison = Self {
             entries: 0,
             bytes: 0,
@@ -49,7 +49,7 @@ impl Comparison {
     }
 
     /// The first differences, or none if the trees are equal.
-    pub(super) fn differences(&self) -> Option<String> {
+    pub(crate) fn differences(&self) -> Option<String> {
         (self.differences > 0)
             .then(|| format!("{} differences:\n{}", self.differences, self.shown.join("\n")))
     }

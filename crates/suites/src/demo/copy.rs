@@ -22,34 +22,34 @@ const XATTR_MAX: usize = 64 << 10;
 
 /// How much to gather at most; with a quota, what cannot be copied is passed over.
 #[derive(Clone, Copy)]
-pub(super) struct Quota {
-    pub(super) files: u64,
-    pub(super) bytes: u64,
+pub(crate) struct Quota {
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
     /// Larger files are left out.
-    pub(super) file_bytes_max: u64,
+    pub(crate) file_bytes_max: u64,
 }
 
 /// What was copied.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Copied {
+pub(crate) struct Copied {
     /// Entries that are not directories.
-    pub(super) files: u64,
+    pub(crate) files: u64,
     /// Content that was really there, holes not counted.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Copies trees; one value remembers hard links across calls.
-pub(super) struct Copier {
+pub(crate) struct Copier {
     links: HashMap<(u64, u64), PathBuf>,
     piece: Vec<u8>,
     quota: Option<Quota>,
-    pub(super) copied: Copied,
+    pub(crate) copied: Copied,
     /// Entries that a copier with a quota could not copy.
-    pub(super) passed_over: u64,
+    pub(crate) passed_over: u64,
 }
 
 impl Copier {
-    pub(super) fn new(quota: Option<Quota>) -> Self {
+    pub(crate) fn new(quota: Option<Quota>) -> Self {
         Self {
             links: HashMap::new(),
             piece: vec![0; PIECE],
@@ -60,7 +60,7 @@ impl Copier {
     }
 
     /// Copies what is below `from` to below `to`, which exists, and gives `to` the metadata of `from`.
-    pub(super) fn tree(&mut self, from: &Path, to: &Path) -> Result {
+    pub(crate) fn tree(&mut self, from: &Path, to: &Path) -> Result {
         let mut names: Vec<_> = fs::read_dir(from)
             .context(from.display())?
             .map(|entry| entry.map(|e| e.file_name()))
@@ -145,7 +145,7 @@ impl Copier {
 }
 
 /// The next range with data at or after `at`, if there is one before `length`.
-pub(super) fn data_range(file: &File, at: u64, length: u64) -> Result<Option<(u64, u64)>> {
+pub(crate) fn data_range(file: &File, at: u64, length: u64) -> Result<Option<(u64, u64)>> {
     if at >= length {
         return Ok(None);
     }
@@ -199,7 +199,7 @@ fn keep_metadata(from: &Path, to: &Path, metadata: &Metadata) -> Result {
 }
 
 /// Names and values, in the order of their names; ACLs are among them.
-pub(super) fn xattrs(path: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+pub(crate) fn xattrs(path: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut names = vec![0; XATTR_MAX];
     let length = match rustix::fs::llistxattr(path, names.as_mut_slice()) {
         Ok(length) => length,

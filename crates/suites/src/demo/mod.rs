@@ -2,10 +2,10 @@
 //!
 //! Needs nothing but Rust and, as an ordinary user, fuse3; it sets up, shows and cleans up by itself.
 
-mod compare;
-mod copy;
+pub(crate) mod compare;
+pub(crate) mod copy;
 mod tour;
-mod tree;
+pub(crate) mod tree;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

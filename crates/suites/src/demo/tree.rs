@@ -14,8 +14,8 @@ use strongroom_harness::packages;
 use strongroom_harness::random::Random;
 
 /// The least that the tree has.
-pub(super) const FILES_MIN: u64 = 20_000;
-pub(super) const BYTES_MIN: u64 = 500_000_000;
+pub(crate) const FILES_MIN: u64 = 20_000;
+pub(crate) const BYTES_MIN: u64 = 500_000_000;
 
 /// Stops taking real files a little above the least.
 const REAL: Quota = Quota { files: 22_000, bytes: 550_000_000, file_bytes_max: 64 << 20 };
@@ -34,7 +34,7 @@ fn sources() -> Vec<PathBuf> {
 }
 
 /// Fills the empty directory `root`.
-pub(super) fn build(root: &Path) -> Result<Copied> {
+pub(crate) fn build(root: &Path) -> Result<Copied> {
     let mut copier = Copier::new(Some(REAL));
     for (index, source) in sources().iter().enumerate() {
         let target = root.join(format!("real-{index}"));

@@ -7,8 +7,8 @@
 
 mod images;
 mod life;
-mod remote;
-mod served;
+pub(crate) mod remote;
+pub(crate) mod served;
 mod tree;
 
 use std::path::Path;

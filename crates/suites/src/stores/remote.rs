@@ -93,7 +93,7 @@ fn volume(program: &Path, base: &Path, name: &str) -> Result<String> {
 }
 
 /// JuiceFS, below `target/tools`.
-fn juicefs_program() -> Result<PathBuf> {
+pub(crate) fn juicefs_program() -> Result<PathBuf> {
     let directory = workspace::target()?.join("tools").join(format!("juicefs-{JUICEFS}"));
     let program = directory.join("bin/juicefs");
     if !program.is_file() {

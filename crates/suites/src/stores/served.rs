@@ -18,16 +18,16 @@ const LIMIT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(20);
 
 /// A store.
-pub(super) struct Served {
+pub(crate) struct Served {
     directory: PathBuf,
     /// What serves it.
-    pub(super) version: String,
+    pub(crate) version: String,
     /// In the order in which they were started.
     programs: Vec<Program>,
 }
 
 /// A program that serves, in the foreground.
-pub(super) struct Program {
+pub(crate) struct Program {
     child: Child,
     name: String,
     log: PathBuf,
@@ -35,7 +35,7 @@ pub(super) struct Program {
 
 impl Program {
     /// Starts it; what it prints goes into a file of `base`.
-    pub(super) fn start(base: &Path, name: &str, command: &mut Command) -> Result<Program> {
+    pub(crate) fn start(base: &Path, name: &str, command: &mut Command) -> Result<Program> {
         let log = base.join(format!("{name}.log"));
         command.stdin(Stdio::null()).stdout(command::log_file(&log)?);
         command.stderr(File::options().append(true).open(&log)?);
@@ -45,7 +45,7 @@ impl Program {
     }
 
     /// Waits until it serves.
-    pub(super) fn wait_until(&mut self, is_ready: impl Fn() -> Result<bool>) -> Result {
+    pub(crate) fn wait_until(&mut self, is_ready: impl Fn() -> Result<bool>) -> Result {
         let deadline = Instant::now() + LIMIT;
         while !is_ready()? {
             if let Some(status) = self.child.try_wait()? {
@@ -57,7 +57,17 @@ impl Program {
         Ok(())
     }
 
-    fn said(&self) -> String {
+    /// Kills it with all that it has started, and waits until it is gone.
+    pub(crate) fn kill(mut self) {
+        command::end(&mut self.child);
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn said(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(15)..].join("\n")
@@ -81,12 +91,12 @@ impl Drop for Program {
 
 impl Served {
     /// What is mounted on `directory` already, by nobody who has to be ended.
-    pub(super) fn mounted(directory: PathBuf, version: String) -> Served {
+    pub(crate) fn mounted(directory: PathBuf, version: String) -> Served {
         Served { directory, version, programs: Vec::new() }
     }
 
     /// Waits until the last of the programs has mounted `directory`.
-    pub(super) fn by(directory: PathBuf, version: String, programs: Vec<Program>) -> Result<Served> {
+    pub(crate) fn by(directory: PathBuf, version: String, programs: Vec<Program>) -> Result<Served> {
         let mut served = Served { directory, version, programs };
         let directory = served.directory.clone();
         let last = served.programs.last_mut().expect("somebody mounts it");
@@ -95,7 +105,7 @@ impl Served {
     }
 
     /// Where it is mounted.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.directory
     }
 
@@ -103,7 +113,7 @@ impl Served {
     ///
     /// # Errors
     /// Somebody still uses it.
-    pub(super) fn end(self) -> Result {
+    pub(crate) fn end(self) -> Result {
         let deadline = Instant::now() + LIMIT;
         loop {
             let unmounted = command::output(Command::new("umount").arg(&self.directory), LIMIT);
@@ -126,23 +136,24 @@ impl Drop for Served {
     }
 }
 
-fn is_mounted(directory: &Path) -> Result<bool> {
+/// Whether something is mounted there.
+pub(crate) fn is_mounted(directory: &Path) -> Result<bool> {
     let above = directory.parent().unwrap_or(directory);
     Ok(connection::mounts_below(above)?.iter().any(|point| point == directory))
 }
 
 /// A port of this machine's that nobody uses at the moment.
-pub(super) fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0)).context("a free port")?.local_addr()?.port())
 }
 
 /// Whether somebody serves a port.
-pub(super) fn is_served(port: u16) -> bool {
+pub(crate) fn is_served(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_ok()
 }
 
 /// A new directory.
-pub(super) fn directory(base: &Path, name: &str) -> Result<PathBuf> {
+pub(crate) fn directory(base: &Path, name: &str) -> Result<PathBuf> {
     let path = base.join(name);
     fs::create_dir(&path).context(path.display())?;
     Ok(path)

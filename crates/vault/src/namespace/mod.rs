@@ -357,9 +357,13 @@ impl Namespace {
         Ok(inode.node.sync()?)
     }
 
-    /// Refuses changes of a read-only namespace.
+    /// Refuses changes of a read-only namespace, and of one that another
+    /// machine has taken over.
     fn writable(&self) -> Result<()> {
-        if self.options.read_only { Err(Error::Refused(errno::EROFS)) } else { Ok(()) }
+        if self.options.read_only {
+            return Err(Error::Refused(errno::EROFS));
+        }
+        self.contents.context.fenced.check_lately()
     }
 
     /// The inode of a number that must be a directory.
