@@ -197,6 +197,38 @@ fn a_commit_whose_times_fail_is_made_again() {
     }
 }
 
+/// A kernel tells of pages that it could not write once, and forgets them: the
+/// next barrier succeeds.
+#[test]
+fn a_barrier_that_failed_for_another_is_told_to_whoever_syncs_the_file() {
+    for (durable, is_journaled) in [(false, false), (true, false), (true, true)] {
+        let store = Arc::new(FaultyStore::new(base(Suite::Xaes256Gcm)));
+        let shared = Arc::clone(&store) as Arc<dyn Store>;
+        let vault = support::open_with(shared, support::engine(), &trial_options()).unwrap();
+        let (_, content) = support::create_file(vault.namespace(), "file");
+        support::write(&content, 0, &[1; 9000]).unwrap();
+        if durable {
+            content.sync().unwrap();
+        }
+        let offset = if is_journaled { 0 } else { 1 << 20 };
+        support::write(&content, offset, &[2; 200_000]).unwrap();
+        // As the background commit does.
+        for call in [Call::SyncData, Call::SyncAll, Call::SyncStore] {
+            store.fail(Plan::once(0, EIO).of(call));
+            let failed = vault.sync();
+            store.heal();
+            if failed.is_err() && call != Call::SyncStore {
+                break;
+            }
+        }
+        let told = [content.sync_data(), content.sync_data(), content.sync()];
+        assert_eq!(told[0].as_ref().map_err(|error| error.errno()), Err(EIO), "{durable} {is_journaled}");
+        assert_eq!(told[1..], [Ok(()), Ok(())], "{durable} {is_journaled}: once");
+        drop(content);
+        vault.close().unwrap();
+    }
+}
+
 /// Some stores refuse to set the times of a file that has no name any more.
 #[test]
 fn times_of_a_removed_file_are_no_fault() {

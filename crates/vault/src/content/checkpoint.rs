@@ -40,7 +40,10 @@ pub(crate) fn checkpoint_all(context: &Context, contents: &[Arc<Content>], rule:
         // The records that held the times are given up too.
         let keeps = context.rules.keeps(Rule::AttributesBeforeReply);
         if let Err(error) = sync_homes(context, &homes, if keeps { Extent::File } else { Extent::Data }) {
-            homes.iter().for_each(|content| content.relearn_len(&mut content.write_state()));
+            for content in homes {
+                content.note_loss(&error);
+                content.relearn_len(&mut content.write_state());
+            }
             return Err(error);
         }
     }

@@ -12,7 +12,7 @@ use super::pending::Taken;
 use super::state::{Source, State};
 use super::{Content, Promise};
 use crate::context::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::page::PageAddress;
 use crate::rules::Rule;
 use crate::waiting::Attribute;
@@ -38,10 +38,33 @@ impl Content {
     /// file integrity completion.
     ///
     /// # Errors
-    /// What the store reported. What was to be committed stays pending, and
-    /// the next commit tries again.
+    /// What the store reported, of this barrier or of one before that nobody was
+    /// told of. What was to be committed stays pending, and the next commit
+    /// tries again.
     pub fn sync(&self) -> Result<()> {
-        self.learn_habits();
+        self.told_of_losses(|| self.sync_file())
+    }
+
+    /// Makes everything written so far durable, with its length:
+    /// `fdatasync(2)`, POSIX's synchronized I/O data integrity completion.
+    ///
+    /// # Errors
+    /// As [`Content::sync`].
+    pub fn sync_data(&self) -> Result<()> {
+        self.told_of_losses(|| self.sync_pending())
+    }
+
+    /// Syncs for somebody who asked, and tells what barriers have failed.
+    fn told_of_losses(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
+        let before = self.learn_habits();
+        let outcome = sync();
+        if outcome.is_ok() && !self.read_state().losses.concern(before) {
+            return Ok(());
+        }
+        self.write_state().losses.tell(before, outcome)
+    }
+
+    fn sync_file(&self) -> Result<()> {
         if !self.is_pending_or_committing() {
             return self.sync_attributes();
         }
@@ -61,19 +84,17 @@ impl Content {
         }
     }
 
-    /// Makes everything written so far durable, with its length:
-    /// `fdatasync(2)`, POSIX's synchronized I/O data integrity completion.
-    ///
-    /// # Errors
-    /// As [`Content::sync`].
-    pub fn sync_data(&self) -> Result<()> {
-        self.learn_habits();
-        self.sync_pending()
-    }
-
-    fn learn_habits(&self) {
+    /// How many barriers have failed so far, besides.
+    fn learn_habits(&self) -> u64 {
         let mut state = self.write_state();
         state.habit.journal_small = state.birth.is_written() && state.habit.fresh_bytes <= super::SMALL_SYNC;
+        state.losses.count()
+    }
+
+    /// A barrier has failed that should have covered what was written to this
+    /// file, in place or in the journal.
+    pub(super) fn note_loss(&self, error: &Error) {
+        self.write_state().losses.note(error);
     }
 
     /// A barrier on the stored file and all its attributes.
@@ -243,7 +264,8 @@ fn begin<'a>(context: &'a Context, content: &'a Content, durable: bool) -> Resul
 fn finish(context: &Context, under_way: &mut [Committing<'_>], extent: Extent) -> Result<usize> {
     let homes: Vec<&Content> =
         under_way.iter().filter(|one| needs_barrier(context, one)).map(|one| one.content).collect();
-    sync_homes(context, &homes, extent)?;
+    sync_homes(context, &homes, extent)
+        .inspect_err(|error| homes.iter().for_each(|content| content.note_loss(error)))?;
     let covered = homes.len();
     let mut last = None;
     for one in under_way.iter_mut() {
@@ -254,7 +276,9 @@ fn finish(context: &Context, under_way: &mut [Committing<'_>], extent: Extent) -
         }
     }
     if let (Some(sequence), Some(journal)) = (last, &context.journal) {
-        journal.sync_to(sequence)?;
+        journal
+            .sync_to(sequence)
+            .inspect_err(|error| under_way.iter().for_each(|one| one.content.note_loss(error)))?;
     }
     Ok(covered)
 }

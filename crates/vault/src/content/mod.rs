@@ -21,6 +21,7 @@ mod images;
 mod journaled;
 mod life;
 mod load;
+mod losses;
 mod masked;
 mod openings;
 mod pages;

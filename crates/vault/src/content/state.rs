@@ -17,6 +17,7 @@ use super::follow::Following;
 use super::images;
 use super::journaled::Journaled;
 use super::life::{Birth, Naming};
+use super::losses::Losses;
 use super::pending::Pending;
 use crate::freshness::Version;
 use crate::journal::Place;
@@ -114,6 +115,7 @@ pub(crate) struct State {
     pub(crate) naming: Naming,
     /// Something has been written home since the file's last barrier.
     pub(crate) unsynced: bool,
+    pub(crate) losses: Losses,
     /// Of a file that stands under its home and may still be found under the
     /// one before: how many barriers of the store had begun when it was moved.
     pub(crate) moved: Option<u64>,
@@ -235,6 +237,7 @@ impl State {
             birth: Birth::Unwritten,
             naming: Naming::Named,
             unsynced: false,
+            losses: Losses::default(),
             moved: None,
             habit: Habit::default(),
             home_len: 0,

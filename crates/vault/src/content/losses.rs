@@ -1,0 +1,69 @@
+//! Barriers that failed. What one should have covered may be lost for ever: a
+//! kernel that could not write a page forgets it, tells of it once, and the next
+//! barrier succeeds. So whoever makes a file durable is told, also when the
+//! barrier was another's, the background commit's first of all.
+//!
+//! No I/O.
+
+use crate::error::{Error, Result};
+
+/// Of one file.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    count: u64,
+    /// How many of them somebody who asked has been told.
+    told: u64,
+    last: Option<Error>,
+}
+
+impl Losses {
+    /// A barrier of the file has failed.
+    pub(crate) fn note(&mut self, error: &Error) {
+        self.count += 1;
+        self.last = Some(error.clone());
+    }
+
+    /// How many there were: to be noted before whoever asks begins.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether somebody who began at `before` has to be told.
+    pub(crate) fn concern(&self, before: u64) -> bool {
+        self.count > before.min(self.told)
+    }
+
+    /// What somebody is told who began at `before`, and whose own barriers came
+    /// to `outcome`.
+    pub(crate) fn tell(&mut self, before: u64, outcome: Result<()>) -> Result<()> {
+        let concern = self.concern(before);
+        self.told = self.count;
+        match &self.last {
+            Some(error) if concern => outcome.and(Err(error.clone())),
+            _ => outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::errno;
+
+    #[test]
+    fn every_failure_is_told_to_whoever_was_there_and_else_once() {
+        let failed = || Error::Refused(errno::EIO);
+        let mut losses = Losses::default();
+        assert_eq!(losses.tell(0, Ok(())), Ok(()));
+        // Another's barrier.
+        losses.note(&failed());
+        assert_eq!(losses.tell(losses.count(), Ok(())), Err(failed()));
+        assert_eq!(losses.tell(losses.count(), Ok(())), Ok(()), "once");
+        // Two that began before it: each is told.
+        let before = losses.count();
+        losses.note(&failed());
+        assert_eq!(losses.tell(before, Err(failed())), Err(failed()));
+        assert_eq!(losses.tell(before, Ok(())), Err(failed()));
+        assert_eq!(losses.tell(losses.count(), Ok(())), Ok(()));
+    }
+}
