@@ -5,6 +5,7 @@
 //! Nothing of the product is linked in.
 #![forbid(unsafe_code)]
 
+mod arm;
 mod book;
 mod crash;
 mod deny;
@@ -102,6 +103,8 @@ enum Task {
     WhatIf(compare::whatif::WhatIfArgs),
     /// Run the scheduler's policies on modelled machines, all of them
     Simulate(simulate::SimulateArgs),
+    /// Test the program for ARM processors under an emulator
+    Arm(arm::ArmArgs),
     /// Test the engine for GPUs without a GPU, and look at what compilers make of its kernels
     Gpu(gpu::GpuArgs),
     /// Measure whether the time of a cipher depends on secrets
@@ -151,6 +154,7 @@ fn main() -> ExitCode {
         Task::Papers => papers::run(),
         Task::WhatIf(arguments) => compare::whatif::run(&arguments),
         Task::Simulate(arguments) => simulate::run(&arguments),
+        Task::Arm(arguments) => concluded(arm::run(&arguments)),
         Task::Gpu(arguments) => concluded(gpu::run(&arguments)),
         Task::Dudect(arguments) => concluded(dudect::run(&arguments)),
         Task::Soundness(arguments) => concluded(soundness::run(&arguments)),

@@ -24,6 +24,7 @@ mod lock;
 mod meter;
 mod mount;
 mod opening;
+mod proc;
 mod profile;
 mod progress;
 mod report;

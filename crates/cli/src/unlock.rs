@@ -21,6 +21,7 @@ use strongroom_vault::{self as vault, read_header_copies};
 use crate::args::secret::SecretArgs;
 use crate::failure::{Exit, Failure, Result};
 use crate::history::History;
+use crate::proc;
 use crate::report::Output;
 use crate::secrets::Source;
 
@@ -150,8 +151,10 @@ impl LockedVault {
     /// Reads the header of the vault at `path`.
     ///
     /// # Errors
-    /// Usage when it is no vault, or what the store reports.
+    /// Usage when it is no vault, unsupported without `/proc`, or what the
+    /// store reports.
     pub(crate) fn open(path: &Path, mode: OpenMode) -> Result<LockedVault> {
+        proc::need()?;
         let store = LocalStore::open(path, mode).map_err(|error| match is_disk(path) {
             true => Failure::usage("this is an encrypted disk, and no vault")
                 .at(path)

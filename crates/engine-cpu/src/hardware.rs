@@ -9,6 +9,8 @@ use crate::chacha20_poly1305::ChaCha20Poly1305;
 use crate::counter_poly1305;
 use crate::gcm::{GcmKey, OnePass};
 use crate::kernel::{Code, Kernel};
+#[cfg(target_arch = "aarch64")]
+use crate::low::{serpent::Serpent, vector::Neon};
 use crate::polyval::{self, Polyval};
 use crate::stream::gcm::GcmRuns;
 use crate::twofish;
@@ -154,6 +156,10 @@ impl Tier {
         #[cfg(target_arch = "x86_64")]
         if let Some(kernel) = x86_64::kernel(self, cipher, key) {
             return Some(kernel);
+        }
+        #[cfg(target_arch = "aarch64")]
+        if cipher == BlockCipher::Serpent {
+            return Some(Box::new(Serpent::new(Neon, key)));
         }
         match cipher {
             BlockCipher::Aes => by_block::aes(key),

@@ -98,7 +98,7 @@ pub(crate) fn few(kernel: &dyn Kernel, encrypt: bool, blocks: &mut [Block]) {
 
 /// Runs `work` on every `N` blocks, and the rest through a padded copy.
 #[inline(always)]
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) fn by_chunks<const N: usize>(blocks: &mut [Block], mut work: impl FnMut(&mut [Block; N])) {
     let (chunks, rest) = blocks.as_chunks_mut::<N>();
     for chunk in chunks {

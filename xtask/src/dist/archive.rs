@@ -72,7 +72,7 @@ fn fill(release: &Release<'_>, root: &Path) -> Result {
 }
 
 /// Nothing else is needed to start it: no interpreter loads it, and it names no library.
-fn ensure_static(program: &Path) -> Result {
+pub(crate) fn ensure_static(program: &Path) -> Result {
     let mut read = Command::new("readelf");
     read.env("LC_ALL", "C").args(["--wide", "--program-headers", "--dynamic"]).arg(program);
     let said = command::output(&mut read, LIMIT)?;
@@ -96,7 +96,7 @@ shift
 run() { chroot "$root" "$@"; }
 daemon=
 trap '[ -z "$daemon" ] || kill "$daemon"' EXIT
-mkdir "$root/proc" "$root/dev" "$root/run" "$root/plain"
+mkdir -p "$root/proc" "$root/dev" "$root/run" "$root/plain"
 mount -t proc proc "$root/proc"
 run "$@" init /vault --password-file /password --recovery-out none
 run "$@" check /vault --password-file /password
@@ -119,13 +119,13 @@ run "$@" umount /plain
 run "$@" check /vault --password-file /password
 "#;
 
-/// Runs the program as root where there is nothing but it and what runs it: no library, no `/dev`, no `/proc`;
-/// for a vault `/proc` and `/run`. `root` is an empty directory.
-pub(super) fn try_alone(release: &Release<'_>, root: &Path) -> Result {
-    fs::copy(&release.program, root.join("strongroom")).context(root.display())?;
+/// Runs the program as root in `root`, where there is nothing but it and what runs it, and what was there before: no
+/// `/dev`, no `/proc`; for a vault `/proc` and `/run`. Prints the version.
+pub(crate) fn try_in(root: &Path, program: &Path, emulator: Option<&Path>) -> Result {
+    fs::copy(program, root.join("strongroom")).context(root.display())?;
     fs::write(root.join("password"), "an empty room\n")?;
     let mut words = Vec::new();
-    if let Some(emulator) = &release.emulator {
+    if let Some(emulator) = emulator {
         fs::copy(emulator, root.join("emulator")).context(emulator.display())?;
         words.push("/emulator");
     }
@@ -144,10 +144,9 @@ pub(super) fn try_alone(release: &Release<'_>, root: &Path) -> Result {
     let mut vault = Command::new("unshare");
     vault.args(["--mount", "sh", "-c", VAULT, "vault"]).arg(root).args(&words);
     command::output(&mut vault, LIMIT).context("a vault")?;
-    println!("works where there is nothing else: {}", version.trim());
-    if !Path::new("/dev/fuse").exists() {
-        println!("it mounted nothing: there is no /dev/fuse");
-    }
+    let mounted =
+        if Path::new("/dev/fuse").exists() { "" } else { " (nothing mounted: there is no /dev/fuse)" };
+    println!("  {}{mounted}", version.trim());
     Ok(())
 }
 

@@ -21,7 +21,7 @@ const TUNED: &str = "-mtune=[[:alnum:]-]+";
 const SEARCH_LIMIT: Duration = Duration::from_secs(120);
 
 /// What a program is compiled for.
-pub(super) struct Target {
+pub(crate) struct Target {
     /// As Rust names it.
     pub(super) triple: String,
     /// The program is to be small, where that costs no speed of a cipher.
@@ -29,7 +29,7 @@ pub(super) struct Target {
     /// Where its standard library lies, unless it came with the compiler.
     pub(super) sysroot: Option<PathBuf>,
     /// Which compilers are taken, as cargo and the build scripts of libraries read it.
-    pub(super) environment: Vec<(String, String)>,
+    pub(crate) environment: Vec<(String, String)>,
     /// Where else its files lie, with the names that take the place of these paths.
     pub(super) prefixes: Vec<(PathBuf, &'static str)>,
     /// What is linked into its programs besides crates, with the file that has the licence.

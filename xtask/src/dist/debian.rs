@@ -17,16 +17,16 @@ const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const BACKPORTS: &str = "trixie-backports";
 
 /// The packages of an architecture.
-pub(super) struct Archive {
+pub(crate) struct Archive {
     directory: PathBuf,
     /// Where all packages are unpacked.
-    pub(super) system: PathBuf,
+    pub(crate) system: PathBuf,
     options: Vec<String>,
 }
 
 impl Archive {
     /// Keeps everything below `directory`.
-    pub(super) fn new(directory: &Path, architecture: &str) -> Result<Self> {
+    pub(crate) fn new(directory: &Path, architecture: &str) -> Result<Self> {
         for part in ["lists/partial", "cache/archives/partial", "system"] {
             let part = directory.join(part);
             fs::create_dir_all(&part).context(part.display())?;
@@ -49,7 +49,7 @@ impl Archive {
     }
 
     /// Unpacks a package; `version` is how the wished one begins.
-    pub(super) fn unpack(&self, package: &str, version: Option<&str>) -> Result {
+    pub(crate) fn unpack(&self, package: &str, version: Option<&str>) -> Result {
         let start = format!("{package}_{}", version.unwrap_or_default());
         if self.file(&start)?.is_none() {
             self.apt(&["update", "-qq"])?;

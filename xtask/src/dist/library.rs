@@ -36,8 +36,8 @@ int __fprintf_chk(FILE *file, int flag, const char *format, ...) {
 ";
 
 /// An architecture for which static programs are made.
-pub(super) struct Platform {
-    pub(super) triple: &'static str,
+pub(crate) struct Platform {
+    pub(crate) triple: &'static str,
     /// As Debian names the architecture.
     debian: &'static str,
     /// As GNU's tools name it in front of their own names.
@@ -46,7 +46,7 @@ pub(super) struct Platform {
     musl: &'static str,
 }
 
-pub(super) const PLATFORMS: [Platform; 2] = [
+pub(crate) const PLATFORMS: [Platform; 2] = [
     Platform {
         triple: "x86_64-unknown-linux-musl",
         debian: "amd64",
@@ -72,8 +72,8 @@ impl Platform {
     ///
     /// # Errors
     /// Debian has no sources of the compiler's version, or a package cannot be had.
-    pub(super) fn target(&self, directory: &Path, build: bool) -> Result<Option<Target>> {
-        let installed = Path::new(rustc(&["--print", "sysroot"])?.trim()).join(self.libraries()).is_dir();
+    pub(crate) fn target(&self, directory: &Path, build: bool) -> Result<Option<Target>> {
+        let installed = is_installed(self.triple)?;
         if !installed && !build {
             return Ok(None);
         }
@@ -95,7 +95,7 @@ impl Platform {
     }
 
     /// What runs a program for the architecture here; none where this machine does.
-    pub(super) fn emulator(&self) -> Result<Option<PathBuf>> {
+    pub(crate) fn emulator(&self) -> Result<Option<PathBuf>> {
         let architecture = self.triple.split('-').next().unwrap_or_default();
         if architecture == std::env::consts::ARCH {
             return Ok(None);
@@ -103,11 +103,6 @@ impl Platform {
         let name = format!("qemu-{architecture}-static");
         packages::need(&[(name.as_str(), "qemu-user-static")])?;
         Ok(packages::find(&name))
-    }
-
-    /// Where the libraries for the architecture lie below a sysroot.
-    fn libraries(&self) -> PathBuf {
-        Path::new("lib/rustlib").join(self.triple).join("lib")
     }
 
     /// Makes a sysroot that has the standard library for the architecture, and nothing else.
@@ -123,7 +118,7 @@ impl Platform {
         ))?;
         let sources = archive.system.join(format!("usr/src/rustc-{version}/library"));
         let sysroot = directory.join(format!("sysroot-{version}"));
-        let libraries = sysroot.join(self.libraries());
+        let libraries = sysroot.join(libraries(self.triple));
         if libraries.exists() {
             fs::remove_dir_all(&libraries).context(libraries.display())?;
         }
@@ -197,6 +192,32 @@ impl Platform {
             (format!("CARGO_TARGET_{}_LINKER", suffix.to_uppercase()), self.tool("gcc")),
         ])
     }
+}
+
+/// Where the libraries for a target lie below a sysroot.
+fn libraries(triple: &str) -> PathBuf {
+    Path::new("lib/rustlib").join(triple).join("lib")
+}
+
+/// Whether the compiler came with the standard library for a target, or got it later.
+fn is_installed(triple: &str) -> Result<bool> {
+    Ok(Path::new(rustc(&["--print", "sysroot"])?.trim()).join(libraries(triple)).is_dir())
+}
+
+/// Sees that the compiler has the standard library for a target; rustup fetches it where there is a rustup.
+///
+/// # Errors
+/// Says what to install.
+pub(crate) fn need(triple: &str) -> Result {
+    if !is_installed(triple)? && packages::find("rustup").is_some() {
+        println!("fetching the standard library for {triple}");
+        command::output(Command::new("rustup").args(["target", "add", triple]), LIMIT)?;
+    }
+    ensure!(
+        is_installed(triple)?,
+        "the compiler has no standard library for {triple}: rustup target add {triple}"
+    );
+    Ok(())
 }
 
 /// As Rust names what the compiler itself runs on.

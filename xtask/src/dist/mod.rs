@@ -4,11 +4,11 @@
 //!
 //! The same sources are to give the same files, in whatever folder they lie.
 
-mod archive;
+pub(crate) mod archive;
 mod compile;
-mod debian;
+pub(crate) mod debian;
 mod files;
-mod library;
+pub(crate) mod library;
 mod package;
 mod sbom;
 mod sums;
@@ -134,7 +134,10 @@ impl Maker<'_> {
         let archive = self.out.join(format!("{stem}.tar.gz"));
         archive::make(&part.release, &scratch.make("archive")?, &stem, &archive)?;
         if packages::is_root() {
-            archive::try_alone(&part.release, &scratch.make("alone")?).context("trying the program")?;
+            println!("where there is nothing else:");
+            let Release { program, emulator, .. } = &part.release;
+            archive::try_in(&scratch.make("alone")?, program, emulator.as_deref())
+                .context("trying the program")?;
         }
         Ok(vec![part.debug, part.list, archive])
     }

@@ -27,6 +27,7 @@ use crate::args::values::RecoveryOut;
 use crate::failure::{Exit, Failure, Result};
 use crate::freshness;
 use crate::history::History;
+use crate::proc;
 use crate::report::{self, Output};
 use crate::secrets::RecoveryTarget;
 
@@ -59,6 +60,7 @@ struct Document {
 pub(crate) fn run(args: &InitArgs, output: Output) -> Result<Exit> {
     let (suite, suite_reason) = choose_suite(args.suite);
     check_suite(suite)?;
+    proc::need()?;
     let block_size = block_size(args.block_size)?;
     check_place(&args.vault)?;
     check_recovery_place(args)?;

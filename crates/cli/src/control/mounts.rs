@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Exit, Failure, Result};
+use crate::proc;
 
 /// What is mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +88,7 @@ pub(crate) fn vaults() -> Result<Vec<Mounted>> {
 /// # Errors
 /// When `/proc` is not there.
 pub(crate) fn all() -> Result<Vec<Mounted>> {
+    proc::need()?;
     let path = Path::new("/proc/self/mountinfo");
     let table = std::fs::read(path).map_err(|error| Failure::system(path, &error))?;
     Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())

@@ -1,8 +1,10 @@
 //! `doctor`, `status`, and how the command line itself is refused.
 
+use std::process::{Command, Stdio};
+
 use serde_json::Value;
 
-use crate::support::{Place, Run};
+use crate::support::{Place, Run, finish};
 
 #[test]
 fn doctor_reports_in_both_forms() {
@@ -45,6 +47,37 @@ fn doctor_says_what_cannot_be_tried_and_locks_for_others() {
     let held = std::fs::File::open(place.path("file")).expect("there");
     held.lock().expect("locked");
     place.line("doctor --try-lock file").expect(5);
+}
+
+/// As in a container or `chroot` where nobody has mounted it.
+#[test]
+fn where_proc_is_not_mounted_that_is_said() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root hides /proc");
+        return;
+    }
+    let place = Place::new().vault();
+    std::fs::create_dir(place.path("empty")).expect("a directory");
+    let lines = [
+        "check v --password-file password",
+        "info v",
+        "init w --password-file password --recovery-out none",
+        "mount v empty --password-file password",
+        "umount empty",
+        "status",
+        "doctor empty",
+    ];
+    for line in lines {
+        let program = place.command(line.split_whitespace());
+        let mut hidden = Command::new("unshare");
+        hidden.args(["--mount", "sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh"]);
+        hidden.arg(program.get_program()).args(program.get_args());
+        hidden.current_dir(place.path("")).stdin(Stdio::null()).env("LC_ALL", "C");
+        let run = finish(hidden.output().expect("unshare")).expect(6);
+        run.error_text("/proc is not mounted");
+        run.error_text("mount -t proc proc /proc");
+    }
+    assert!(!place.exists("w"), "nothing is begun");
 }
 
 #[test]

@@ -23,10 +23,10 @@ pub(crate) mod gcm;
 pub(crate) mod poly1305;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod polyval;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod serpent;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod twofish;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod vector;
 pub(crate) mod wipe;

@@ -25,8 +25,9 @@ const STEP: usize = 64 << 10;
 const BLOCK_MIN: usize = 32;
 const CLASSES: usize = (RESERVED / BLOCK_MIN).ilog2() as usize;
 
-/// No address of user space is within [`RESERVED`] behind this one.
-const NOWHERE: usize = 1 << 63;
+/// From here to the end of all addresses lies nothing that a kernel gives to
+/// who asks for memory.
+const NOWHERE: usize = usize::MAX - RESERVED + 1;
 
 /// Where the reservation begins.
 static BASE: AtomicUsize = AtomicUsize::new(NOWHERE);

@@ -11,13 +11,14 @@ pub(crate) mod remote;
 pub(crate) mod served;
 mod tree;
 
+use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
 use clap::Args;
 
 use self::served::Served;
-use strongroom_harness::failure::{Result, ensure};
+use strongroom_harness::failure::{Context, Result, ensure};
 use strongroom_harness::packages;
 use strongroom_harness::subject::{Kind, Subject, SubjectArgs};
 use strongroom_harness::tally::Tally;
@@ -97,6 +98,18 @@ pub fn run(arguments: &StoresArgs) -> Result<Tally> {
         tally.skipped += 1;
     }
     Ok(tally)
+}
+
+/// `doctor` and the life of a vault on what lies below `base`, as with each store; tells what was found.
+///
+/// # Errors
+/// As the suite's: what was lost, refused or said wrongly.
+pub fn lived(subject: &Subject, base: &Path) -> Result<String> {
+    let store = base.join("below");
+    fs::create_dir(&store).context(store.display())?;
+    let found = life::diagnose(subject, &store)?;
+    life::live(subject, base, &store, &found)?;
+    Ok(found.to_string())
 }
 
 /// One store from its beginning to its end; tells what was found.

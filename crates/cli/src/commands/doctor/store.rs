@@ -17,6 +17,7 @@ use super::{Verdict, verdicts};
 use crate::again;
 use crate::failure::{Exit, Failure, Result};
 use crate::fit::Display;
+use crate::proc;
 use crate::report::Output;
 
 /// What a vault makes of an ability.
@@ -59,8 +60,10 @@ struct Document {
 /// there.
 ///
 /// # Errors
-/// What the system reports where nothing can be tried, or of the output.
+/// Unsupported without `/proc`, or what the system reports where nothing can be
+/// tried, or of the output.
 pub(crate) fn run(store: &Path, output: Output) -> Result<Exit> {
+    proc::need()?;
     let trials = Trials::begin(store).map_err(|error| {
         Failure::system(store, &error)
             .hint("A store is tried by making files in it: name a directory that you may write.")

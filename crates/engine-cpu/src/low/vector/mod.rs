@@ -5,17 +5,29 @@
 //! that enables its features. A value is made with the token of its features
 //! alone, which is the proof that every method's instructions exist.
 
+#[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod bytes;
 mod lut3;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod quads;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod words;
 
+#[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::V256;
+#[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::V512;
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::{Neon, VNeon};
 
 /// One block in a register of SSE2, which every x86-64 CPU has.
+#[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 pub(crate) struct V128(pub(in crate::low) std::arch::x86_64::__m128i);
 
