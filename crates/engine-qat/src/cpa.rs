@@ -7,6 +7,8 @@
 
 use std::ffi::c_void;
 
+pub use crate::sys::{Callback, Translate};
+
 /// `CpaStatus`.
 pub type Status = i32;
 /// `CpaBoolean`, an enumeration.
@@ -17,10 +19,6 @@ pub type Handle = *mut c_void;
 pub type SessionContext = *mut c_void;
 /// `CpaPhysicalAddr`: where the device sees something.
 pub type Address = u64;
-/// `CpaVirtualToPhysical`.
-pub type Translate = unsafe extern "C" fn(*mut c_void) -> Address;
-/// `CpaCySymDpCbFunc`.
-pub type Callback = unsafe extern "C" fn(*mut OpData, Status, Boolean);
 
 /// `CPA_FALSE` and `CPA_TRUE`.
 pub const FALSE: Boolean = 0;

@@ -12,9 +12,18 @@
 //!   device may still write there.
 #![allow(unsafe_code)]
 
+use std::ffi::c_void;
+
+use crate::cpa::{Address, Boolean, OpData, Status};
+
 mod instance;
 mod library;
 mod memory;
 
 pub(crate) use instance::{Answer, Context, Flight, Instance, Message, Setup};
 pub use library::Library;
+
+/// `CpaVirtualToPhysical`.
+pub type Translate = unsafe extern "C" fn(*mut c_void) -> Address;
+/// `CpaCySymDpCbFunc`.
+pub type Callback = unsafe extern "C" fn(*mut OpData, Status, Boolean);
