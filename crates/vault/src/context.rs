@@ -21,6 +21,7 @@ use crate::freshness::{Freshness, Version};
 use crate::header_file::HeaderWitness;
 use crate::journal::Journal;
 use crate::journal::replay::Replayed;
+use crate::losses::Untold;
 use crate::page::{Image, PageReader};
 use crate::rules::{Rule, Rules};
 use crate::sealer::Sealer;
@@ -77,6 +78,7 @@ pub(crate) struct Context {
     /// A thread commits; otherwise whoever needs room does.
     pub(crate) background: bool,
     pub(crate) waiting: Waiting,
+    pub(crate) untold: Untold,
     pub(crate) counters: Counters,
     pub(crate) wakeup: Wakeup,
     pub(crate) barriers: Barriers,

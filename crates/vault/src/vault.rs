@@ -26,6 +26,7 @@ use crate::freshness::{Freshness, Trusted};
 use crate::header_file::{HeaderWitness, PRIVATE, private, write_header, write_header_under};
 use crate::journal::replay::{Reader, Replayed};
 use crate::journal::{Journal, Segments};
+use crate::losses::Untold;
 use crate::masks::{MaskReport, Masks};
 use crate::namespace::{self, Namespace, Observer, Opening, ROOT, Unobserved};
 use crate::page::PageReader;
@@ -304,8 +305,14 @@ impl Vault {
     /// Makes everything durable that was written before the call.
     ///
     /// # Errors
-    /// What the store reported.
+    /// What the store reported, now or before when nobody was there to be told.
     pub fn sync(&self) -> Result<()> {
+        let outcome = self.sync_everything();
+        let untold = self.context.untold.tell();
+        outcome.and(untold)
+    }
+
+    fn sync_everything(&self) -> Result<()> {
         self.contents.commit_pending()?;
         let attributed = self.context.waiting.attributed().take_all();
         if let Err(error) = self.context.sync_store() {
@@ -604,6 +611,7 @@ impl Unopened<'_> {
             writable: self.options.writable,
             background: self.options.background,
             waiting: Waiting::default(),
+            untold: Untold::default(),
             counters: Counters::default(),
             wakeup: Wakeup::default(),
             barriers: Barriers::default(),

@@ -61,6 +61,7 @@ impl Content {
         if outcome.is_ok() && !self.read_state().losses.concern(before) {
             return Ok(());
         }
+        self.context.untold.told(self.inode);
         self.write_state().losses.tell(before, outcome)
     }
 
@@ -94,6 +95,7 @@ impl Content {
     /// A barrier has failed that should have covered what was written to this
     /// file, in place or in the journal.
     pub(super) fn note_loss(&self, error: &Error) {
+        self.context.untold.note(self.inode, error);
         self.write_state().losses.note(error);
     }
 

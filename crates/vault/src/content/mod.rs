@@ -21,7 +21,6 @@ mod images;
 mod journaled;
 mod life;
 mod load;
-mod losses;
 mod masked;
 mod openings;
 mod pages;

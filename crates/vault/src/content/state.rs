@@ -17,10 +17,10 @@ use super::follow::Following;
 use super::images;
 use super::journaled::Journaled;
 use super::life::{Birth, Naming};
-use super::losses::Losses;
 use super::pending::Pending;
 use crate::freshness::Version;
 use crate::journal::Place;
+use crate::losses::Losses;
 use crate::page::{Image, PageAddress};
 
 /// A page in memory.

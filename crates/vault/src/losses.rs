@@ -5,7 +5,13 @@
 //!
 //! No I/O.
 
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+use strongroom_store::InodeId;
+
 use crate::error::{Error, Result};
+use crate::sync::Mutex;
 
 /// Of one file.
 #[derive(Debug, Default)]
@@ -45,10 +51,44 @@ impl Losses {
     }
 }
 
+/// The files of a vault that have losses of which nobody was told, for whoever
+/// syncs everything.
+#[derive(Debug, Default)]
+pub(crate) struct Untold(Mutex<BTreeMap<InodeId, Error>>);
+
+impl Untold {
+    pub(crate) fn note(&self, inode: InodeId, error: &Error) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(inode, error.clone());
+    }
+
+    pub(crate) fn told(&self, inode: InodeId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&inode);
+    }
+
+    /// Tells of one, and of the others not any more.
+    pub(crate) fn tell(&self) -> Result<()> {
+        let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        all.into_values().next().map_or(Ok(()), Err)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::error::errno;
+
+    #[test]
+    fn what_nobody_was_told_of_is_told_to_whoever_syncs_everything() {
+        let failed = || Error::Refused(errno::EIO);
+        let inode = |number| InodeId { device: 1, number };
+        let untold = Untold::default();
+        assert_eq!(untold.tell(), Ok(()));
+        untold.note(inode(1), &failed());
+        untold.note(inode(2), &failed());
+        untold.told(inode(1));
+        assert_eq!(untold.tell(), Err(failed()), "of the second");
+        assert_eq!(untold.tell(), Ok(()), "once");
+    }
 
     #[test]
     fn every_failure_is_told_to_whoever_was_there_and_else_once() {
