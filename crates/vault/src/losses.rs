@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn what_nobody_was_told_of_is_told_to_whoever_syncs_everything() {
         let failed = || Error::Refused(errno::EIO);
-        let inode = |number| InodeId { device: 1, number };
+        let inode = |number| InodeId { device: 1, inode: number };
         let untold = Untold::default();
         assert_eq!(untold.tell(), Ok(()));
         untold.note(inode(1), &failed());
