@@ -12,6 +12,7 @@ use strongroom_engine::{
 use crate::hardware::Tier;
 use crate::kernel::{ACROSS_UNIT, Block, Kernel};
 use crate::low::aws_lc;
+use crate::low::wipe::wipe;
 use crate::process::{self, SectorSegment};
 
 /// Blocks handed to a kernel at once, and sectors whose IVs are made at once.
@@ -187,6 +188,7 @@ pub(crate) fn xts(
         }
         chunk.iter_mut().zip(&*mask).for_each(|(block, mask)| xor(block, mask));
     }
+    wipe(&mut mask);
 }
 
 /// NIST SP 800-38A section 6.5, with a big-endian counter of 128 bits.
@@ -209,6 +211,8 @@ pub(crate) fn ctr(kernel: &dyn Kernel, ivs: &[Block], blocks_per_sector: usize, 
         kernel.encrypt(mask);
         chunk.iter_mut().zip(&*mask).for_each(|(block, mask)| xor(block, mask));
     }
+    // Whoever has it and the stored data has the plain ones.
+    wipe(&mut mask);
 }
 
 /// NIST SP 800-38A section 6.2.
