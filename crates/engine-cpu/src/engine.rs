@@ -6,7 +6,7 @@ use strongroom_engine::{
     Aead, Algorithm, Batch, BlockCipher, Buffer, Capability, Cross, Crossing, Engine, Masking, Operation,
     Refusal, Refused, SectorCipher, SectorIv, SectorMode, Session, SessionError, Ticket,
 };
-use strongroom_memory::{in_wiped_stack, lock_stack};
+use strongroom_memory::{in_wiped_frames, in_wiped_stack, lock_stack};
 
 use crate::aegis256x::{Aegis, Four, Two};
 use crate::counter_poly1305::{self, CounterPoly1305, Recipe};
@@ -228,6 +228,10 @@ impl Engine for CpuEngine {
         };
         lock_stack();
         match check(session.algorithm(), &batch) {
+            // What is left of a keystream is worth what a mask is.
+            Ok(()) if has_masks(session.algorithm()) => {
+                Ok(Ticket::ready(in_wiped_frames(|| keyed.cipher.process(batch))))
+            }
             Ok(()) => Ok(Ticket::ready(keyed.cipher.process(batch))),
             Err(refusal) => Err(Box::new(Refused { batch, refusal })),
         }
@@ -266,8 +270,11 @@ impl Cross for CpuEngine {
 /// Suites in encrypt-then-MAC order of a cipher without instructions. Elsewhere
 /// encrypting costs about what an XOR does.
 fn takes_masks(algorithm: Algorithm, operation: Operation) -> bool {
+    has_masks(algorithm) && matches!(operation, Operation::Seal | Operation::Open)
+}
+
+fn has_masks(algorithm: Algorithm) -> bool {
     matches!(algorithm, Algorithm::Aead(Aead::Serpent256Poly1305 | Aead::Cascade))
-        && matches!(operation, Operation::Seal | Operation::Open)
 }
 
 /// What both engines of this crate check before they start.
