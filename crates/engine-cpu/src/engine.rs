@@ -6,7 +6,7 @@ use strongroom_engine::{
     Aead, Algorithm, Batch, BlockCipher, Buffer, Capability, Cross, Crossing, Engine, Masking, Operation,
     Refusal, Refused, SectorCipher, SectorIv, SectorMode, Session, SessionError, Ticket,
 };
-use strongroom_memory::{in_wiped_frames, in_wiped_stack, lock_stack};
+use strongroom_memory::{in_wiped_frames, in_wiped_stack};
 
 use crate::aegis256x::{Aegis, Four, Two};
 use crate::counter_poly1305::{self, CounterPoly1305, Recipe};
@@ -226,13 +226,8 @@ impl Engine for CpuEngine {
                 return Err(Box::new(Refused { batch, refusal }));
             }
         };
-        lock_stack();
         match check(session.algorithm(), &batch) {
-            // What is left of a keystream is worth what a mask is.
-            Ok(()) if has_masks(session.algorithm()) => {
-                Ok(Ticket::ready(in_wiped_frames(|| keyed.cipher.process(batch))))
-            }
-            Ok(()) => Ok(Ticket::ready(keyed.cipher.process(batch))),
+            Ok(()) => Ok(Ticket::ready(in_wiped_frames(|| keyed.cipher.process(batch)))),
             Err(refusal) => Err(Box::new(Refused { batch, refusal })),
         }
     }
@@ -259,22 +254,16 @@ impl Cross for CpuEngine {
             _ => return Err(Refusal::Misuse("the session belongs to another engine")),
         };
         crossing.validate(session.algorithm())?;
-        lock_stack();
-        match &keyed.cipher {
-            Cipher::Sectors(sectors) if sectors.cross(crossing) => Ok(()),
-            _ => Err(Refusal::Unsupported),
-        }
+        let Cipher::Sectors(sectors) = &keyed.cipher else { return Err(Refusal::Unsupported) };
+        in_wiped_frames(|| sectors.cross(crossing)).then_some(()).ok_or(Refusal::Unsupported)
     }
 }
 
 /// Suites in encrypt-then-MAC order of a cipher without instructions. Elsewhere
 /// encrypting costs about what an XOR does.
 fn takes_masks(algorithm: Algorithm, operation: Operation) -> bool {
-    has_masks(algorithm) && matches!(operation, Operation::Seal | Operation::Open)
-}
-
-fn has_masks(algorithm: Algorithm) -> bool {
     matches!(algorithm, Algorithm::Aead(Aead::Serpent256Poly1305 | Aead::Cascade))
+        && matches!(operation, Operation::Seal | Operation::Open)
 }
 
 /// What both engines of this crate check before they start.

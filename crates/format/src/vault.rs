@@ -1,4 +1,4 @@
-//! The vault format, version 3 (`docs/format/vault.md`).
+//! The vault format, version 4 (`docs/format/vault.md`).
 //!
 //! [`geometry`] says where things stand in a stored file; [`page`], [`node`],
 //! [`map`] and [`block`] what they hold; [`special`] is what stands for symlinks
@@ -26,7 +26,7 @@ pub use page::PageKind;
 pub use suite::Suite;
 
 /// The version of the format that this program reads and writes.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// Bytes of a nonce on the wire.
 pub const NONCE_LEN: usize = 24;

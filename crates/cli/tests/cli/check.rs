@@ -229,7 +229,7 @@ fn leftovers_are_listed_and_no_damage() {
     let long: Vec<_> = std::fs::read_dir(place.path("v")).expect("a directory").flatten().collect();
     let long = long
         .iter()
-        .find(|entry| entry.file_name().as_encoded_bytes().starts_with(b"~"))
+        .find(|entry| strongroom_format::vault::names::is_long_name(entry.file_name().as_encoded_bytes()))
         .expect("a long name");
     std::fs::remove_file(long.path()).expect("removed");
     let document = check(&place).expect(0).document();

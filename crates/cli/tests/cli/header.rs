@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::support::{CHEAP, Place};
+use strongroom_format::vault::VERSION;
 
 const COPIES: [&str; 2] = ["v/.strongroom/header.0", "v/.strongroom/header.1"];
 /// Where the first key slot's fields stand in the header (section 8 of the
@@ -113,7 +114,8 @@ fn a_header_of_another_vault_is_damage() {
 
 #[test]
 fn versions_suites_and_kinds_of_another_program_are_code_6() {
-    for (at, value) in [(8, 2), (8, 4), (12, 9), (14, 2), (SLOT + 1, 3), (7776 + 1, 0x80)] {
+    for (at, value) in [(8, VERSION - 1), (8, VERSION + 1), (12, 9), (14, 2), (SLOT + 1, 3), (7776 + 1, 0x80)]
+    {
         let place = Place::new().vault();
         for copy in COPIES {
             let mut bytes = place.read(copy);

@@ -49,6 +49,13 @@ mv m/null m/moved/null
 setfattr -n user.comment -v 'of a file' m/blocks
 setfattr -n user.comment -v 'of a directory' m/moved
 setfattr -n trusted.of-a-symlink -v value -h m/symlink
+# A name whose spelling would begin with `-`.
+number=0
+until find vault -regextype posix-extended -regex '.*/~([^/]{22,31}|[^/]{33,})' | grep -q .; do
+  rm -f "m/option $number"
+  number=$((number + 1))
+  numbers 5 >"m/option $number"
+done
 touch -h -d '2001-02-03T04:05:06Z' m/cut m/symlink m/moved
 "$program" umount m
 

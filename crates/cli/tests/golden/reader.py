@@ -31,6 +31,8 @@ PAGE = 4096
 GROUP = 128
 # A longer file is told of by its blocks.
 WHOLE = 1 << 24
+# Of the format.
+VERSION = 4
 
 
 class Damaged(Exception):
@@ -271,7 +273,7 @@ class Header:
         if len(data) != 16384 or data[:8] != b"STRONGRM":
             raise Damaged("no vault header")
         (self.version,) = struct.unpack_from("<I", data, 8)
-        if self.version != 3:
+        if self.version != VERSION:
             raise Damaged(f"format version {self.version}")
         self.data = data
         self.suite, shift = data[12], data[13]
@@ -378,7 +380,7 @@ class StoredFile:
     def page(self, kind, number, offset):
         """A page's sealed part in clear, and its tag."""
         page = self.bytes(offset, PAGE)
-        if len(page) != PAGE or page[:4] != b"SRpg" or page[4] != kind or page[5] != 3:
+        if len(page) != PAGE or page[:4] != b"SRpg" or page[4] != kind or page[5] != VERSION:
             raise Damaged("a page")
         header = self.vault.header
         if page[6] != header.suite or page[7] != header.shift or page[16:32] != self.file_id:
@@ -467,7 +469,7 @@ class SpecialRecord:
     KINDS = {1: "symlink", 2: "fifo", 3: "socket", 4: "character device", 5: "block device"}
 
     def __init__(self, vault, data):
-        if data[:4] != b"SRsp" or data[4] != 3 or any(data[5:8]):
+        if data[:4] != b"SRsp" or data[4] != VERSION or any(data[5:8]):
             raise Damaged("no special record")
         head, self.file_id = data[:40], data[24:40]
         key = vault.keys.key(b"special records", 64)
@@ -520,10 +522,12 @@ class Vault:
         text = text.decode("ascii")
         if self.header.base32:
             return base64.b32hexdecode(text.upper() + "=" * (-len(text) % 8))
+        if text.startswith("~"):
+            text = "-" + text[1:]
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
     def name(self, directory, stored, at):
-        if stored.startswith(b"~"):
+        if stored.startswith(b"~") and len(stored) == 33:
             with open(os.path.join(at, b".n" + stored), "rb") as file:
                 sealed = file.read()
             hashed = hashlib.sha256(sealed).digest()[: 20 if self.header.base32 else 24]

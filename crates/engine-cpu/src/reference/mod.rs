@@ -17,7 +17,7 @@ use strongroom_engine::{
     Aead, Algorithm, Batch, Buffer, Capability, Cross, Engine, Masking, Operation, Refusal, Refused, Session,
     SessionError, Ticket,
 };
-use strongroom_memory::{in_wiped_stack, lock_stack};
+use strongroom_memory::{in_wiped_frames, in_wiped_stack};
 
 use crate::engine::{BATCH_BYTES_MAX, SEGMENTS_MAX, check};
 use crate::process;
@@ -92,8 +92,7 @@ impl Engine for ReferenceEngine {
         if let Err(refusal) = check(session.algorithm(), &batch) {
             return Err(Box::new(Refused { batch, refusal }));
         }
-        lock_stack();
-        Ok(Ticket::ready(match cipher {
+        Ok(Ticket::ready(in_wiped_frames(|| match cipher {
             Cipher::Xaes(cipher) => process::aead(&**cipher, batch),
             Cipher::XChaCha(cipher) => process::aead(cipher, batch),
             Cipher::AegisX2(cipher) => process::aead(cipher, batch),
@@ -102,7 +101,7 @@ impl Engine for ReferenceEngine {
             Cipher::ChaCha(cipher) => process::aead(cipher, batch),
             Cipher::CounterPoly1305(cipher) => process::aead(cipher, batch),
             Cipher::Sectors(cipher) => process::sectors(cipher, batch),
-        }))
+        })))
     }
 
     fn flush(&self) {}

@@ -28,6 +28,14 @@ pub const DIRECTORY_RECORD: &str = ".id";
 pub const XATTR_PREFIX: &str = "user.strongroom.";
 
 const LONG: char = '~';
+/// What a name never begins with, lest a tool take it for an option, ...
+const OPTION: char = '-';
+/// ... and what stands there instead.
+const NO_OPTION: char = '~';
+/// Letters of a long name: [`LONG`] and those of its digest, the same number in
+/// either spelling. No bytes are spelled in 33 letters, so that no short name
+/// that begins with [`NO_OPTION`] is taken for one.
+const LONG_LEN: usize = 33;
 const SIDE_PREFIX: &str = ".n";
 const JOURNAL_PREFIX: &str = "journal.";
 
@@ -40,7 +48,7 @@ static BASE32HEX_LOWER_NOPAD: LazyLock<Encoding> = LazyLock::new(|| {
 /// How sealed names are spelled; the vault header says which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NameEncoding {
-    /// Base64url without padding.
+    /// Base64url without padding; `~` instead of `-` as first letter.
     Base64Url,
     /// Base32hex in lower case without padding, for stores that fold case.
     Base32Hex,
@@ -58,6 +66,23 @@ impl NameEncoding {
         match self {
             NameEncoding::Base64Url => &BASE64,
             NameEncoding::Base32Hex => &BASE32HEX_LOWER_NOPAD,
+        }
+    }
+
+    fn spell(self, bytes: &[u8]) -> String {
+        let mut text = self.encoding().encode(bytes);
+        if text.starts_with(OPTION) {
+            text.replace_range(..1, NO_OPTION.encode_utf8(&mut [0]));
+        }
+        text
+    }
+
+    /// `None` for what [`NameEncoding::spell`] does not make.
+    fn unspell(self, text: &str) -> Option<Vec<u8>> {
+        match text.strip_prefix(NO_OPTION) {
+            Some(rest) => self.encoding().decode(format!("{OPTION}{rest}").as_bytes()).ok(),
+            None if text.starts_with(OPTION) => None,
+            None => self.encoding().decode(text.as_bytes()).ok(),
         }
     }
 
@@ -85,7 +110,7 @@ impl NameEncoding {
     #[must_use]
     pub fn short_name(self, sealed: &[u8]) -> Option<String> {
         let fits = sealed.len() <= self.short_name_max() + SIV_LEN;
-        fits.then(|| self.encoding().encode(sealed))
+        fits.then(|| self.spell(sealed))
     }
 
     /// The stored name of a sealed name that is too long, from the SHA-256 of
@@ -110,18 +135,18 @@ impl NameEncoding {
         match text {
             VAULT_DIRECTORY => Ok(StoredName::VaultDirectory),
             DIRECTORY_RECORD => Ok(StoredName::DirectoryRecord),
-            _ if text.starts_with(LONG) => {
+            _ if is_long_name(stored) => {
                 self.check_long(text).map(|()| StoredName::Long).ok_or_else(malformed)
             }
-            _ => self.decode_short(stored).map(StoredName::Short).ok_or_else(malformed),
+            _ => self.decode_short(text).map(StoredName::Short).ok_or_else(malformed),
         }
     }
 
-    fn decode_short(self, stored: &[u8]) -> Option<Vec<u8>> {
+    fn decode_short(self, stored: &str) -> Option<Vec<u8>> {
         if stored.len() > STORED_NAME_MAX {
             return None;
         }
-        let sealed = self.encoding().decode(stored).ok()?;
+        let sealed = self.unspell(stored)?;
         // A plain name has at least one byte.
         (sealed.len() > SIV_LEN).then_some(sealed)
     }
@@ -146,6 +171,13 @@ pub enum StoredName {
     VaultDirectory,
     /// [`DIRECTORY_RECORD`].
     DirectoryRecord,
+}
+
+/// True for the names of entries whose sealed names stand in side files, of
+/// all names that [`NameEncoding::parse`] takes.
+#[must_use]
+pub fn is_long_name(stored: &[u8]) -> bool {
+    stored.len() == LONG_LEN && stored.starts_with(b"~")
 }
 
 /// The name of the file that holds the sealed name of the entry `long_name`.
@@ -173,7 +205,7 @@ impl DirectoryRecord {
     /// The file's name.
     #[must_use]
     pub fn to_name(&self, encoding: NameEncoding) -> String {
-        encoding.encoding().encode(&[self.id.0, self.home, self.mac].concat())
+        encoding.spell(&[self.id.0, self.home, self.mac].concat())
     }
 
     /// Reads a file's name.
@@ -182,7 +214,8 @@ impl DirectoryRecord {
     /// [`FormatError::Text`].
     pub fn parse(name: &[u8], encoding: NameEncoding) -> Result<DirectoryRecord, FormatError> {
         let malformed = || FormatError::text("directory record", name);
-        let bytes = encoding.encoding().decode(name).map_err(|_| malformed())?;
+        let text = core::str::from_utf8(name).map_err(|_| malformed())?;
+        let bytes = encoding.unspell(text).ok_or_else(malformed)?;
         let bytes: [u8; DirectoryRecord::LEN] = bytes.try_into().map_err(|_| malformed())?;
         let (parts, _) = bytes.as_chunks::<16>();
         Ok(DirectoryRecord { id: DirectoryId(parts[0]), home: parts[1], mac: parts[2] })

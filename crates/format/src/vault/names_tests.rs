@@ -26,10 +26,33 @@ fn long_names_and_their_side_files_are_told_from_short_ones() {
         assert_eq!(long.len(), 33);
         assert_eq!(encoding.parse(long.as_bytes()), Ok(StoredName::Long));
         assert_eq!(encoding.parse(side_name(&long).as_bytes()), Ok(StoredName::Side(long.clone())));
-        assert!(encoding.parse(&long.as_bytes()[..32]).is_err());
-        assert!(encoding.parse(format!("{long}0").as_bytes()).is_err());
+        assert_ne!(encoding.parse(&long.as_bytes()[..32]), Ok(StoredName::Long));
+        assert_ne!(encoding.parse(format!("{long}0").as_bytes()), Ok(StoredName::Long));
+        assert!(encoding.parse(side_name(&long[..32]).as_bytes()).is_err());
         assert!(encoding.parse(format!("..n{long}").as_bytes()).is_err());
     }
+}
+
+/// `tar -T`, `rm *` and their kind would take one for an option.
+#[test]
+fn no_name_begins_like_an_option() {
+    // 62 << 2: the first six bits stand for `-`.
+    for (len, letters) in [(17, 23), (24, 32), (26, 35), (48, 64)] {
+        let mut sealed = vec![0; len];
+        sealed[0] = 62 << 2;
+        let stored = NameEncoding::Base64Url.short_name(&sealed).expect("fits");
+        assert!(stored.starts_with("~A") && stored.len() == letters, "{stored}");
+        assert_eq!(NameEncoding::Base64Url.parse(stored.as_bytes()), Ok(StoredName::Short(sealed)));
+        let other = stored.replacen('~', "-", 1);
+        assert!(NameEncoding::Base64Url.parse(other.as_bytes()).is_err());
+        assert!(NameEncoding::Base32Hex.parse(stored.as_bytes()).is_err());
+    }
+    let record = DirectoryRecord { id: DirectoryId([62 << 2; 16]), home: [2; 16], mac: [3; 16] };
+    let name = record.to_name(NameEncoding::Base64Url);
+    assert!(name.starts_with('~'), "{name}");
+    assert_eq!(DirectoryRecord::parse(name.as_bytes(), NameEncoding::Base64Url), Ok(record));
+    let other = name.replacen('~', "-", 1);
+    assert!(DirectoryRecord::parse(other.as_bytes(), NameEncoding::Base64Url).is_err());
 }
 
 #[test]
@@ -104,17 +127,21 @@ proptest! {
     fn short_names_come_back(sealed in vec(any::<u8>(), SIV_LEN + 1..200)) {
         for encoding in ENCODINGS {
             if let Some(stored) = encoding.short_name(&sealed) {
-                prop_assert!(stored.len() <= STORED_NAME_MAX && !stored.starts_with(['.', '~']));
+                prop_assert!(stored.len() <= STORED_NAME_MAX && !stored.starts_with(['.', '-']));
+                prop_assert!(!is_long_name(stored.as_bytes()));
                 prop_assert_eq!(encoding.parse(stored.as_bytes()), Ok(StoredName::Short(sealed.clone())));
             }
         }
     }
 
     #[test]
-    fn whatever_is_parsed_has_that_spelling(text in "[.~]{0,2}n?~?[0-9a-zA-V_-]{0,40}") {
+    fn whatever_is_parsed_has_that_spelling(text in "[.~]{0,2}n?~?-?[0-9a-zA-V_-]{0,64}") {
         for encoding in ENCODINGS {
             if let Ok(StoredName::Short(sealed)) = encoding.parse(text.as_bytes()) {
                 prop_assert_eq!(encoding.short_name(&sealed), Some(text.clone()));
+            }
+            if let Ok(record) = DirectoryRecord::parse(text.as_bytes(), encoding) {
+                prop_assert_eq!(record.to_name(encoding), text.clone());
             }
         }
     }

@@ -3,7 +3,7 @@
 use hmac::EagerHash;
 use hmac::digest::Digest;
 use strongroom_format::luks::Hash;
-use strongroom_memory::{in_wiped_stack, lock_stack};
+use strongroom_memory::{in_wiped_frames, in_wiped_stack};
 use subtle::ConstantTimeEq;
 
 use crate::secret::SecretBytes;
@@ -54,8 +54,7 @@ pub fn hash(hash: Hash, parts: &[&[u8]], out: &mut [u8]) {
         parts.iter().for_each(|part| digest.update(part));
         out.copy_from_slice(&digest.finalize());
     }
-    lock_stack();
-    with_digest!(hash, D => whole::<D>(parts, out));
+    in_wiped_frames(|| with_digest!(hash, D => whole::<D>(parts, out)));
 }
 
 /// PBKDF2 with HMAC (RFC 8018, 5.2), filling `out`.

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use strongroom_format::vault::DirectoryId;
+use strongroom_format::vault::{DirectoryId, names::is_long_name};
 use strongroom_keys::VaultKeys;
 use strongroom_store::{Kind, NodeRef, RenameMode, Store};
 
@@ -186,7 +186,7 @@ impl Repairer {
             // The name file of the old name has served.
             let side = [b".n", stored].concat();
             let is_other = directory.id() != from.id() || to_stored.main != stored;
-            if stored.starts_with(b"~") && is_other {
+            if is_long_name(stored) && is_other {
                 let _ = from.remove(&side);
             }
             return Ok(name);

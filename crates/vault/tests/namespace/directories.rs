@@ -7,6 +7,7 @@ use strongroom_vault::namespace::{Opening, ROOT};
 use strongroom_vault::{Damage, Error};
 
 use crate::support::{creation, errno, on_both};
+use strongroom_format::vault::names::is_long_name;
 
 #[test]
 fn directories_nest_and_go_when_empty() {
@@ -59,7 +60,7 @@ fn left_over_side_files_do_not_keep_a_directory() {
         vault.file(&format!("a/{}", "n".repeat(255)), 0);
         let root = vault.store.root();
         let stored = root.lookup(&vault.stored(&root)[0]).unwrap();
-        let long = vault.stored(&stored).into_iter().find(|name| name.starts_with(b"~")).unwrap();
+        let long = vault.stored(&stored).into_iter().find(|name| is_long_name(name)).unwrap();
         assert_eq!(errno(vault.remove_directory("a")), code::ENOTEMPTY);
         // As a crash between the two removals leaves it.
         stored.remove(&long).unwrap();
