@@ -103,7 +103,7 @@ pub fn in_wiped_stack<R>(compute: impl FnOnce() -> R) -> R {
 }
 
 /// Runs `compute` on a stack that is locked, of which its frames are wiped when
-/// it returns, up to 8 KiB of them: for one operation of a hash or cipher, where
+/// it returns, as deep as ciphers go (8 KiB): for one operation of a hash or cipher, where
 /// [`in_wiped_stack`] would cost more than the operation. What stays on a stack
 /// does not stay there: values with room that is not initialised are copied to
 /// the heap with whatever was in it.

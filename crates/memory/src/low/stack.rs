@@ -17,8 +17,9 @@ const DEPTH: usize = 128 << 10;
 /// How much [`wipe_stack`] wipes.
 const WIPED: usize = 64 << 10;
 
-/// How much [`wipe_frames`] wipes.
-const FRAMES: usize = 8 << 10;
+/// How much [`wipe_frames`] wipes: what a cipher goes deep. Without
+/// optimisation frames have room for every copy of a value.
+const FRAMES: usize = if cfg!(debug_assertions) { 16 << 10 } else { 8 << 10 };
 
 const _: () = assert!(FRAMES < WIPED && WIPED < DEPTH);
 
@@ -97,7 +98,7 @@ pub fn wipe_stack() {
     fill::<WIPED>();
 }
 
-/// Overwrites the 8 KiB of stack below the caller.
+/// Overwrites the stack below the caller, as deep as a cipher goes.
 #[inline(never)]
 pub(crate) fn wipe_frames() {
     fill::<FRAMES>();
