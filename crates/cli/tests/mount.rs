@@ -323,6 +323,21 @@ fn status_tells_what_was_done() {
     assert_fails_with(&place.ask(&["status"]), 2, "no vault is mounted here");
 }
 
+#[test]
+fn a_mount_without_a_daemon_is_told_of_to_who_watches_many() {
+    let place = Place::new();
+    place.mount(&[]);
+    let up = |value| format!("strongroom_up{{mount=\"{}\"}} {value}\n", place.mount_point().display());
+    let metrics = || String::from_utf8(run(&["status", "--prometheus"]).stdout).expect("text");
+    assert!(metrics().contains(&up(1)));
+    place.signal(rustix::process::Signal::KILL);
+    soon("nobody answers", || metrics().contains(&up(0)));
+    assert!(!metrics().contains(&up(1)));
+    let all: Value = serde_json::from_slice(&run(&["status", "--json"]).stdout).expect("JSON");
+    let mount_point = place.mount_point().display().to_string();
+    assert!(all["unanswered"].as_array().expect("a list").contains(&mount_point.as_str().into()), "{all}");
+}
+
 /// Blocks of a file, written and read through the page cache and around it.
 fn write_and_read_back(place: &Place, rounds: u64) {
     for round in 0..rounds {

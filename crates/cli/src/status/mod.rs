@@ -23,6 +23,15 @@ use crate::report::{Output, bytes, shown, shown_place};
 struct Document {
     schema: &'static str,
     mounts: Vec<MountStatus>,
+    unanswered: Vec<String>,
+}
+
+/// What asking several mounts gave.
+pub(crate) struct Asked {
+    /// What those say that answered.
+    pub(crate) mounts: Vec<MountStatus>,
+    /// Where the others are mounted.
+    pub(crate) unanswered: Vec<String>,
 }
 
 /// Runs `status`.
@@ -32,29 +41,38 @@ struct Document {
 /// does not answer.
 pub(crate) fn run(args: &StatusArgs, output: Output) -> Result<Exit> {
     let asked = || match &args.directory {
-        Some(directory) => Ok(vec![ask(&mounts::at(directory)?)?]),
+        Some(directory) => Ok(Asked { mounts: vec![ask(&mounts::at(directory)?)?], unanswered: Vec::new() }),
         None => own(output),
     };
     if args.watch {
-        watch::run(args.interval, asked)?;
+        watch::run(args.interval, || asked().map(|asked| asked.mounts))?;
         return Ok(Exit::Done);
     }
-    let mounts = asked()?;
+    let asked = asked()?;
     if args.prometheus {
-        output.print(&(), |()| prometheus::text(&mounts))?;
+        output.print(&(), |()| prometheus::text(&asked))?;
         return Ok(Exit::Done);
     }
-    output.print(&Document { schema: "strongroom.status/1", mounts }, text)?;
+    let Asked { mounts, unanswered } = asked;
+    output.print(&Document { schema: "strongroom.status/1", mounts, unanswered }, text)?;
     Ok(Exit::Done)
 }
 
 /// The status of every mount that this user may ask; one that does not answer
 /// is warned of.
-pub(crate) fn own(output: Output) -> Result<Vec<MountStatus>> {
+pub(crate) fn own(output: Output) -> Result<Asked> {
     let uid = rustix::process::geteuid().as_raw();
-    let asked = mounts::vaults()?.into_iter().filter(|mounted| uid == 0 || mounted.owner == uid);
-    let told = |mounted| ask(&mounted).map_err(|failure| output.warn(failure.message())).ok();
-    Ok(asked.filter_map(told).collect())
+    let mut asked = Asked { mounts: Vec::new(), unanswered: Vec::new() };
+    for mounted in mounts::vaults()?.into_iter().filter(|mounted| uid == 0 || mounted.owner == uid) {
+        match ask(&mounted) {
+            Ok(status) => asked.mounts.push(status),
+            Err(failure) => {
+                output.warn(failure.message());
+                asked.unanswered.push(mounted.path.display().to_string());
+            }
+        }
+    }
+    Ok(asked)
 }
 
 fn ask(mounted: &mounts::Mounted) -> Result<MountStatus> {
@@ -67,7 +85,8 @@ fn ask(mounted: &mounts::Mounted) -> Result<MountStatus> {
 
 fn text(document: &Document) -> String {
     if document.mounts.is_empty() {
-        return "No vault is mounted.\n".to_owned();
+        let says = if document.unanswered.is_empty() { "No vault is mounted." } else { "No daemon answers." };
+        return format!("{says}\n");
     }
     let mounts: Vec<String> = document.mounts.iter().map(mount_text).collect();
     mounts.join("\n")

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use super::Asked;
 use crate::daemon::status::{MaskCounts, MountStatus};
 
 const SECOND: f64 = 1e9;
@@ -44,8 +45,11 @@ const fn metric(
     Metric { name, kind, help, samples }
 }
 
+/// The one that is there without a daemon.
+const UP: &str = "strongroom_up";
+
 const METRICS: &[Metric] = &[
-    metric("strongroom_up", "gauge", "1 while the daemon answers", |_| one(1.0)),
+    metric(UP, "gauge", "1 while the daemon answers, 0 when it does not", |_| one(1.0)),
     metric("strongroom_read_bytes_total", "counter", "Plain bytes read", |s| one(s.read_bytes as f64)),
     metric(
         "strongroom_read_around_bytes_total",
@@ -178,13 +182,13 @@ const METRICS: &[Metric] = &[
 ];
 
 /// All metrics of all mounts.
-pub(super) fn text(mounts: &[MountStatus]) -> String {
+pub(super) fn text(asked: &Asked) -> String {
     let mut text = String::new();
     for metric in METRICS {
         // Writing to a string does not fail.
         let _ = writeln!(text, "# HELP {} {}", metric.name, metric.help);
         let _ = writeln!(text, "# TYPE {} {}", metric.name, metric.kind);
-        for status in mounts {
+        for status in &asked.mounts {
             for (labels, value) in (metric.samples)(status) {
                 let _ = write!(text, "{}{{mount=\"{}\"", metric.name, escaped(&status.mount_point));
                 for (name, value) in labels {
@@ -192,6 +196,9 @@ pub(super) fn text(mounts: &[MountStatus]) -> String {
                 }
                 let _ = writeln!(text, "}} {value}");
             }
+        }
+        for mount_point in asked.unanswered.iter().filter(|_| metric.name == UP) {
+            let _ = writeln!(text, "{UP}{{mount=\"{}\"}} 0", escaped(mount_point));
         }
     }
     text
@@ -211,7 +218,13 @@ mod tests {
     fn every_line_is_of_the_format() {
         let mut status = sample();
         status.mount_point = "/a \"b\"\\\n".to_owned();
-        let text = text(&[status.clone(), sample()]);
+        let asked = Asked { mounts: vec![status, sample()], unanswered: vec!["/gone".to_owned()] };
+        let text = text(&asked);
+        assert!(
+            text.contains("\nstrongroom_up{mount=\"/m\"} 1\nstrongroom_up{mount=\"/gone\"} 0\n"),
+            "{text}"
+        );
+        assert_eq!(text.matches("/gone").count(), 1);
         assert!(
             text.contains("strongroom_written_bytes_total{mount=\"/a \\\"b\\\"\\\\\\n\"} 2000"),
             "{text}"

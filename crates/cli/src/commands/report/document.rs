@@ -183,7 +183,7 @@ impl Document {
         let found = file::find(&names);
         let profile = found.profile.as_ref();
         let system = rustix::system::uname();
-        let statuses = status::own(output)?;
+        let statuses = status::own(output)?.mounts;
         let mut predictions = profile.map(prediction::of_machine).unwrap_or_default();
         predictions.extend(profile.iter().flat_map(|profile| prediction::of_mounts(profile, &statuses)));
         let mut document = Document {
