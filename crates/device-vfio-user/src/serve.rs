@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,8 +41,7 @@ pub fn serve(socket: &Path, model: &Model) -> io::Result<()> {
         flags: VFIO_IRQ_INFO_EVENTFD,
     };
     let (irqs, regions) = ((0..VFIO_PCI_NUM_IRQS).map(irq), (0..VFIO_PCI_NUM_REGIONS).map(region));
-    let server = Server::new(socket, true, irqs.collect(), regions.collect())
-        .map_err(|error| io::Error::other(error.to_string()))?;
+    let server = Server::from_owned_fd(listening(socket)?.into(), true, irqs.collect(), regions.collect());
     loop {
         let function = Arc::new(Function::new(model));
         let units: Vec<_> = (0..model.units.max(1))
@@ -59,6 +59,19 @@ pub fn serve(socket: &Path, model: &Model) -> io::Result<()> {
             let _ = unit.join();
         }
     }
+}
+
+/// A socket that is there only once it takes connections: who waits for its
+/// file may connect at once.
+fn listening(socket: &Path) -> io::Result<UnixListener> {
+    if socket.exists() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    let mut early = socket.as_os_str().to_owned();
+    early.push(".new");
+    let listener = UnixListener::bind(&early)?;
+    std::fs::rename(early, socket)?;
+    Ok(listener)
 }
 
 struct Backend(Arc<Function>);

@@ -2,9 +2,9 @@
 //! which error says why.
 
 use strongroom_format::FormatError;
-use strongroom_format::vault::Suite;
 use strongroom_format::vault::header::Header;
 use strongroom_format::vault::slot::{Kdf, KdfCost, KeySlot, Label, Slot, SlotKind};
+use strongroom_format::vault::{Suite, VERSION};
 use strongroom_keys::recovery::RecoveryKey;
 use strongroom_keys::secret::SecretBytes;
 use strongroom_keys::slots::{
@@ -186,8 +186,9 @@ fn what_is_wrong_with_all_copies_is_said() {
     let open = |copies: &[&[u8]]| unlock_copies(copies, &password("first")).err();
     assert_eq!(open(&[]), Some(UnlockError::Damaged(Damage::Missing)));
     let mut newer = good.clone();
-    newer[8] = 4;
-    let unsupported = FormatError::Unsupported { field: "vault format version", value: 4 };
+    newer[8] = VERSION + 1;
+    let unsupported =
+        FormatError::Unsupported { field: "vault format version", value: u64::from(VERSION) + 1 };
     assert_eq!(open(&[&newer[..]]), Some(UnlockError::Unsupported(unsupported)));
     assert!(matches!(open(&[&good[1..], b""]), Some(UnlockError::Damaged(Damage::Malformed(_)))));
     let mut costly = good.clone();
