@@ -79,8 +79,11 @@ fn with_a_profile_it_names_suite_engine_and_crossover_and_draws_them() {
     assert!(durability["samples"].as_u64() > Some(0), "{durability}");
     let page = String::from_utf8(place.read("report.html")).expect("UTF-8");
     assert_is_a_page(&page);
-    // Three suites, each on its fastest engine, and two engines for the one to take; others are in the table.
-    assert_eq!(page.matches("<polyline").count(), 5, "{page}");
+    // Three suites, each on its fastest engine, and two engines for the one to take; others are in the table. What is
+    // mounted on the machine meanwhile is drawn too.
+    let (drawn, others) =
+        (page.matches("<polyline").count(), document["mounts"].as_array().expect("a list").len());
+    assert!(drawn == 5 || drawn > 5 && others > 0, "{drawn}: {page}");
     assert!(page.contains("prefers-color-scheme:dark") && page.contains("@media print"));
     let said = run(&place, line).expect(0).stdout;
     assert!(said.contains("Suite: Take x") && said.ends_with("Written: report.html\n"), "{said}");
