@@ -96,9 +96,8 @@ pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
         Arc::new(CpuEngine::of_tier(Tier::Portable).expect("the portable tier needs nothing"))
     };
     let name = name.unwrap_or(DEFAULT);
-    if let Some(tier) = Tier::ALL.into_iter().find(|tier| tier.engine_name() == name) {
-        let engine = CpuEngine::of_tier(tier).ok_or_else(|| lacking(tier))?;
-        return Ok(vec![Arc::new(engine)]);
+    if let Some(tier) = of_tier(name)? {
+        return Ok(vec![tier]);
     }
     let side_by_side = || -> Vec<Arc<dyn Engine>> {
         CpuEngine::side_by_side().into_iter().map(|tier| Arc::new(tier) as Arc<dyn Engine>).collect()
@@ -106,18 +105,37 @@ pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
     if gpu::is_name(name) {
         return Ok([side_by_side(), gpu::engines(name)?].concat());
     }
-    if let Some(kind) = device::kind(name) {
-        return Ok([side_by_side(), device::engines(kind, name)?].concat());
+    let (beside, devices) = device::beside(name);
+    if let Some(kind) = device::kind(devices) {
+        let tier = beside.map(of_tier).transpose()?;
+        let cpu = match tier {
+            Some(Some(tier)) => vec![tier],
+            Some(None) => return Err(unknown(name)),
+            None => side_by_side(),
+        };
+        return Ok([cpu, device::engines(kind, devices)?].concat());
     }
     match name {
         DEFAULT => Ok(side_by_side()),
         "cpu" => Ok(vec![cpu()]),
         "reference" => Ok(vec![Arc::new(ReferenceEngine)]),
-        other => strongroom_engine_sim::named::engines(other, &cpu, &portable).ok_or_else(|| {
-            Failure::usage(format!("there is no engine `{other}`"))
-                .hint(format!("There are {}.", crate::args::values::engines().join(", ")))
-        }),
+        other => strongroom_engine_sim::named::engines(other, &cpu, &portable).ok_or_else(|| unknown(other)),
     }
+}
+
+/// The tier of the CPU that has this name, if one has.
+///
+/// # Errors
+/// Unsupported for one that this CPU does not have.
+fn of_tier(name: &str) -> Result<Option<Arc<dyn Engine>>> {
+    let Some(tier) = Tier::ALL.into_iter().find(|tier| tier.engine_name() == name) else { return Ok(None) };
+    let engine = CpuEngine::of_tier(tier).ok_or_else(|| lacking(tier))?;
+    Ok(Some(Arc::new(engine)))
+}
+
+fn unknown(name: &str) -> Failure {
+    Failure::usage(format!("there is no engine `{name}`"))
+        .hint(format!("There are {}.", crate::args::values::engines().join(", ")))
 }
 
 fn lacking(tier: Tier) -> Failure {
@@ -150,6 +168,10 @@ mod tests {
         assert!(first(Some("unruly")).is_ok_and(|name| name.starts_with("unruly(")));
         assert_eq!(first(Some("cpu-portable")), Ok("cpu-portable".to_owned()));
         assert!(first(Some("gpus")).is_err());
+        let no_tier = engines(Some("cpus+qat:0")).err().expect("no such tier");
+        assert_eq!(no_tier.exit(), Failure::usage("").exit());
+        let no_device = engines(Some("cpu-portable+vfio-user:/nowhere")).err().expect("nobody is there");
+        assert_eq!(no_device.exit(), Exit::Unsupported);
     }
 
     #[test]

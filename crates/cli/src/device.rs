@@ -1,7 +1,7 @@
 //! Devices by name, each an engine beside those of the CPU: `vfio-user:PATH` is a virtio-crypto function at a
 //! socket, `vfio:ADDRESS` one of this machine that the kernel's VFIO has, `kernel:DRIVER` what a driver of the kernel
 //! computes, and `qat:NUMBER` an instance of Intel's QATlib. Several stand one behind the other, with `:` between
-//! them, or `,` between addresses.
+//! them, or `,` between addresses. A tier of the CPU and `+` before them have that one beside them, in place of all.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -108,16 +108,26 @@ pub(crate) fn kind(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| name.starts_with(kind.prefix))
 }
 
+/// The name of a tier of the CPU that stands before devices, and those.
+pub(crate) fn beside(name: &str) -> (Option<&str>, &str) {
+    match name.split_once('+') {
+        Some((tier, devices)) if kind(name).is_none() && kind(devices).is_some() => (Some(tier), devices),
+        _ => (None, name),
+    }
+}
+
 /// The same name from wherever the process goes: daemons leave the directory in which they were named.
 pub(crate) fn absolute(name: &str) -> String {
+    let (tier, devices) = beside(name);
     let prefix = KINDS[0].prefix;
-    let Some(sockets) = name.strip_prefix(prefix) else { return name.to_owned() };
+    let Some(sockets) = devices.strip_prefix(prefix) else { return name.to_owned() };
     let here = |socket: &str| match std::path::absolute(socket) {
         Ok(path) => path.to_string_lossy().into_owned(),
         // What cannot be made absolute is refused when it is opened.
         Err(_) => socket.to_owned(),
     };
-    prefix.to_owned() + &sockets.split(':').map(here).collect::<Vec<_>>().join(":")
+    let tier = tier.map_or_else(String::new, |tier| format!("{tier}+"));
+    tier + prefix + &sockets.split(':').map(here).collect::<Vec<_>>().join(":")
 }
 
 /// The engines of the devices that a name of this kind means. They start threads.
@@ -150,6 +160,10 @@ mod tests {
         let expected = format!("vfio-user:{}/a:/run/b", here.display());
         assert_eq!(absolute("vfio-user:a:/run/b"), expected);
         assert_eq!(absolute("kernel:cbc(aes)"), "kernel:cbc(aes)");
+        assert_eq!(absolute("cpu-portable+vfio-user:/run/a+b"), "cpu-portable+vfio-user:/run/a+b");
+        assert_eq!(beside("cpu-portable+qat:0"), (Some("cpu-portable"), "qat:0"));
+        let path = "vfio-user:/run/a+qat:0";
+        assert_eq!((beside(path), beside("cpu+sim")), ((None, path), (None, "cpu+sim")));
     }
 
     #[test]

@@ -213,12 +213,14 @@ impl Shared {
     /// What a thread does until the engine is dropped.
     fn work(&self) {
         while let Some(Job { session, mut batch, completer }) = self.next() {
+            let before_ns = thread_cpu_ns();
             let outcome = match session.compute(&mut batch) {
                 Ok(()) => Outcome::Done,
                 Err(_) => Outcome::DeviceLost,
             };
             lock(&self.queue).accepted -= 1;
-            completer.complete(Completed { batch, outcome });
+            let cpu_ns = thread_cpu_ns().saturating_sub(before_ns);
+            completer.complete_at_cost(Completed { batch, outcome }, cpu_ns);
         }
     }
 
@@ -234,6 +236,12 @@ impl Shared {
             queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
+}
+
+/// CPU time of this thread, what the kernel and its driver computed for it included.
+fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 impl Key {

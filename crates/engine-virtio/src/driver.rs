@@ -8,17 +8,23 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
 use strongroom_engine::completion::{Controller, Look, Plan};
 
-use crate::Error;
 use crate::control::Control;
 use crate::lanes::Wanted;
 use crate::shared::{Shared, lock};
 use crate::spec::status;
+use crate::{Error, sys};
 
 /// How long it sleeps when the device has nothing: until then nobody sees that
 /// what comes afterwards is late.
 const IDLE: Duration = Duration::from_millis(250);
+
+/// How long the thread wants a CPU at a time, in nanoseconds: the least that Linux
+/// grants. It stands for an interrupt's handler, to which threads that compute give
+/// way; what it does at a time is some microseconds for each answer.
+const SLICE_NS: u64 = 100_000;
 
 /// See the module.
 pub(crate) struct Driver {
@@ -31,6 +37,8 @@ pub(crate) struct Driver {
     taken: Instant,
     /// When it was last looked whether anything is late.
     checked: Instant,
+    /// CPU time of this thread that batches were told to have cost.
+    told_ns: u64,
 }
 
 /// What one turn has found.
@@ -46,13 +54,16 @@ impl Driver {
         let (rule, limits) = (shared.options.rule, shared.options.limits);
         let now = Instant::now();
         let controller = Controller::new(rule, limits);
-        Driver { shared, control, interrupt, controller, began: now, taken: now, checked: now }
+        Driver { shared, control, interrupt, controller, began: now, taken: now, checked: now, told_ns: 0 }
     }
 
     /// Works until the engine is dropped, and what it had accepted is answered.
     pub(crate) fn run(mut self) {
         // Else the system adds 50 us to short sleeps.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        if std::env::var_os("NOSLICE").is_none() {
+            sys::ask_for_short_slices(SLICE_NS);
+        }
         while !self.shared.is_gone.load(Relaxed) {
             let went = self.turn().and_then(|turn| self.after(turn));
             match went {
@@ -95,6 +106,11 @@ impl Driver {
         })();
         let finished = lanes.finished();
         drop(lanes);
+        if !finished.is_empty() {
+            let used_ns = thread_cpu_ns();
+            shared.cpu_ns.fetch_add(used_ns.saturating_sub(self.told_ns), Relaxed);
+            self.told_ns = used_ns;
+        }
         shared.hand_back(finished);
         done
     }
@@ -237,6 +253,12 @@ impl Driver {
         self.taken = Instant::now();
         Ok(())
     }
+}
+
+/// CPU time of this thread, in nanoseconds.
+fn thread_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The driver's thread ends, however it ends: what is left is lost.

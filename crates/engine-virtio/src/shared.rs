@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 use strongroom_engine::completion::{Limits, Rule};
@@ -63,6 +63,9 @@ pub(crate) struct Shared {
     pub(crate) has_failed: AtomicBool,
     pub(crate) closed: Arc<Closed>,
     pub(crate) wake: OwnedFd,
+    /// CPU time in nanoseconds that callers who flush and the thread have used, and that
+    /// no batch was told to have cost.
+    pub(crate) cpu_ns: AtomicU64,
     lanes: Mutex<Lanes>,
     /// Submitted, and not flushed.
     held: Mutex<Vec<Job>>,
@@ -93,6 +96,7 @@ impl Shared {
             has_failed: AtomicBool::new(false),
             closed: Arc::default(),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            cpu_ns: AtomicU64::new(0),
             lanes: Mutex::new(lanes),
             held: Mutex::default(),
             accepted: AtomicUsize::new(0),
@@ -120,17 +124,25 @@ impl Shared {
         std::mem::take(&mut *lock(&self.held))
     }
 
-    /// Hands batches back, without any lock.
+    /// Hands batches back, without any lock. What CPU time was used since the last
+    /// ones they have cost, each by its bytes.
     pub(crate) fn hand_back(&self, finished: Vec<(Completer, Completed)>) {
+        if finished.is_empty() {
+            return;
+        }
         self.accepted.fetch_sub(finished.len(), Relaxed);
+        let all: usize = finished.iter().map(|(_, completed)| completed.batch.bytes()).sum();
+        let each_byte_ns = self.cpu_ns.swap(0, Relaxed) as f64 / all.max(1) as f64;
         for (completer, completed) in finished {
-            completer.complete(completed);
+            let cpu_ns = (each_byte_ns * completed.batch.bytes() as f64) as u64;
+            completer.complete_at_cost(completed, cpu_ns);
         }
     }
 
     /// Makes requests of what was submitted.
     pub(crate) fn begin(&self) {
         let mut lanes = self.lanes();
+        let began = Instant::now();
         lanes.accept(self.held());
         let is_for_thread = match lanes.fill(&self.function.transport) {
             Ok(wanted) => wanted.is_some(),
@@ -141,6 +153,7 @@ impl Shared {
         };
         let finished = lanes.finished();
         drop(lanes);
+        self.cpu_ns.fetch_add(began.elapsed().as_nanos() as u64, Relaxed);
         self.hand_back(finished);
         if is_for_thread {
             self.wake();

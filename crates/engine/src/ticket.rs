@@ -87,11 +87,14 @@ pub struct Answered {
     /// what passes from then on until the guard runs is what its thread waits for
     /// a CPU.
     pub was_awaited: bool,
+    /// CPU time in nanoseconds that the engine took of this process for the batch,
+    /// besides that of `submit`, as far as it tells.
+    pub cpu_ns: u64,
 }
 
 impl Answered {
     fn now() -> Answered {
-        Answered { at: Instant::now(), was_awaited: false }
+        Answered { at: Instant::now(), was_awaited: false, cpu_ns: 0 }
     }
 }
 
@@ -122,7 +125,7 @@ type Notice = Box<dyn FnOnce() + Send>;
 enum Arrival {
     #[default]
     Awaited,
-    Arrived(Box<Completed>, Instant),
+    Arrived(Box<Completed>, Instant, u64),
     /// The engine dropped its completer: batch and buffer are gone.
     Vanished,
 }
@@ -285,7 +288,9 @@ impl Slot {
             }
         };
         match std::mem::take(&mut state.arrival) {
-            Arrival::Arrived(completed, at) => Some(Ok((*completed, Answered { at, was_awaited }))),
+            Arrival::Arrived(completed, at, cpu_ns) => {
+                Some(Ok((*completed, Answered { at, was_awaited, cpu_ns })))
+            }
             Arrival::Vanished => Some(Err(Vanished)),
             Arrival::Awaited => None,
         }
@@ -311,9 +316,15 @@ pub struct Completer {
 
 impl Completer {
     /// Hands the batch back.
-    pub fn complete(mut self, completed: Completed) {
+    pub fn complete(self, completed: Completed) {
+        self.complete_at_cost(completed, 0);
+    }
+
+    /// The same, and tells what that took of this process: CPU time in nanoseconds,
+    /// besides that of `submit`. A scheduler reckons with it.
+    pub fn complete_at_cost(mut self, completed: Completed, cpu_ns: u64) {
         self.answered = true;
-        self.answer(Arrival::Arrived(Box::new(completed), Instant::now()));
+        self.answer(Arrival::Arrived(Box::new(completed), Instant::now(), cpu_ns));
     }
 
     fn answer(&self, arrival: Arrival) {

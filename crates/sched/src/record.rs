@@ -148,8 +148,8 @@ pub struct Record {
 /// What was measured of one batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
-    /// From the end of `submit` to the answer; of an inline engine the CPU
-    /// time of `submit`.
+    /// From the end of `submit` to the answer, without the CPU time that the
+    /// engine used meanwhile; of an inline engine the CPU time of `submit`.
     pub service_ns: f64,
     /// CPU time that the batch took.
     pub cpu_ns: f64,

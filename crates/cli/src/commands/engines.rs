@@ -225,7 +225,8 @@ fn named_reports(name: Option<&str>) -> Result<Vec<EngineReport>> {
         reason,
         algorithms,
     };
-    let Some((name, kind)) = name.and_then(|name| Some((name, device::kind(name)?))) else {
+    let devices = name.map(|name| device::beside(name).1);
+    let Some((name, kind)) = devices.and_then(|name| Some((name, device::kind(name)?))) else {
         let kinds = device::KINDS.iter().map(|kind| match kind.missing() {
             Some(missing) => report(kind.example, State::Refused, missing, Vec::new()),
             None => {

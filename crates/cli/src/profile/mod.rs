@@ -141,6 +141,18 @@ pub(crate) fn worthwhile(engines: &[(String, bool)], measurements: &[Measurement
     engines.iter().enumerate().filter(is_kept).map(|(_, (name, _))| name.clone()).collect()
 }
 
+/// Where the last line through two neighbours of these points leaves zero upwards. An
+/// engine's times grow by a line as a rule, and so do the differences of two.
+fn zero(points: &[(f64, f64)]) -> Option<u64> {
+    let mut pairs = points.windows(2).rev();
+    pairs.find_map(|pair| match pair {
+        [(low, before), (high, after)] if *before <= 0.0 && *after > 0.0 => {
+            Some((low + (high - low) * before / (before - after)).round() as u64)
+        }
+        _ => None,
+    })
+}
+
 /// Figures of a machine that does nothing else vary less.
 const UNSTEADY: f64 = 0.1;
 
@@ -191,24 +203,32 @@ impl Profile {
 
     /// From which size on which engine is the fastest, one batch at a time: the
     /// crossovers, the smallest size first. One that is hardly faster than the
-    /// last is none.
+    /// last is none. The sizes that are measured are far apart, so a crossover
+    /// stands between two of them.
     pub(crate) fn crossovers(&self, algorithm: &str, operation: &str) -> Vec<(u64, &Measurement)> {
         let of = self.alone(algorithm).filter(|found| found.operation == operation);
         let mut sizes: Vec<u64> = of.map(|found| found.bytes).collect();
         sizes.sort_unstable();
         sizes.dedup();
+        let time_ns = |engine: &str, size: u64| {
+            let mut of = self.alone(algorithm).filter(|found| found.operation == operation);
+            of.find(|found| found.engine == engine && found.bytes == size).map(|found| found.batch_ns)
+        };
         let mut changes: Vec<(u64, &Measurement)> = Vec::new();
-        for size in sizes {
-            let Some(best) = self.fastest(algorithm, operation, size) else { continue };
-            let is_another = |(_, last): &(u64, &Measurement)| {
-                let stays = self.alone(algorithm).find(|found| {
-                    (&found.engine, found.bytes) == (&last.engine, size) && found.operation == operation
-                });
-                last.engine != best.engine
-                    && stays.is_none_or(|stays| best.batch_ns < FASTER * stays.batch_ns)
+        for (at, size) in sizes.iter().enumerate() {
+            let Some(best) = self.fastest(algorithm, operation, *size) else { continue };
+            let Some((_, last)) = changes.last() else {
+                changes.push((*size, best));
+                continue;
             };
-            if changes.last().is_none_or(is_another) {
-                changes.push((size, best));
+            let stays = time_ns(&last.engine, *size);
+            if last.engine != best.engine && stays.is_none_or(|stays| best.batch_ns < FASTER * stays) {
+                let gain = |size: &u64| {
+                    let gain_ns = time_ns(&last.engine, *size)? - time_ns(&best.engine, *size)?;
+                    Some((*size as f64, gain_ns))
+                };
+                let gains: Vec<_> = sizes[..=at].iter().filter_map(gain).collect();
+                changes.push((zero(&gains).unwrap_or(*size), best));
             }
         }
         changes
@@ -398,6 +418,31 @@ pub(crate) mod tests {
             Measurement { loaded: true, ..measurement("b", "x", "seal", 512, 1.0) },
         ];
         assert_eq!(worthwhile(&engines, &found), ["a", "c", "d"]);
+    }
+
+    #[test]
+    fn a_crossover_stands_where_the_lines_of_both_cross() {
+        // Sizes are a factor of four apart, and the lines of both cross at 8000 bytes.
+        let cpu = |bytes: u64| measurement("cpu", "x", "seal", bytes, 5.0 * bytes as f64);
+        let device = |bytes: u64| measurement("dev", "x", "seal", bytes, 32_000.0 + bytes as f64);
+        let found: Vec<_> =
+            [512, 2048, 4096, 16384, 65536].iter().flat_map(|&at| [cpu(at), device(at)]).collect();
+        let known = profile(&["cpu", "dev"], found);
+        let of = |known: &Profile| {
+            let changes = known.crossovers("x", "seal").into_iter();
+            changes.map(|(from, best)| (from, best.engine.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&known), [(512, "cpu".to_owned()), (8000, "dev".to_owned())]);
+        // Hardly faster at first, but it was where it became so.
+        let gains = [(4096, 100.0, 101.0), (16384, 400.0, 396.0), (65536, 1600.0, 800.0)];
+        let sides = |(bytes, cpu, device)| {
+            [measurement("cpu", "x", "seal", bytes, cpu), measurement("dev", "x", "seal", bytes, device)]
+        };
+        let known = profile(&["cpu", "dev"], gains.into_iter().flat_map(sides).collect());
+        assert_eq!(of(&known)[1], (4096 + (16384 - 4096) / 5 + 1, "dev".to_owned()));
+        // Of a device that does not take the smallest there is no line to cross.
+        let known = profile(&["cpu", "dev"], vec![cpu(4096), cpu(65536), device(65536)]);
+        assert_eq!(of(&known)[1], (65536, "dev".to_owned()));
     }
 
     #[test]

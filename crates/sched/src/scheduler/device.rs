@@ -150,9 +150,12 @@ pub(super) fn guarded(
             }
             let service = answered.at.saturating_duration_since(submitted);
             core.engines[at].counters.answered(service.as_nanos() as u64);
-            // What checks cost is known of the engine that checks.
-            let measured =
-                Measurement { service_ns: service.as_nanos() as f64, cpu_ns: spent.as_nanos() as f64 };
+            // What checks cost is known of the engine that checks. What its threads
+            // used was a part of the time until the answer, and has the price of CPU time.
+            let measured = Measurement {
+                service_ns: (service.as_nanos() as f64 - answered.cpu_ns as f64).max(1.0),
+                cpu_ns: spent.as_nanos() as f64 + answered.cpu_ns as f64,
+            };
             placer.records()[at].learn(&flight, measured);
         }
         Ok(completed)
@@ -276,14 +279,23 @@ mod tests {
     use crate::policy::Request;
     use crate::scheduler::Scheduler;
 
+    const ALGORITHM: Algorithm = Algorithm::Aead(Aead::XAes256Gcm);
+
     /// A device that answers when it is told to.
     #[derive(Default)]
     struct Postpones(Mutex<Vec<(Completer, Batch)>>);
 
     impl Postpones {
         fn answers(&self) {
+            self.answers_at_cost(0);
+        }
+
+        fn answers_at_cost(&self, cpu_ns: u64) {
             let (completer, batch) = self.0.lock().unwrap().pop().expect("a batch is here");
-            completer.complete(Completed { batch, outcome: Outcome::Done });
+            let cpu = CpuEngine::new();
+            let session = cpu.session(ALGORITHM, &[1; 32]).unwrap();
+            let completed = client::execute(&cpu, &session, batch).ok().expect("computed");
+            completer.complete_at_cost(completed, cpu_ns);
         }
     }
 
@@ -327,7 +339,7 @@ mod tests {
         let device = Arc::new(Postpones::default());
         let engine: Arc<dyn Engine> = Arc::clone(&device) as _;
         let scheduler = Scheduler::fixed(engine, Arc::new(CpuEngine::new()));
-        let session = scheduler.session(Algorithm::Aead(Aead::XAes256Gcm), &[1; 32]).unwrap();
+        let session = scheduler.session(ALGORITHM, &[1; 32]).unwrap();
         let state = session.state::<SchedulerSession>().unwrap();
         let request = Request::whole(Operation::Seal, 4096);
         let there = || {
@@ -337,14 +349,7 @@ mod tests {
             );
             (view, scheduler.core.in_flight.load(Relaxed))
         };
-        let mut tickets: Vec<Ticket> = (0..3)
-            .map(|_| {
-                let segment =
-                    Segment::seal(0, 4096, FreshNonce::published([2; 24]), AssociatedData::new(&[]));
-                let batch = Batch::new(Operation::Seal, Buffer::new(4096), vec![segment]);
-                scheduler.submit(&session, batch).unwrap()
-            })
-            .collect();
+        let mut tickets: Vec<Ticket> = (0..3).map(|_| scheduler.submit(&session, batch()).unwrap()).collect();
         assert_eq!(there(), ((3, 3), 3));
         device.answers();
         device.answers();
@@ -355,5 +360,28 @@ mod tests {
         assert_eq!(there(), ((0, 0), 0), "nobody waits any more");
         device.answers();
         assert_eq!(there(), ((0, 0), 0));
+    }
+
+    fn batch() -> Batch {
+        let segment = Segment::seal(0, 4096, FreshNonce::published([2; 24]), AssociatedData::new(&[]));
+        Batch::new(Operation::Seal, Buffer::new(4096), vec![segment])
+    }
+
+    #[test]
+    fn cpu_time_of_a_devices_threads_is_cpu_time_and_none_of_the_device() {
+        let device = Arc::new(Postpones::default());
+        let engine: Arc<dyn Engine> = Arc::clone(&device) as _;
+        let scheduler = Scheduler::fixed(engine, Arc::new(CpuEngine::new()));
+        let session = scheduler.session(ALGORITHM, &[1; 32]).unwrap();
+        let began = Instant::now();
+        let ticket = scheduler.submit(&session, batch()).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        device.answers_at_cost(4_000_000);
+        let most_ns = began.elapsed().as_nanos() as f64;
+        ticket.wait().unwrap();
+        let state = session.state::<SchedulerSession>().unwrap();
+        let view = state.record(0).view(&Request::whole(Operation::Seal, 4096), true);
+        assert!(view.cpu_ns >= 4e6, "{view:?}");
+        assert!(view.service_ns <= most_ns - 4e6, "{view:?} of {most_ns}");
     }
 }

@@ -20,8 +20,6 @@ use strongroom_harness::workspace;
 
 const PACKAGE: &str = "strongroom-device-vfio-user";
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
-/// Bytes of the least batch that is measured, by `tune` too.
-const SMALLEST: f64 = 512.0;
 /// Bytes that a disk is filled with.
 const DATA: usize = 4 << 20;
 
@@ -46,12 +44,11 @@ const KERNEL_WORDS: &str = "intel_iommu=on no_timer_check";
 const WAYS: [(&str, &str); 2] = [("vfio", "vfio:0000:00:06.0"), ("kernel", "kernel:virtio_crypto_aes_cbc")];
 
 /// What is asked of each.
-const STEPS: [(&str, &str); 6] = [
+const STEPS: [(&str, &str); 5] = [
     ("engines", "`strongroom engines` tells what it has"),
     ("conform", "the conformance suite"),
     ("disk", "dm-crypt reads what it wrote to disks, and it reads what dm-crypt wrote"),
-    ("tune", "`strongroom tune` measures it"),
-    ("cross", "from which size on it is faster is measured"),
+    ("cross", "from which size on it is faster, to `strongroom tune` and measured"),
     ("place", "the scheduler places work there"),
 ];
 
@@ -101,8 +98,7 @@ try() {
   step $1-engines sh -c "strongroom engines --engine $engine | grep -A1 '^$engine' | grep 'aes cbc'"
   step $1-conform measure --on $engine --conform
   step $1-disk sh /disk
-  step $1-tune sh -c "strongroom tune aes-cbc-plain64 --engine $engine --dry-run --json > /run/told 2>/run/progress && sed -n '/\"explanation\"/,/\\]/s/^ *\"\(.*[^,]\)\"[,]*$/NOTE $engine, tune: \1/p' /run/told"
-  step $1-cross sh -c "measure --on $engine --crossover > /run/told && sed 's/^/NOTE /' /run/told"
+  step $1-cross sh -c "measure --on $engine --crossover --strongroom /sbin/strongroom > /run/told && sed 's/^/NOTE /' /run/told"
   step $1-place sh -c "measure --on $engine > /run/told && sed 's/^/NOTE /' /run/told"
 }
 "#;
@@ -141,75 +137,5 @@ pub(super) fn run(
             tally.count(&format!("{engine}: {title}"), said);
         }
     }
-    WAYS.iter().for_each(|(_, engine)| println!("{}", crossovers(&console, engine)));
     keep_log(tally, &console)
-}
-
-/// From which size on a device encrypts faster than the CPU, as `tune` names it and as it was measured. For a reader:
-/// what is timed passes or fails nothing.
-fn crossovers(console: &str, engine: &str) -> String {
-    let note =
-        |head: String| guest::notes(console).find_map(|note| note.strip_prefix(&head).map(str::to_owned));
-    let named = note(format!("{engine}, tune: aes-cbc-plain64. ")).and_then(|sentence| {
-        let rest = sentence.split("encrypt: ").nth(1)?.to_owned();
-        if rest.starts_with(engine) {
-            return Some(SMALLEST);
-        }
-        let (size, _) = rest.split(&format!("{engine} from ")).nth(1)?.split_once(" on")?;
-        bytes(size)
-    });
-    let Some(measured) = note(format!("{engine} is faster ")) else {
-        return format!("{engine}: no crossover was measured");
-    };
-    let measured = measured.strip_prefix("from ").and_then(|note| note.split_once(" bytes"));
-    let measured = measured.and_then(|(bytes, _)| bytes.parse::<f64>().ok());
-    match (named, measured) {
-        (Some(named), Some(measured)) => {
-            let apart = f64::max(named / measured, measured / named);
-            format!(
-                "{engine}: the crossover is {named} bytes to `tune` and {measured} measured, {apart:.2} times apart"
-            )
-        }
-        (None, None) => format!("{engine}: it is faster at no size, to `tune` and measured"),
-        (Some(named), None) => {
-            format!("{engine}: the crossover is {named} bytes to `tune`, and it was faster at no size")
-        }
-        (None, Some(measured)) => {
-            format!("{engine}: `tune` names no crossover, and {measured} bytes were measured")
-        }
-    }
-}
-
-/// The number that a size like `16 KiB` is.
-fn bytes(size: &str) -> Option<f64> {
-    let (count, unit) = size.split_once(' ')?;
-    let unit = ["B", "KiB", "MiB"].iter().position(|known| *known == unit)?;
-    Some(count.parse::<f64>().ok()? * f64::from(1 << (10 * unit)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn crossovers_are_read_from_what_the_machine_said() {
-        let said = |encrypt: &str, measured: &str| {
-            let tune = format!(
-                "NOTE d:1, tune: aes-cbc-plain64. decrypt: a, d:1 from 1 MiB on; encrypt: {encrypt}."
-            );
-            crossovers(&format!("{tune}\r\nNOTE d:1 is faster {measured}\r\n"), "d:1")
-        };
-        let told = said("a, d:1 from 16 KiB on, 0.1 GB/s at 64 KiB", "from 10000 bytes on");
-        assert_eq!(told, "d:1: the crossover is 16384 bytes to `tune` and 10000 measured, 1.64 times apart");
-        assert_eq!(
-            said("a, 0.1 GB/s at 64 KiB", "at no size"),
-            "d:1: it is faster at no size, to `tune` and measured"
-        );
-        assert_eq!(crossovers("NOTE 3 files", "d:1"), "d:1: no crossover was measured");
-        assert!(said("a", "from 512 bytes on").ends_with("names no crossover, and 512 bytes were measured"));
-        assert!(
-            said("a, d:1 from 512 B on", "at no size")
-                .ends_with("512 bytes to `tune`, and it was faster at no size")
-        );
-    }
 }

@@ -171,7 +171,10 @@ mod tests {
         known.worthwhile = vec!["a".to_owned(), "b".to_owned()];
         let engines = [("a".to_owned(), true), ("b".to_owned(), true)];
         let text = sentences(&engines, &known).join("\n");
-        assert!(text.contains("encrypt: a, b from 64 KiB on, 65.54 GB/s at 64 KiB (a 32.77 GB/s)"), "{text}");
+        assert!(
+            text.contains("encrypt: a, b from 6.9 KiB on, 65.54 GB/s at 64 KiB (a 32.77 GB/s)"),
+            "{text}"
+        );
         assert!(text.contains("a has 50 % of its rate"), "{text}");
         assert!(text.contains("no device here") && text.contains("choose among a, b"), "{text}");
         let at = |width| table(&known, Display { width, ascii: false });

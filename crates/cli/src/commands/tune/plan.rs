@@ -52,6 +52,8 @@ fn of_operation(
 ) -> impl Iterator<Item = Item> {
     let key_len = algorithm.key_lens().last().copied().expect("every algorithm has a key");
     let inline = is_inline(engine, algorithm);
+    // A disk's request is one segment, whose sectors an engine may compute side by side.
+    let is_sectors = matches!(algorithm, Algorithm::Sector(_));
     let item = {
         let engine = Arc::clone(engine);
         move |bytes: usize, threads: usize, in_flight: usize, loaded: bool| Item {
@@ -61,7 +63,7 @@ fn of_operation(
                 key_len,
                 operation,
                 bytes,
-                segment_bytes: BLOCK,
+                segment_bytes: if is_sectors { bytes } else { BLOCK },
                 sector_bytes: 4096,
                 threads,
                 in_flight,
@@ -94,6 +96,16 @@ mod tests {
         let depths: Vec<String> = DEPTHS.iter().map(ToString::to_string).collect();
         let (last, first) = depths.split_last().expect("some");
         assert!(document.contains(&format!("with {} and {last} batches in flight", first.join(", "))));
+    }
+
+    #[test]
+    fn batches_are_those_of_disks_and_vaults() {
+        let engines = crate::compose::engines(Some("cpu")).expect("known");
+        for (name, segments) in [("aes-cbc-plain64", 1), ("aes-256-gcm", 16)] {
+            let items = items(&engines, &[name.parse().expect("known")], 1);
+            let large = items.iter().find(|item| item.case.bytes == 64 << 10).expect("measured");
+            assert_eq!(large.case.bytes / large.case.segment_bytes, segments, "{name}");
+        }
     }
 
     #[test]
