@@ -47,7 +47,7 @@ const OF_32_BITS: Processor = Processor {
     name: "armv7",
     has_aes: false,
     requirement: "AES instructions of x86-64 or of ARMv8 in AArch64",
-    codes: ["RustCrypto", "own"],
+    codes: ["RustCrypto", "RustCrypto"],
 };
 
 /// Runs it with the instructions for cryptography, and without.
