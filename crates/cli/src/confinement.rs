@@ -201,27 +201,34 @@ const REFUSED_HERE: &[libc::c_long] =
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[libc::c_long] = &[];
 
-/// The programs for the kernel.
+/// A system call as filters number it.
+#[allow(clippy::useless_conversion, reason = "`c_long` has 32 bits on machines of 32 bits")]
+fn number(call: libc::c_long) -> i64 {
+    i64::from(call)
+}
+
+/// The programs for the kernel; none are made for machines of 32 bits.
 fn filters() -> Result<[BpfProgram; 2], String> {
     let condition = |argument, operator, value: u64| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
     };
     let refused = || -> Result<_, seccompiler::BackendError> {
         let calls = REFUSED.iter().chain(REFUSED_HERE);
-        let mut rules: BTreeMap<i64, Vec<SeccompRule>> = calls.map(|call| (*call, Vec::new())).collect();
+        let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+            calls.map(|call| (number(*call), Vec::new())).collect();
         // Local sockets, and the kernel's events.
         let family = |family: i32| condition(0, SeccompCmpOp::Ne, u64::from(family.cast_unsigned()));
         let others = SeccompRule::new(vec![family(libc::AF_UNIX)?, family(libc::AF_NETLINK)?])?;
-        rules.insert(libc::SYS_socket, vec![others]);
+        rules.insert(number(libc::SYS_socket), vec![others]);
         // Threads, and no processes.
         let thread = u64::from(libc::CLONE_THREAD.cast_unsigned());
         let process = SeccompRule::new(vec![condition(0, SeccompCmpOp::MaskedEq(thread), 0)?])?;
-        rules.insert(libc::SYS_clone, vec![process]);
+        rules.insert(number(libc::SYS_clone), vec![process]);
         Ok(rules)
     };
     // Its arguments are in memory, where no filter sees them. A C library that
     // is told that there is no such call takes `clone`.
-    let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let clone3 = BTreeMap::from([(number(libc::SYS_clone3), Vec::new())]);
     let program = |rules, errno: i32| -> Result<BpfProgram, seccompiler::BackendError> {
         let refuse = SeccompAction::Errno(errno.cast_unsigned());
         SeccompFilter::new(rules, SeccompAction::Allow, refuse, std::env::consts::ARCH.try_into()?)?

@@ -3,14 +3,14 @@
 //! computes, and `qat:NUMBER` an instance of Intel's QATlib. Several stand one behind the other, with `:` between
 //! them, or `,` between addresses. A tier of the CPU and `+` before them have that one beside them, in place of all.
 
+mod virtio;
+
 use std::fmt::Display;
-use std::path::Path;
 use std::sync::Arc;
 
 use strongroom_engine::Engine;
 use strongroom_engine_kernel::KernelEngine;
 use strongroom_engine_qat::{Library, QatEngine};
-use strongroom_engine_virtio::{Bus, Options, Vfio, VfioUser, VirtioEngine};
 
 use crate::failure::{Exit, Failure, Result};
 
@@ -40,8 +40,8 @@ pub(crate) const KINDS: [Kind; 4] = [
         example: "vfio-user:PATH",
         what: "a virtio-crypto device in another process, at the end of a socket",
         hint: "`vfio-user:PATH` names the socket of a virtio-crypto device that is served by vfio-user.",
-        open: |name, socket| virtio(name, VfioUser::connect(Path::new(socket))),
-        missing: || None,
+        open: virtio::at_socket,
+        missing: virtio::missing_sockets,
     },
     Kind {
         prefix: "vfio:",
@@ -49,8 +49,8 @@ pub(crate) const KINDS: [Kind; 4] = [
         example: "vfio:ADDRESS",
         what: "a virtio-crypto device of this machine, bound to vfio-pci",
         hint: "`vfio:ADDRESS` names a virtio-crypto device as `lspci -D` does, bound to vfio-pci, behind an IOMMU.",
-        open: |name, address| virtio(name, Vfio::open(address)),
-        missing: || Vfio::probe().err().map(|error| error.to_string()),
+        open: virtio::at_address,
+        missing: virtio::missing_addresses,
     },
     Kind {
         prefix: "kernel:",
@@ -80,14 +80,6 @@ pub(crate) const KINDS: [Kind; 4] = [
         },
     },
 ];
-
-fn virtio<B: Bus + 'static>(name: &str, bus: std::io::Result<B>) -> Opened {
-    let bus = bus.map_err(|error| Box::new(error) as Box<dyn Display>)?;
-    match VirtioEngine::open(name, Arc::new(bus), Options::default()) {
-        Ok(engine) => Ok(Arc::new(engine)),
-        Err(error) => Err(Box::new(error)),
-    }
-}
 
 fn qat(name: &str, number: &str) -> std::result::Result<QatEngine, Box<dyn Display>> {
     let boxed = |error| Box::new(error) as Box<dyn Display>;

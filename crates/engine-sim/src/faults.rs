@@ -79,7 +79,7 @@ pub(crate) fn corrupt(batch: &mut Batch, draw: u64) {
     let segment = &mut batch.segments[chosen];
     if segment.is_empty() || draw >> 32 & 7 == 0 {
         let mut tag = *segment.tag();
-        tag[draw as usize >> 40 & 15] ^= 1;
+        tag[(draw >> 40 & 15) as usize] ^= 1;
         segment.set_done(Some(tag));
     } else {
         let at = segment.start() + (draw >> 8) as usize % segment.len();

@@ -254,6 +254,18 @@ pub trait File: Send + Sync {
     /// What the store reports.
     fn read_vectored_at(&self, buffers: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize>;
 
+    /// What is read from now on is not older than this call. A store that other
+    /// machines write to may promise that to who opens a file alone, and give
+    /// one that has it open what it was before (close-to-open consistency). For
+    /// files that are open to be read; the default does nothing.
+    ///
+    /// # Errors
+    /// What the store reports; none for a file that has been removed, which
+    /// stays as it is.
+    fn refresh(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// What is read from now on will be read once: it need not stay in the
     /// system's memory, and what does should not be pushed out by it. A wish;
     /// the default does nothing.

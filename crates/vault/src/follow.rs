@@ -20,6 +20,7 @@ use strongroom_store::{Access, Attributes, File, FileRef, Store, Timestamp};
 use crate::crashed::Crashed;
 use crate::error::{Damage, Error, Result, errno};
 use crate::header_file::{COPIES, private, read_header_copies};
+use crate::journal::Segments;
 use crate::journal::replay::{Advance, Reader, Replayed, Tail};
 use crate::page::PageReader;
 use crate::sync::{Mutex, MutexGuard};
@@ -61,8 +62,10 @@ struct Known {
 /// A session's journal, as far as it has been read.
 #[derive(Default)]
 struct Followed {
+    /// Opened once, so that what reads images of it is refreshed with it.
+    segments: Option<Arc<Segments>>,
     tail: Option<Tail>,
-    segments: [Watched; 2],
+    watched: [Watched; 2],
     /// The record before which it was last found damaged.
     stuck: Option<u64>,
 }
@@ -92,6 +95,18 @@ impl Stamp {
     }
 }
 
+impl Followed {
+    fn open(&mut self, store: &dyn Store, session: WriteSession) -> Result<Arc<Segments>> {
+        let segments = match self.segments.take() {
+            Some(segments) => segments,
+            None => Arc::new(Segments::open_listed(&private(store)?, session)?),
+        };
+        segments.refresh()?;
+        self.segments = Some(Arc::clone(&segments));
+        Ok(segments)
+    }
+}
+
 impl Watched {
     fn new(file: FileRef) -> Watched {
         Watched { file: Some(file), seen: None }
@@ -101,6 +116,7 @@ impl Watched {
     /// seen once it has been read.
     fn changed(&self) -> Result<Option<Option<Stamp>>> {
         let Some(file) = &self.file else { return Ok(Some(None)) };
+        file.refresh()?;
         let now = Stamp::of(&file.attributes()?);
         Ok((now.is_none() || now != self.seen).then_some(now))
     }
@@ -221,12 +237,11 @@ impl Follower {
         let reader = Reader { pages };
         for (&session, journal) in &mut known.journals {
             if journal.tail.is_none() {
-                let tail = reader.begin(&private(&*self.store)?, session)?;
-                let watched = |segment| Watched::new(Arc::clone(tail.segments.file(segment)));
-                journal.segments = [watched(0), watched(1)];
-                journal.tail = Some(tail);
+                let segments = journal.open(&*self.store, session)?;
+                journal.watched = [0, 1].map(|segment| Watched::new(Arc::clone(segments.file(segment))));
+                journal.tail = Some(reader.begin(segments, session)?);
             }
-            let stamps = [journal.segments[0].changed()?, journal.segments[1].changed()?];
+            let stamps = [journal.watched[0].changed()?, journal.watched[1].changed()?];
             if stamps == [None; 2] {
                 continue;
             }
@@ -236,8 +251,8 @@ impl Follower {
                 journal.tail = None;
                 return Ok(false);
             }
-            if journal.segments[0].is_removed()? {
-                journal.tail = None;
+            if journal.watched[0].is_removed()? {
+                *journal = Followed::default();
                 known.header.seen = None;
                 return Ok(false);
             }
@@ -247,7 +262,7 @@ impl Follower {
                 return if before == journal.stuck { Err(Error::Damaged(damage)) } else { Ok(false) };
             }
             journal.stuck = None;
-            for (segment, stamp) in journal.segments.iter_mut().zip(stamps) {
+            for (segment, stamp) in journal.watched.iter_mut().zip(stamps) {
                 segment.seen = stamp.unwrap_or(segment.seen);
             }
         }
@@ -291,6 +306,7 @@ impl Follower {
     /// committed by now.
     fn version(&self, pages: PageReader<'_>, file: &dyn File) -> Result<Version> {
         self.look(pages)?;
+        file.refresh()?;
         let mut home = vec![0; CLEAR_LEN];
         // However much there is of it: a file may be growing.
         let read = file.read_at(&mut home, 0)?;

@@ -33,6 +33,14 @@ pub(super) const AARCH64: Machine = Machine {
     packages: ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"],
 };
 
+/// The boards of the last decade: 32 bits, without instructions for cryptography.
+pub(super) const ARMV7: Machine = Machine {
+    triple: "armv7-unknown-linux-gnueabihf",
+    gnu: "arm-linux-gnueabihf",
+    qemu: "arm",
+    packages: ["gcc-arm-linux-gnueabihf", "libc6-dev-armhf-cross"],
+};
+
 impl Machine {
     /// Sees that all is there to compile for it and to run what was compiled.
     ///

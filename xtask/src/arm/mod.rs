@@ -5,7 +5,8 @@
 //!   and with these hidden from the program;
 //! - `program`: what `engines` says, and the life of a vault: mounted in the foreground and in the background, the
 //!   daemon killed, checked;
-//! - `static`: the program without libraries, alone in a directory and in Debian's files for that architecture.
+//! - `static`: the program without libraries, alone in a directory and in Debian's files for that architecture;
+//! - `armv7`: what `program` tries, on ARM of 32 bits.
 //!
 //! An emulator tells nothing of rates, and forgives orders of memory that a processor does not.
 
@@ -24,7 +25,7 @@ use strongroom_harness::tally::Tally;
 
 #[derive(Args)]
 pub(crate) struct ArmArgs {
-    /// Only these parts: tests, program, static
+    /// Only these parts: tests, program, static, armv7
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }
@@ -32,7 +33,12 @@ pub(crate) struct ArmArgs {
 /// A part, which counts its checks.
 type Part = fn(&mut Tally) -> Result;
 
-const PARTS: [(&str, Part); 3] = [("tests", tests::run), ("program", program::run), ("static", statics::run)];
+const PARTS: [(&str, Part); 4] = [
+    ("tests", tests::run),
+    ("program", program::run),
+    ("static", statics::run),
+    ("armv7", program::run_on_32_bits),
+];
 
 /// Runs the parts, all of them, whatever fails.
 pub(crate) fn run(arguments: &ArmArgs) -> Result<Tally> {

@@ -4,7 +4,7 @@
 //! not know, the program has to do without: rings of io_uring, filters of system calls.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -21,35 +21,79 @@ use strongroom_harness::tally::Tally;
 use strongroom_suites::stores;
 
 use super::hidden;
-use super::machine::{self, AARCH64};
+use super::machine::{self, AARCH64, ARMV7, Machine};
 
 const LIMIT: Duration = Duration::from_secs(5 * 60);
-/// What its tier needs, in ARM's words.
-const EXTENSION: &str = "FEAT_AES and FEAT_PMULL of the ARMv8 cryptography extension";
+
+/// What is to be seen of a processor.
+struct Processor {
+    name: &'static str,
+    has_aes: bool,
+    /// What the tier for AES needs, in ARM's words.
+    requirement: &'static str,
+    /// What computes sectors in AES, and in Serpent.
+    codes: [&'static str; 2],
+}
+
+const WITH_EXTENSION: Processor = Processor {
+    name: "armv8-crypto",
+    has_aes: true,
+    requirement: "FEAT_AES and FEAT_PMULL of the ARMv8 cryptography extension",
+    codes: ["RustCrypto, FEAT_AES", "own, NEON"],
+};
+const WITHOUT: Processor =
+    Processor { name: "hidden", has_aes: false, codes: ["RustCrypto", "own, NEON"], ..WITH_EXTENSION };
+const OF_32_BITS: Processor = Processor {
+    name: "armv7",
+    has_aes: false,
+    requirement: "AES instructions of x86-64 or of ARMv8 in AArch64",
+    codes: ["RustCrypto", "RustCrypto"],
+};
 
 /// Runs it with the instructions for cryptography, and without.
 pub(super) fn run(tally: &mut Tally) -> Result {
-    AARCH64.need()?;
-    packages::need_root("arm")?;
-    let scratch = Scratch::new(None, "arm")?.guarded()?;
-    let program = AARCH64.program()?;
+    let (scratch, program) = built(&AARCH64)?;
     let hidden = hidden::library(&AARCH64, scratch.path())?;
-    for (name, library) in [("armv8-crypto", None), ("hidden", Some(hidden.as_path()))] {
-        let has_extension = library.is_none();
-        let place = scratch.make(name)?;
-        let script = place.join("strongroom");
-        machine::wrapped(&AARCH64.emulator(library), &program, &script)?;
-        let subject = Subject::Strongroom { binary: script.clone(), settings: Settings::default() };
-        tally.count(&format!("{name}: engines"), engines(&script, has_extension));
-        tally.count(&format!("{name}: the suite of a new vault"), suite(&script, &place, has_extension));
-        tally.count(&format!("{name}: in the foreground"), foreground(&subject, &place));
-        tally.count(&format!("{name}: in the background"), background(&subject, &place));
+    for (processor, library) in [(WITH_EXTENSION, None), (WITHOUT, Some(hidden.as_path()))] {
+        tried(&scratch, &program, &AARCH64.emulator(library), &processor, tally)?;
     }
     Ok(())
 }
 
+/// Runs it on ARM of 32 bits.
+pub(super) fn run_on_32_bits(tally: &mut Tally) -> Result {
+    let (scratch, program) = built(&ARMV7)?;
+    tried(&scratch, &program, &ARMV7.emulator(None), &OF_32_BITS, tally)
+}
+
+/// The program, and a directory to try it in.
+fn built(machine: &Machine) -> Result<(Scratch, PathBuf)> {
+    machine.need()?;
+    packages::need_root("arm")?;
+    Ok((Scratch::new(None, "arm")?.guarded()?, machine.program()?))
+}
+
+fn tried(
+    scratch: &Scratch,
+    program: &Path,
+    emulator: &[String],
+    processor: &Processor,
+    tally: &mut Tally,
+) -> Result {
+    let name = processor.name;
+    let place = scratch.make(name)?;
+    let script = place.join("strongroom");
+    machine::wrapped(emulator, program, &script)?;
+    let subject = Subject::Strongroom { binary: script.clone(), settings: Settings::default() };
+    tally.count(&format!("{name}: engines"), engines(&script, processor));
+    tally.count(&format!("{name}: the suite of a new vault"), suite(&script, &place, processor));
+    tally.count(&format!("{name}: in the foreground"), foreground(&subject, &place));
+    tally.count(&format!("{name}: in the background"), background(&subject, &place));
+    Ok(())
+}
+
 /// The listing explains itself, and every self-test passes.
-fn engines(program: &Path, has_extension: bool) -> Result {
+fn engines(program: &Path, processor: &Processor) -> Result {
     let said: Value =
         serde_json::from_str(&command::output(Command::new(program).args(["engines", "--json"]), LIMIT)?)?;
     let engine = |name: &str| {
@@ -62,17 +106,17 @@ fn engines(program: &Path, has_extension: bool) -> Result {
     let vectors = reason(engine("cpu-vaes")?);
     ensure!(vectors.contains("which x86-64 alone has"), "cpu-vaes: {vectors}");
     let aes = engine("cpu-aes")?;
-    let (state, best) = if has_extension { ("used", aes) } else { ("refused", engine("cpu-portable")?) };
+    let (state, best) = if processor.has_aes { ("used", aes) } else { ("refused", engine("cpu-portable")?) };
     ensure!(aes["state"] == state, "cpu-aes is {}: {}", aes["state"], reason(aes));
-    ensure!(has_extension || reason(aes).contains(EXTENSION), "cpu-aes: {}", reason(aes));
+    let requirement = processor.requirement;
+    ensure!(processor.has_aes || reason(aes).contains(requirement), "cpu-aes: {}", reason(aes));
     ensure!(reason(best) == "the best tier of this CPU", "{}: {}", best["name"], reason(best));
     let algorithms = best["algorithms"].as_array().into_iter().flatten();
     let code_of = |name: &str| {
         let found = algorithms.clone().find(|algorithm| algorithm["name"] == name);
         found.map(|algorithm| algorithm["code"].clone()).unwrap_or_default()
     };
-    let aes = if has_extension { "RustCrypto, FEAT_AES" } else { "RustCrypto" };
-    for (name, expected) in [("aes-xts-plain64", aes), ("serpent-xts-plain64", "own, NEON")] {
+    for (name, expected) in ["aes-xts-plain64", "serpent-xts-plain64"].into_iter().zip(processor.codes) {
         ensure!(code_of(name) == expected, "{name} is computed by {}", code_of(name));
     }
     let failed = algorithms.filter(|algorithm| algorithm["self_test"] != "passed");
@@ -82,7 +126,7 @@ fn engines(program: &Path, has_extension: bool) -> Result {
 }
 
 /// `init` takes what the processor is good at.
-fn suite(program: &Path, place: &Path, has_extension: bool) -> Result {
+fn suite(program: &Path, place: &Path, processor: &Processor) -> Result {
     let password = place.join("secret");
     fs::write(&password, "a new vault\n").context(password.display())?;
     let mut init = Command::new(program);
@@ -90,7 +134,7 @@ fn suite(program: &Path, place: &Path, has_extension: bool) -> Result {
     init.arg("--password-file").arg(&password).arg(place.join("new"));
     init.env("XDG_STATE_HOME", place.join("state"));
     let said: Value = serde_json::from_str(&command::output(&mut init, LIMIT)?)?;
-    let expected = if has_extension { "xaes-256-gcm" } else { "xchacha20-poly1305" };
+    let expected = if processor.has_aes { "xaes-256-gcm" } else { "xchacha20-poly1305" };
     ensure!(said["suite"] == expected, "the suite is {}: {}", said["suite"], said["suite_reason"]);
     Ok(())
 }

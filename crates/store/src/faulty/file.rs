@@ -1,22 +1,35 @@
 //! Open files of a faulty store.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::inject::Verdict;
 use super::{Call, Shared};
-use crate::memory::MemoryFile;
+use crate::memory::{FileBody, MemoryFile};
 use crate::{AllocateMode, Attributes, Error, File, Result, SetTime};
 
 /// An open regular file of a faulty store.
 pub(super) struct FaultyFile {
     shared: Arc<Shared>,
     file: MemoryFile,
+    /// On a distant store: what it was when it was opened or refreshed.
+    kept: Option<Mutex<FileBody>>,
 }
 
 impl FaultyFile {
-    pub(super) fn new(shared: Arc<Shared>, file: MemoryFile) -> FaultyFile {
-        FaultyFile { shared, file }
+    pub(super) fn new(shared: Arc<Shared>, file: MemoryFile) -> Result<FaultyFile> {
+        let kept = match shared.is_distant {
+            true => Some(Mutex::new(file.body()?)),
+            false => None,
+        };
+        Ok(FaultyFile { shared, file, kept })
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        match &self.kept {
+            Some(kept) => Ok(kept.lock().unwrap_or_else(PoisonError::into_inner).read(buffer, offset)),
+            None => self.file.read_at(buffer, offset),
+        }
     }
 
     /// Writes the first `bytes` of the slices in turn, then gives `error`.
@@ -44,19 +57,28 @@ impl File for FaultyFile {
             Verdict::Short(bytes) => bytes.min(buffer.len()),
             _ => buffer.len(),
         };
-        self.file.read_at(&mut buffer[..wanted], offset)
+        self.read(&mut buffer[..wanted], offset)
     }
 
     fn read_vectored_at(&self, buffers: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
-        let Verdict::Short(bytes) = self.shared.enter(Call::Read, "preadv")? else {
-            return self.file.read_vectored_at(buffers, offset);
+        let bytes = match self.shared.enter(Call::Read, "preadv")? {
+            Verdict::Short(bytes) => bytes,
+            _ => usize::MAX,
         };
         let mut total = 0;
         for buffer in buffers {
             let wanted = buffer.len().min(bytes - total);
-            total += self.file.read_at(&mut buffer[..wanted], offset + total as u64)?;
+            total += self.read(&mut buffer[..wanted], offset + total as u64)?;
         }
         Ok(total)
+    }
+
+    fn refresh(&self) -> Result<()> {
+        self.shared.pass(Call::Open, "openat")?;
+        if let Some(kept) = &self.kept {
+            *kept.lock().unwrap_or_else(PoisonError::into_inner) = self.file.body()?;
+        }
+        Ok(())
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {

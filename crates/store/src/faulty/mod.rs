@@ -134,6 +134,8 @@ pub enum Event {
 /// What all nodes of one faulty store share.
 struct Shared {
     faults: Mutex<Faults>,
+    /// An open file stays what it was until it is refreshed.
+    is_distant: bool,
 }
 
 impl Shared {
@@ -215,7 +217,20 @@ impl FaultyStore {
     /// Fails on demand, but records nothing: for long runs.
     #[must_use]
     pub fn injecting(memory: MemoryStore) -> FaultyStore {
-        let shared = Arc::new(Shared { faults: Mutex::new(Faults::new()) });
+        FaultyStore::sharing(memory, false)
+    }
+
+    /// The same as a machine sees it that reads what others write to `memory`:
+    /// names and attributes are the present ones; an open file is read as it
+    /// was when it was opened or last refreshed ([`crate::File::refresh`]), as
+    /// stores with close-to-open consistency may give it.
+    #[must_use]
+    pub fn distant(memory: MemoryStore) -> FaultyStore {
+        FaultyStore::sharing(memory, true)
+    }
+
+    fn sharing(memory: MemoryStore, is_distant: bool) -> FaultyStore {
+        let shared = Arc::new(Shared { faults: Mutex::new(Faults::new()), is_distant });
         FaultyStore { memory, recorder: None, shared }
     }
 

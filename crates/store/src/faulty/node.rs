@@ -29,8 +29,8 @@ impl FaultyNode {
         Arc::new(FaultyNode::new(Arc::clone(&self.shared), Arc::new(node)))
     }
 
-    fn wrap_file(&self, file: MemoryFile) -> FileRef {
-        Arc::new(FaultyFile::new(Arc::clone(&self.shared), file))
+    fn wrap_file(&self, file: MemoryFile) -> Result<FileRef> {
+        Ok(Arc::new(FaultyFile::new(Arc::clone(&self.shared), file)?))
     }
 
     /// The node in memory behind another node of this store.
@@ -78,7 +78,7 @@ impl Node for FaultyNode {
 
     fn open(&self, access: Access) -> Result<FileRef> {
         self.shared.pass(Call::Open, "openat")?;
-        Ok(self.wrap_file(self.node.open_file(access)?))
+        self.wrap_file(self.node.open_file(access)?)
     }
 
     fn xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
@@ -114,13 +114,13 @@ impl Node for FaultyNode {
     fn create(&self, name: &[u8], mode: u32) -> Result<(NodeRef, FileRef)> {
         self.shared.pass(Call::Create, "openat")?;
         let (node, file) = self.node.create_file(Some(name), mode)?;
-        Ok((self.wrap(node), self.wrap_file(file)))
+        Ok((self.wrap(node), self.wrap_file(file)?))
     }
 
     fn create_unnamed(&self, mode: u32) -> Result<(NodeRef, FileRef)> {
         self.shared.pass(Call::CreateUnnamed, "openat")?;
         let (node, file) = self.node.create_file(None, mode)?;
-        Ok((self.wrap(node), self.wrap_file(file)))
+        Ok((self.wrap(node), self.wrap_file(file)?))
     }
 
     fn make_directory(&self, name: &[u8], mode: u32) -> Result<NodeRef> {

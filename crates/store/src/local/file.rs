@@ -11,8 +11,9 @@ use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
 use super::node::{attributes_of, timestamps};
+use super::refreshing::Refreshed;
 use super::unsynced::Note;
-use super::{Shared, error};
+use super::{OpenMode, Shared, error};
 use crate::copying::copy_through_memory;
 use crate::mapped::MappedFile;
 use crate::{AllocateMode, Attributes, File, InodeId, Result, SetTime};
@@ -40,11 +41,20 @@ pub(super) struct LocalFile {
     uncached: AtomicBool,
     /// Made for the first that copies much from here; none where it cannot be.
     mapped: OnceLock<Option<Box<MappedFile>>>,
+    refreshed: Refreshed,
 }
 
 impl LocalFile {
     pub(super) fn new(store: Arc<Shared>, fd: Arc<OwnedFd>, id: InodeId) -> LocalFile {
-        LocalFile { store, fd, id, refusal: None, uncached: AtomicBool::new(false), mapped: OnceLock::new() }
+        LocalFile {
+            store,
+            fd,
+            id,
+            refusal: None,
+            uncached: AtomicBool::new(false),
+            mapped: OnceLock::new(),
+            refreshed: Refreshed::default(),
+        }
     }
 
     /// The same, to be read alone: every change fails with `refusal`.
@@ -123,6 +133,15 @@ impl File for LocalFile {
             return Ok(done);
         }
         Ok(done + read_full(&self.fd, &mut buffer[done..], offset + done as u64)?)
+    }
+
+    fn refresh(&self) -> Result<()> {
+        // Who writes is alone, and knows what it has written.
+        if !self.store.is_distant || self.store.mode == OpenMode::Writable {
+            return Ok(());
+        }
+        let _timing = self.store.times.names.begin();
+        self.refreshed.renew(&self.fd)
     }
 
     fn read_once(&self) {

@@ -14,6 +14,7 @@
 mod file;
 mod node;
 mod probe;
+mod refreshing;
 mod times;
 mod unsynced;
 
@@ -50,6 +51,8 @@ pub enum OpenMode {
 #[derive(Debug)]
 pub(crate) struct Shared {
     mode: OpenMode,
+    /// Other machines may write to it.
+    is_distant: bool,
     unsynced: Unsynced,
     times: Times,
     /// Whether files without a name are there once they are named; tried when
@@ -117,6 +120,7 @@ impl LocalStore {
         let unsynced = Unsynced::of(&handle)?;
         let shared = Arc::new(Shared {
             mode,
+            is_distant: refreshing::is_distant(&handle).map_err(error("fstatfs"))?,
             unsynced,
             times: Times::default(),
             unnamed: OnceLock::new(),

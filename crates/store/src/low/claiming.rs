@@ -3,6 +3,12 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
+// The C library's own call takes offsets of 32 bits on machines of 32 bits.
+#[cfg(target_pointer_width = "64")]
+use libc::{SYS_fcntl as FCNTL, flock as Lock};
+#[cfg(target_pointer_width = "32")]
+use libc::{SYS_fcntl64 as FCNTL, flock64 as Lock};
+
 /// `LOOP_GET_STATUS64` (linux/loop.h).
 const LOOP_STATUS: libc::Ioctl = 0x4c05;
 /// Bytes of `struct loop_info64`.
@@ -15,14 +21,14 @@ const LOOP_INFO_LEN: usize = 232;
 /// The system's.
 pub(crate) fn lock_byte(file: impl AsFd, at: i64, exclusive: bool) -> io::Result<bool> {
     // SAFETY: the structure is of integers alone, for which zeros are values.
-    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    let mut lock: Lock = unsafe { std::mem::zeroed() };
     lock.l_type = if exclusive { libc::F_WRLCK } else { libc::F_RDLCK } as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
     lock.l_start = at;
     lock.l_len = 1;
     // SAFETY: the descriptor is open as long as it is borrowed, and the kernel
     // only reads the structure, which outlives the call.
-    let done = unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+    let done = unsafe { libc::syscall(FCNTL, file.as_fd().as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
     match done {
         0 => Ok(true),
         _ => match io::Error::last_os_error() {

@@ -9,8 +9,10 @@
 mod claiming;
 mod fault;
 mod mapping;
+mod replacing;
 mod writing;
 
 pub(crate) use claiming::{lock_byte, loop_status};
 pub(crate) use mapping::{Mapping, WINDOW_LEN};
+pub(crate) use replacing::replace;
 pub(crate) use writing::write_shared;

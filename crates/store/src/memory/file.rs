@@ -4,10 +4,10 @@ use std::io::{IoSlice, IoSliceMut};
 
 use rustix::io::Errno;
 
-use super::Handle;
 use super::node::{attributes_of, change_times};
 use super::observer::{Barrier, DataChange};
 use super::tree::Body;
+use super::{FileBody, Handle};
 use crate::{Access, AllocateMode, Attributes, Error, File, Result, SetTime};
 
 /// An open regular file of a store in memory.
@@ -26,6 +26,15 @@ impl MemoryFile {
             return Err(Error::new(refusal.raw_os_error(), change.operation()));
         }
         self.handle.shared.lock().change_data(self.handle.inode, change, data)
+    }
+
+    /// The content as it is now.
+    pub(crate) fn body(&self) -> Result<FileBody> {
+        let state = self.handle.shared.lock();
+        match &state.inode(self.handle.inode, "pread")?.body {
+            Body::File(body) => Ok(body.clone()),
+            _ => Err(Error::new(Errno::INVAL.raw_os_error(), "pread")),
+        }
     }
 
     /// As [`File::sync_data`] that fails: what was not synced is lost, in

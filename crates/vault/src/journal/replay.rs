@@ -15,7 +15,7 @@ use strongroom_format::vault::map::Map;
 use strongroom_format::vault::node::{Entry, HeaderFields, Node};
 use strongroom_format::vault::record::{Change, Commit, Place, Record};
 use strongroom_format::vault::{FileId, PageKind, WriteSession};
-use strongroom_store::{Access, NodeRef, Timestamp};
+use strongroom_store::{NodeRef, Timestamp};
 use strongroom_units::{BlockIndex, PAGE_LEN, PlainLen, StoredLen};
 
 use super::Segments;
@@ -106,24 +106,15 @@ struct CommitImages {
 }
 
 impl Reader<'_> {
-    /// The journal of `session` in `directory`, not read yet. A listed session
-    /// has a journal: both its files are durable before the header that lists
-    /// it, and removed after the one that does not any more.
+    /// The journal of a session by its open `segments`, not read yet.
     ///
     /// # Errors
-    /// Damage when it is missing or none of its headers opens, or what the
-    /// store reported.
-    pub(crate) fn begin(&self, directory: &NodeRef, session: WriteSession) -> Result<Tail> {
-        let lost = |what| Error::Damaged(Damage::Journal(what));
-        let segments = match Segments::open(directory, session, Access::Read) {
-            Ok(segments) => Arc::new(segments),
-            Err(error) if error.is_not_found() => return Err(lost("the journal is missing")),
-            Err(error) => return Err(error),
-        };
+    /// Damage when none of its headers opens, or what the store reported.
+    pub(crate) fn begin(&self, segments: Arc<Segments>, session: WriteSession) -> Result<Tail> {
         let [first, second] = [0, 1].map(|index| segments.read_header(self.pages.sealer, index, session));
         let headers = [first?, second?];
         let begin = headers.iter().flatten().map(|(_, begin)| *begin).max_by_key(|begin| begin.next_sequence);
-        let begin = begin.ok_or_else(|| lost("no header of the journal opens"))?;
+        let begin = begin.ok_or(Error::Damaged(Damage::Journal("no header of the journal opens")))?;
         Ok(Tail {
             segments,
             headers: headers.map(|header| header.map(|(header, _)| header)),
@@ -145,7 +136,8 @@ impl Reader<'_> {
         session: WriteSession,
         files: &mut HashMap<FileId, Arc<Replayed>>,
     ) -> Result<()> {
-        let mut tail = match self.begin(directory, session) {
+        let segments = Segments::open_listed(directory, session);
+        let mut tail = match segments.and_then(|segments| self.begin(Arc::new(segments), session)) {
             Err(Error::Damaged(_)) if !ReaderRule::JournalPresent.is_kept() => return Ok(()),
             tail => tail?,
         };
@@ -187,6 +179,8 @@ impl Reader<'_> {
     /// # Errors
     /// What the store reported.
     pub(crate) fn is_current(&self, tail: &Tail, session: WriteSession) -> Result<bool> {
+        // A header that was kept since before would vouch for slots read since.
+        tail.segments.refresh()?;
         for (segment, known) in tail.headers.iter().enumerate() {
             let now = tail.segments.read_header(self.pages.sealer, segment as u8, session)?;
             if now.map(|(header, _)| header.epoch) != known.as_ref().map(|header| header.epoch) {

@@ -67,6 +67,27 @@ impl Segments {
         Ok(Segments { files: [open(0)?, open(1)?] })
     }
 
+    /// Opens both segments of a session that the header lists, to be read. It
+    /// has a journal: both its files are durable before the header that lists
+    /// it, and removed after the one that does not any more.
+    ///
+    /// # Errors
+    /// Damage when one is missing; as [`Segments::open`].
+    pub(crate) fn open_listed(directory: &NodeRef, session: WriteSession) -> Result<Segments> {
+        Segments::open(directory, session, Access::Read).map_err(|error| match error.is_not_found() {
+            true => Error::Damaged(Damage::Journal("the journal is missing")),
+            false => error,
+        })
+    }
+
+    /// What is read from now on is not older than this call.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub(crate) fn refresh(&self) -> Result<()> {
+        Ok(self.files.iter().try_for_each(|file| file.refresh())?)
+    }
+
     /// Whether a file of `.strongroom` is a segment of this session.
     pub(crate) fn is_of(file: &[u8], session: WriteSession) -> bool {
         (0..SEGMENTS).any(|segment| name(session, segment) == file)

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use strongroom_format::vault::Suite;
+use strongroom_store::faulty::FaultyStore;
 use strongroom_store::memory::MemoryStore;
 use strongroom_store::{RenameMode, Store};
 use strongroom_units::BlockSize;
@@ -71,6 +72,8 @@ struct Opened {
 
 pub(crate) struct Trial {
     store: Arc<dyn Store>,
+    /// The same as the reader sees it.
+    reading: Arc<dyn Store>,
     options: OpenOptions,
     sectors: u64,
     rng: Rng,
@@ -91,12 +94,18 @@ impl Trial {
     pub(crate) fn new(seed: u64) -> Trial {
         let suite = Suite::ALL[(seed / 3 % Suite::ALL.len() as u64) as usize];
         let block_size = BlockSize::from_shift([12, 13, 16][(seed % 3) as usize]).expect("a size");
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let memory = MemoryStore::new();
+        let store: Arc<dyn Store> = Arc::new(memory.clone());
+        let reading = match seed % 2 {
+            0 => Arc::clone(&store),
+            _ => Arc::new(FaultyStore::distant(memory)),
+        };
         support::create(&*store, suite, block_size);
         let options = OpenOptions { journal_len: 48 * block_size.bytes().max(16 << 10), ..options() };
-        let reader = open_reader(&store, Writers::MayCome);
+        let reader = open_reader(&reading, Writers::MayCome);
         let mut trial = Trial {
             store,
+            reading,
             options,
             sectors: 300 * block_size.bytes().min(16 << 10) / SECTOR as u64,
             rng: Rng(seed ^ 0xbe51de),
@@ -126,7 +135,7 @@ impl Trial {
                 92..99 => self.close(),
                 _ => {
                     self.opened.clear();
-                    self.reader = open_reader(&self.store, Writers::Present);
+                    self.reader = open_reader(&self.reading, Writers::Present);
                 }
             }
             self.read(step);
