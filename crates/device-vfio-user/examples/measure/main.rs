@@ -94,7 +94,7 @@ impl Device {
 
     fn start_as(program: &[&OsStr], functions: usize, arguments: &[&str]) -> Device {
         let directory = tempfile::tempdir().expect("a directory");
-        let mut command = Command::new(&program[0]);
+        let mut command = Command::new(program[0]);
         command.args(&program[1..]);
         let sockets: Vec<PathBuf> = (0..functions).map(|at| directory.path().join(at.to_string())).collect();
         for socket in &sockets {
