@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use strongroom_engine::{
     Algorithm, Batch, BlockCipher, Buffer, Capability, Completed, Completer, Cross, Engine, Masking,
     Operation, Outcome, Refusal, Refused, SectorCipher, SectorIv, SectorMode, Session, SessionError, Ticket,
+    thread_cpu_ns,
 };
 
 use crate::Error;
@@ -236,12 +237,6 @@ impl Shared {
             queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
-}
-
-/// CPU time of this thread, what the kernel and its driver computed for it included.
-fn thread_cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 impl Key {

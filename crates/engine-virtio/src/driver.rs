@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::time::{ClockId, clock_gettime};
 use strongroom_engine::completion::{Controller, Look, Plan};
+use strongroom_engine::thread_cpu_ns;
 
 use crate::control::Control;
 use crate::lanes::Wanted;
@@ -61,9 +61,7 @@ impl Driver {
     pub(crate) fn run(mut self) {
         // Else the system adds 50 us to short sleeps.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        if std::env::var_os("NOSLICE").is_none() {
-            sys::ask_for_short_slices(SLICE_NS);
-        }
+        sys::ask_for_short_slices(SLICE_NS);
         while !self.shared.is_gone.load(Relaxed) {
             let went = self.turn().and_then(|turn| self.after(turn));
             match went {
@@ -253,12 +251,6 @@ impl Driver {
         self.taken = Instant::now();
         Ok(())
     }
-}
-
-/// CPU time of this thread, in nanoseconds.
-fn thread_cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The driver's thread ends, however it ends: what is left is lost.

@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     pub(crate) closed: Arc<Closed>,
     pub(crate) wake: OwnedFd,
     /// CPU time in nanoseconds that callers who flush and the thread have used, and that
-    /// no batch was told to have cost.
+    /// no batch was told to have cost. Callers by the clock, since they wait for nothing.
     pub(crate) cpu_ns: AtomicU64,
     lanes: Mutex<Lanes>,
     /// Submitted, and not flushed.

@@ -347,6 +347,14 @@ impl Drop for Completer {
     }
 }
 
+/// CPU time that this thread has used, in nanoseconds, what the kernel computed
+/// for it included. Source: clock_gettime(2), `CLOCK_THREAD_CPUTIME_ID`.
+#[must_use]
+pub fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

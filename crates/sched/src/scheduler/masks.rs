@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use strongroom_engine::{
     Algorithm, AssociatedData, Batch, Buffer, Decision, Engine, FreshNonce, Mask, MaskMemory, MaskTicket,
     Masking, Message, NonceSource, NotMade, Operation, Order, Outcome, Refusal, Refused, Segment, Session,
-    StoredNonce, Ticket,
+    StoredNonce, Ticket, thread_cpu_ns,
 };
 
 use super::device::Trusted;
 use super::session::SchedulerSession;
 use super::worth::Costs;
-use super::{Core, Scheduler, thread_cpu_ns};
+use super::{Core, Scheduler};
 use crate::policy::Reason;
 use crate::settings::Masks;
 use crate::statistics::Count;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use strongroom_engine::{
     Algorithm, Batch, Buffer, Capability, Cross, Crossing, Engine, Masking, Operation, Origin, Refusal,
-    Refused, Session, SessionError, Ticket,
+    Refused, Session, SessionError, Ticket, thread_cpu_ns,
 };
 
 use self::session::SchedulerSession;
@@ -180,12 +180,6 @@ impl Scheduler {
             fallback: self.core.fallback.snapshot(),
         }
     }
-}
-
-/// CPU time that this thread has used, in nanoseconds.
-fn thread_cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 impl Served {
