@@ -30,6 +30,11 @@ const HEARTBEAT: &str = "3";
 /// is most of a day.
 const TRIES: &str = "60";
 
+/// How long JuiceFS waits for an answer of Redis: thirty seconds unless told otherwise. It takes the transaction for
+/// failed then, and does not repeat it, so that what it was to record of a file is lost, and every call on the file
+/// fails for as long as that is open. A machine that is stopped for so long finds all answers late when it goes on.
+const ANSWER: &str = "read-timeout=30m";
+
 /// All that is started.
 pub(super) struct Lab {
     // Hosts first: what they mount is served by the others.
@@ -65,7 +70,7 @@ impl Lab {
         let version =
             version.split_whitespace().find(|word| word.contains('+') || word.starts_with(char::is_numeric));
         let versions = format!("JuiceFS {}, {}, {}", version.unwrap_or(""), redis.version, s3.version);
-        let volume = format!("redis://127.0.0.1:{}/1", redis.port);
+        let volume = format!("redis://127.0.0.1:{}/1?{ANSWER}", redis.port);
         let mut format = Command::new(&juicefs);
         format.args([
             "format",
