@@ -53,7 +53,7 @@ pub struct ScaleArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     reader: u64,
     /// So many files of the tree, of about 22,000, and all that is odd in it; 0: no tree in the table
-    #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 500)]
     files: u64,
     /// How often each load of the table is measured
     #[arg(long, default_value_t = 1)]
