@@ -99,7 +99,8 @@ pub(super) fn run(
     let packages = Debian::new()?.unpacked("servers", |debian, root| debian.packages(&PACKAGES, root))?;
     let mut programs = PROGRAMS.map(|(name, path)| (name, packages.join(path))).to_vec();
     programs.push(("xtask", std::env::current_exe()?));
-    programs.push(("fusermount3", find("fusermount3")));
+    // busybox's stat knows no long options.
+    programs.extend(["fusermount3", "stat"].map(|name| (name, find(name))));
     let root = scratch.make("stores-root")?;
     fs::write(root.join("script"), SCRIPT)?;
     let initramfs = scratch.path().join("stores-initramfs");
