@@ -93,7 +93,9 @@ impl Run<'_> {
             }
             Err(failure) => found.failures.push(format!("{name}: {failure}")),
         }
-        println!("  {name}, {}: {} ({} s)", self.setting, found.summary(), began.elapsed().as_secs());
+        let of = directory.file_name().unwrap_or_default().to_string_lossy();
+        let seconds = began.elapsed().as_secs();
+        println!("  {of}: {name}, {}: {} ({seconds} s)", self.setting, found.summary());
         found
     }
 }
