@@ -23,7 +23,11 @@ pub(crate) fn measure(arguments: &Arguments, program: &Path) {
     rules.push(("**adaptive**".into(), Rule::Adaptive));
     let key: [u8; 64] = std::array::from_fn(|at| at as u8);
     for (service_us, in_flight) in [("40", 32), ("40", 4), ("100", 32), ("5", 32), ("40", 1)] {
-        println!("\n4 KiB in XTS, {service_us} us of service, 4 units, {in_flight} in flight:\n\n{HEADER}");
+        let title = format!("4 KiB in XTS, {service_us} us of service, 4 units, {in_flight} in flight");
+        if !title.contains(&arguments.only) {
+            continue;
+        }
+        println!("\n{title}:\n\n{HEADER}");
         let device = Device::start(program, rules.len(), &["--service-us", service_us]);
         let open = |(at, (_, rule)): (usize, &(String, Rule))| {
             let engine = device.open(at, *rule);
