@@ -7,7 +7,7 @@ use std::time::Instant;
 use strongroom_engine::completion::{Plan, Rule};
 use strongroom_engine::{Engine, NonceSource};
 
-use crate::load::{Shape, load, median};
+use crate::load::{Shape, load, median, turns};
 use crate::{Arguments, Device, XTS};
 
 const HEADER: &str = "| answers for an interrupt | requests/s | interrupts/s | wake-ups/s | CPU of a request, us | mean latency, us |\n|---|---|---|---|---|---|";
@@ -37,8 +37,7 @@ pub(crate) fn measure(arguments: &Arguments, program: &Path) {
         let engines: Vec<_> = rules.iter().enumerate().map(open).collect();
         let mut columns = vec![[const { Vec::new() }; 5]; rules.len()];
         for round in 0..=arguments.pairs {
-            for step in 0..engines.len() {
-                let at = (step + round) % engines.len();
+            for at in turns(engines.len(), round) {
                 let (engine, session) = &engines[at];
                 let counted = || {
                     let counters = engine.counters();
