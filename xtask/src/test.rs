@@ -187,10 +187,19 @@ struct Judged {
     success: bool,
 }
 
+/// Why a suite cannot run here.
+fn reason_against(suite: &Suite) -> Option<String> {
+    match suite.name {
+        _ if suite.needs_root && !packages::is_root() => Some("needs root".into()),
+        "arm" => arm::missing(),
+        _ => None,
+    }
+}
+
 fn one(suite: &Suite, subject: &SubjectArgs, long: bool) -> Judged {
     let name = suite.name;
-    if suite.needs_root && !packages::is_root() {
-        return Judged { line: format!("{name}: not run (needs root)"), failures: vec![], success: true };
+    if let Some(reason) = reason_against(suite) {
+        return Judged { line: format!("{name}: not run ({reason})"), failures: vec![], success: true };
     }
     let began = Instant::now();
     let tally = (suite.run)(subject, long).unwrap_or_else(|failure| {
