@@ -5,7 +5,8 @@
 //!   and with these hidden from the program;
 //! - `program`: what `engines` says, and the life of a vault: mounted in the foreground and in the background, the
 //!   daemon killed, checked;
-//! - `static`: the program without libraries, alone in a directory and in Debian's and Alpine's files for that architecture;
+//! - `static`: the program without libraries, alone in a directory, and in Debian's and Alpine's files for that
+//!   architecture;
 //! - `armv7`: what `program` tries, on ARM of 32 bits.
 //!
 //! `cargo xtask test` runs the first two, `tests` without its slowest.
@@ -17,7 +18,7 @@ mod hidden;
 mod machine;
 mod program;
 mod statics;
-mod tests;
+mod test_programs;
 
 use std::time::Instant;
 
@@ -59,7 +60,11 @@ struct Part {
 }
 
 const PARTS: [Part; 4] = [
-    Part { name: "tests", is_short: true, run: |tally, arguments| tests::run(tally, !arguments.short) },
+    Part {
+        name: "tests",
+        is_short: true,
+        run: |tally, arguments| test_programs::run(tally, !arguments.short),
+    },
     Part { name: "program", is_short: true, run: |tally, _| program::run(tally) },
     Part { name: "static", is_short: false, run: |tally, _| statics::run(tally) },
     Part { name: "armv7", is_short: false, run: |tally, _| program::run_on_32_bits(tally) },
