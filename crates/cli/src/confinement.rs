@@ -127,6 +127,13 @@ pub(crate) fn restrict(wanted: bool, runs: Option<&str>) {
     });
 }
 
+/// What `libc` does not name for AArch64 with musl; the number is of the table that newer architectures share
+/// (Linux, `asm-generic/unistd.h`).
+#[cfg(all(target_arch = "aarch64", target_env = "musl"))]
+const KEXEC_FILE_LOAD: libc::c_long = 294;
+#[cfg(not(all(target_arch = "aarch64", target_env = "musl")))]
+const KEXEC_FILE_LOAD: libc::c_long = libc::SYS_kexec_file_load;
+
 /// System calls that are refused as not permitted, whatever their arguments.
 const REFUSED: &[libc::c_long] = &[
     // Running programs, and looking into others.
@@ -144,7 +151,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_finit_module,
     libc::SYS_delete_module,
     libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
+    KEXEC_FILE_LOAD,
     libc::SYS_bpf,
     libc::SYS_userfaultfd,
     libc::SYS_syslog,
