@@ -143,6 +143,16 @@ impl Host {
         self.store.as_ref().map(Program::said).unwrap_or_default()
     }
 
+    /// Keeps all that it has said since it was started last: JuiceFS tells what it waits for, when its mount does not
+    /// answer.
+    pub(super) fn keep_log(&self) {
+        let kept = std::env::temp_dir().join(format!("strongroom-scale-{}.log", self.name));
+        let copied = fs::copy(self.directory.join(format!("juicefs-{}.log", self.starts)), &kept);
+        if copied.is_ok() {
+            println!("    what JuiceFS has said on {}: {}", self.name, kept.display());
+        }
+    }
+
     /// Takes it off the network.
     pub(super) fn cut_off(&self) {
         self.links.iter().for_each(Link::cut);

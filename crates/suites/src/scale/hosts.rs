@@ -16,7 +16,7 @@ use strongroom_harness::subject::Subject;
 use strongroom_harness::subject::mount::Mount;
 use strongroom_harness::subject::vault::Vault;
 
-const WORK_LIMIT: Duration = Duration::from_secs(5 * 60);
+const WORK_LIMIT: Duration = Duration::from_secs(20 * 60);
 /// A reader reads every image that the journal has got since it looked last. On a store of this kind that takes as
 /// long as writing them did, so that it never catches up with one who writes all the time.
 const PACE: Duration = Duration::from_secs(1);

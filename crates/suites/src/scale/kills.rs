@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 use super::lab::{self, Lab, mount_after_kill};
 use super::promises::{self, Promises};
 use strongroom_harness::failure::{Context, Result, ensure};
@@ -13,28 +15,29 @@ use strongroom_harness::subject::Subject;
 use strongroom_harness::subject::mount::Mount;
 use strongroom_harness::subject::vault::Vault;
 
-const WORK_LIMIT: Duration = Duration::from_secs(5 * 60);
+const WORK_LIMIT: Duration = Duration::from_secs(20 * 60);
 /// How long a mount may take to go on by itself once the servers are back.
-const BACK_LIMIT: Duration = Duration::from_secs(5 * 60);
+const BACK_LIMIT: Duration = Duration::from_secs(20 * 60);
 pub(super) const CHECK_LIMIT: Duration = Duration::from_secs(20 * 60);
 /// How long a server that was killed stays away.
 const AWAY: Duration = Duration::from_secs(2);
 
 /// What is killed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Victim {
+    /// Strongroom's
     Daemon,
+    /// JuiceFS
     Store,
-    /// Both at once.
+    /// Both at once
     Host,
+    /// With the metadata
     Redis,
+    /// With the objects
     S3,
 }
 
 impl Victim {
-    pub(super) const ALL: [Victim; 5] =
-        [Victim::Daemon, Victim::Store, Victim::Host, Victim::Redis, Victim::S3];
-
     pub(super) fn name(self) -> &'static str {
         match self {
             Victim::Daemon => "strongroom's daemon",

@@ -30,6 +30,17 @@ const HEARTBEAT: &str = "3";
 /// is most of a day.
 const TRIES: &str = "60";
 
+/// What JuiceFS is told of Redis.
+///
+/// How long it waits for an answer: thirty seconds unless told otherwise. It takes the transaction for failed then, and
+/// does not repeat it, so that what it was to record of a file is lost, and every call on the file fails for as long as
+/// that is open. A machine that is stopped for so long finds all answers late when it goes on.
+///
+/// And the longest pause between two tries, ten seconds unless told otherwise. A connection that Redis had taken when
+/// it was killed is greeted again and again although it is closed, as often as [`TRIES`] says, before another one is
+/// opened: nothing would be answered for more than eight minutes after Redis is back.
+const REDIS: &str = "read-timeout=30m&max-retry-backoff=500ms";
+
 /// All that is started.
 pub(super) struct Lab {
     // Hosts first: what they mount is served by the others.
@@ -65,7 +76,7 @@ impl Lab {
         let version =
             version.split_whitespace().find(|word| word.contains('+') || word.starts_with(char::is_numeric));
         let versions = format!("JuiceFS {}, {}, {}", version.unwrap_or(""), redis.version, s3.version);
-        let volume = format!("redis://127.0.0.1:{}/1", redis.port);
+        let volume = format!("redis://127.0.0.1:{}/1?{REDIS}", redis.port);
         let mut format = Command::new(&juicefs);
         format.args([
             "format",

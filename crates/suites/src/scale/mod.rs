@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 
+use self::host::Host;
 use self::kills::Victim;
 use self::lab::Lab;
 pub use self::promises::{WriterArgs, write};
@@ -36,8 +37,11 @@ pub struct ScaleArgs {
     /// Only these parts
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
+    /// Kill only these
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "VICTIM")]
+    kill: Vec<Victim>,
     /// Kills of each victim
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 2)]
     rounds: u64,
     /// Chooses what is written, and when it is killed
     #[arg(long, default_value_t = 1)]
@@ -48,11 +52,11 @@ pub struct ScaleArgs {
     /// How long a reader reads beside a writer, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     reader: u64,
-    /// Only so many files of the tree, and what is odd in it; 0: no tree in the table
-    #[arg(long, value_name = "NUMBER")]
-    files: Option<u64>,
+    /// So many files of the tree, of about 22,000, and all that is odd in it; 0: no tree in the table
+    #[arg(long, value_name = "NUMBER", default_value_t = 500)]
+    files: u64,
     /// How often each load of the table is measured
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 1)]
     repeats: usize,
 }
 
@@ -85,14 +89,13 @@ pub fn run(arguments: &ScaleArgs) -> Result<Tally> {
         lab.mount_store(host)?;
     }
     let is_wanted = |part: Part| arguments.only.is_empty() || arguments.only.contains(&part);
-    let is_tree_in_table = arguments.files != Some(0);
+    let is_tree_in_table = arguments.files > 0;
     let source = match is_wanted(Part::Tree) || (is_wanted(Part::Table) && is_tree_in_table) {
-        true => Some(life::source(&scratch.make("source")?)?),
+        true => {
+            let whole = life::source(&scratch.make("source")?)?;
+            Some(life::part(&whole, &scratch.make("part")?, arguments.files)?)
+        }
         false => None,
-    };
-    let source = match (source, arguments.files) {
-        (Some(whole), Some(files)) => Some(life::part(&whole, &scratch.make("part")?, files)?),
-        (source, _) => source,
     };
     for part in Part::value_variants().iter().copied().filter(|part| is_wanted(*part)) {
         tried(part, arguments, &mut lab, (&subject, source.as_ref()), &mut tally);
@@ -118,6 +121,7 @@ fn tried(
             }
             Err(failure) => {
                 tally.fail(format!("{name}: {failure}"));
+                lab.hosts.iter().for_each(Host::keep_log);
                 lab.repair();
             }
         }
@@ -128,7 +132,8 @@ fn tried(
     match part {
         Part::Tree => step("tree", lab, &|lab| life::through(lab, subject, source()?)),
         Part::Kills => {
-            for victim in Victim::ALL {
+            let is_wanted = |victim: &Victim| arguments.kill.is_empty() || arguments.kill.contains(victim);
+            for victim in Victim::value_variants().iter().copied().filter(is_wanted) {
                 let name = format!("kills of {}", victim.name());
                 step(&name, lab, &|lab| kills::rounds(lab, subject, victim, rounds, seed));
             }

@@ -12,9 +12,9 @@ use strongroom_harness::failure::{Context, Result, ensure};
 use strongroom_harness::subject::Subject;
 use strongroom_harness::subject::mount::Mount;
 
-const WORK_LIMIT: Duration = Duration::from_secs(5 * 60);
+const WORK_LIMIT: Duration = Duration::from_secs(20 * 60);
 /// How long a mount may take to go on by itself once the store is back: JuiceFS tries again at growing intervals.
-const BACK_LIMIT: Duration = Duration::from_secs(10 * 60);
+const BACK_LIMIT: Duration = Duration::from_secs(20 * 60);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Takes the S3 server away for `time`.

@@ -28,6 +28,8 @@ const XATTR: &str = "user.stores";
 /// What `doctor` has said.
 pub(super) struct Diagnosis {
     pub(super) suitable: bool,
+    /// As the system calls it.
+    pub(super) file_system: String,
     items: Vec<Value>,
 }
 
@@ -71,7 +73,8 @@ pub(super) fn diagnose(subject: &Subject, store: &Path) -> Result<Diagnosis> {
     ensure!(document["left"].is_null(), "doctor left {}", document["left"]);
     let items = document["items"].as_array().cloned().unwrap_or_default();
     ensure!(!items.is_empty(), "doctor has tried nothing");
-    Ok(Diagnosis { suitable, items })
+    let file_system = document["file_system"].as_str().unwrap_or("unknown").to_owned();
+    Ok(Diagnosis { suitable, file_system, items })
 }
 
 /// A vault is made, mounted, filled, changed, killed, mounted again and checked.

@@ -12,7 +12,7 @@ pub(crate) mod served;
 mod tree;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -30,6 +30,9 @@ pub struct StoresArgs {
     /// Only these stores
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
+    /// Only the store that is mounted there already, in a directory of its own, which stays if it fails
+    #[arg(long, value_name = "DIR", conflicts_with = "only")]
+    on: Option<PathBuf>,
 }
 
 /// A store, and what is known of it.
@@ -66,8 +69,8 @@ const ROWS: [Row; 8] = [
 
 /// What this command does not try, and why.
 const ELSEWHERE: [(&str, &str); 3] = [
-    ("nfs", "its server and client are the kernel's, which has to be built with both"),
-    ("cifs", "its client is the kernel's, which has to be built with it"),
+    ("nfs", "its client is the kernel's, which has to be built with it: `cargo xtask vm --part stores`"),
+    ("cifs", "its client is the kernel's, which has to be built with it: `cargo xtask vm --part stores`"),
     ("cephfs", "a cluster takes more memory than the machines that run this"),
 ];
 
@@ -80,6 +83,10 @@ pub fn run(arguments: &StoresArgs) -> Result<Tally> {
     let subject = arguments.subject.resolve()?;
     let scratch = arguments.subject.scratch("stores")?.guarded()?;
     let mut tally = Tally::default();
+    if let Some(store) = &arguments.on {
+        tally.count(&format!("a vault on {}", store.display()), mounted(&subject, scratch.path(), store));
+        return Ok(tally);
+    }
     let is_wanted =
         |row: &&Row| arguments.only.is_empty() || arguments.only.iter().any(|name| name == row.name);
     for row in ROWS.iter().filter(is_wanted) {
@@ -98,6 +105,18 @@ pub fn run(arguments: &StoresArgs) -> Result<Tally> {
         tally.skipped += 1;
     }
     Ok(tally)
+}
+
+/// `doctor` of a store that is somebody else's, and the life of a vault where one can live.
+fn mounted(subject: &Subject, base: &Path, store: &Path) -> Result {
+    let below = store.join(format!("strongroom-stores-{}", std::process::id()));
+    fs::create_dir(&below).context(below.display())?;
+    let found = life::diagnose(subject, &below)?;
+    println!("  {}: {found}", found.file_system);
+    if found.suitable {
+        life::live(subject, base, &below, &found)?;
+    }
+    fs::remove_dir_all(&below).context(below.display())
 }
 
 /// `doctor` and the life of a vault on what lies below `base`, as with each store; tells what was found.

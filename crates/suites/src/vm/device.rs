@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use super::guest::Others;
 use super::kernel::Kernel;
 use super::{boot, find, guest, keep_log};
 use crate::luks::lab::{Lab, PASSPHRASE};
@@ -125,7 +126,8 @@ pub(super) fn run(
     let tries = WAYS.map(|(way, engine)| format!("try {way} {engine}\n")).concat();
     fs::write(root.join("script"), format!("{SCRIPT}{tries}"))?;
     let initramfs = scratch.path().join("device-initramfs");
-    let others = [("measure", measure), ("nbdcopy", find("nbdcopy"))];
+    let programs = [("measure", measure), ("nbdcopy", find("nbdcopy"))];
+    let others = Others { programs: &programs, ..Others::default() };
     guest::initramfs(kernel, strongroom, &others, &root, &initramfs)?;
     let mut version = Command::new("qemu-system-x86_64");
     let version = command::output(version.arg("--version"), BUILD_LIMIT)?;

@@ -210,12 +210,21 @@ pub(super) fn notes(console: &str) -> impl Iterator<Item = &str> {
     console.lines().filter_map(|told| told.trim().strip_prefix("NOTE "))
 }
 
+/// What a machine has beside what all have.
+#[derive(Default)]
+pub(super) struct Others<'a> {
+    pub(super) programs: &'a [(&'a str, PathBuf)],
+    pub(super) modules: &'a [&'a str],
+    /// Where Debian packages are unpacked from which programs come, with their libraries.
+    pub(super) packages: PathBuf,
+}
+
 /// Makes the initramfs of `root`: what is there already, busybox, programs with their libraries, modules, init. A file
 /// `script` in it is what the machine runs; without one that comes with the carrier.
 pub(super) fn initramfs(
     kernel: &Kernel,
     strongroom: &Path,
-    others: &[(&str, PathBuf)],
+    others: &Others<'_>,
     root: &Path,
     file: &Path,
 ) -> Result {
@@ -227,23 +236,25 @@ pub(super) fn initramfs(
     // busybox's own tools would come first otherwise.
     let mut programs = ["cryptsetup", "mkfs.ext4", "e2fsck"].map(|name| (name, find(name))).to_vec();
     programs.push(("strongroom", strongroom.to_path_buf()));
-    programs.extend_from_slice(others);
+    programs.extend_from_slice(others.programs);
     let mut libraries = BTreeSet::new();
     for (name, path) in programs {
-        libraries.extend(libraries_of(&path)?);
+        libraries.extend(libraries_of(&path, &others.packages)?);
         let copy = root.join("sbin").join(name);
         fs::copy(&path, &copy).context(path.display())?;
         // Smaller where there is such a program; not needed.
         let _ = command::finish(Command::new("strip").arg(copy), LIMIT);
     }
     for library in libraries {
-        let to = root.join(library.strip_prefix("/").unwrap_or(&library));
+        let place = library.strip_prefix(&others.packages).or(library.strip_prefix("/"));
+        let to = root.join(place.unwrap_or(&library));
         if let Some(parent) = to.parent() {
             fs::create_dir_all(parent)?;
         }
         fs::copy(&library, to).context(library.display())?;
     }
-    let order = kernel.copy_modules(&MODULES, &root.join("modules"))?;
+    let modules = [&MODULES, others.modules].concat();
+    let order = kernel.copy_modules(&modules, &root.join("modules"))?;
     fs::write(root.join("modules/order"), order.join("\n"))?;
     fs::write(root.join("init"), INIT)?;
     fs::set_permissions(root.join("init"), fs::Permissions::from_mode(0o755))?;
@@ -252,9 +263,16 @@ pub(super) fn initramfs(
     command::output(&mut pack, LIMIT).map(drop)
 }
 
-/// What the loader says that a program needs.
-fn libraries_of(program: &Path) -> Result<BTreeSet<PathBuf>> {
-    let text = command::output(Command::new("ldd").arg(program), LIMIT)?;
+/// What the loader says that a program needs, which may come from unpacked packages.
+fn libraries_of(program: &Path, packages: &Path) -> Result<BTreeSet<PathBuf>> {
+    let mut ldd = Command::new("ldd");
+    ldd.arg(program);
+    if !packages.as_os_str().is_empty() && program.starts_with(packages) {
+        let places = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/samba"];
+        let places = places.map(|place| packages.join(place).display().to_string());
+        ldd.env("LD_LIBRARY_PATH", places.join(":"));
+    }
+    let text = command::output(&mut ldd, LIMIT)?;
     let found: BTreeSet<PathBuf> = text
         .lines()
         .filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')))

@@ -6,17 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use super::debian::Debian;
 use strongroom_harness::command;
 use strongroom_harness::failure::{Context, Failure, Result, ensure};
-use strongroom_harness::workspace;
 
 const LIMIT: Duration = Duration::from_secs(15 * 60);
-
-/// From 6.5 on a kernel has what is needed of ublk; backports have one.
-const SOURCES: &str = "\
-deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main
-deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm-backports main
-";
 
 pub(super) struct Kernel {
     pub(super) release: String,
@@ -28,12 +22,7 @@ pub(super) struct Kernel {
 impl Kernel {
     /// Takes what an earlier run has left in the build directory, or downloads it.
     pub(super) fn fetch() -> Result<Self> {
-        let directory = workspace::target()?.join("vm");
-        let root = directory.join("kernel");
-        if !root.join("complete").exists() {
-            let _ = fs::remove_dir_all(&root);
-            download(&directory, &root)?;
-        }
+        let root = Debian::new()?.unpacked("kernel", download)?;
         let modules = root.join("lib/modules");
         let entry =
             fs::read_dir(&modules)?.next().ok_or_else(|| Failure::new("the package has no modules"))??;
@@ -87,44 +76,14 @@ fn module_name(file: &str) -> String {
     name.split(".ko").next().unwrap_or_default().replace('-', "_")
 }
 
-/// With package lists of its own: those of the system stay as they are.
-fn download(directory: &Path, root: &Path) -> Result {
-    println!("downloading a kernel");
-    for name in ["lists/partial", "cache/archives/partial"] {
-        fs::create_dir_all(directory.join(name))?;
-    }
-    let sources = directory.join("sources.list");
-    fs::write(&sources, SOURCES)?;
-    let apt = |program: &str, arguments: &[&str]| {
-        let mut command = Command::new(program);
-        for (key, value) in [
-            ("Dir::State::Lists", directory.join("lists")),
-            ("Dir::Cache", directory.join("cache")),
-            ("Dir::Etc::SourceList", sources.clone()),
-            ("Dir::Etc::SourceParts", PathBuf::from("/dev/null")),
-        ] {
-            command.arg("-o").arg(format!("{key}={}", value.display()));
-        }
-        command.args(["-o", "APT::Sandbox::User=root"]).args(arguments).current_dir(directory);
-        command::output(&mut command, LIMIT)
-    };
-    apt("apt-get", &["update", "-qq"])?;
+fn download(debian: &Debian, root: &Path) -> Result {
     let meta = "linux-image-amd64/bookworm-backports";
-    let needs = apt("apt-cache", &["depends", meta])?;
-    let package = needs.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
-    let package = package.ok_or_else(|| Failure::new(format!("{meta} names no kernel")))?;
-    let package = format!("linux-image-{package}");
-    apt("apt-get", &["download", "-qq", &package])?;
-    let file = fs::read_dir(directory)?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(|path| path.extension().is_some_and(|kind| kind == "deb"))
-        .ok_or_else(|| Failure::new(format!("{package} was not downloaded")))?;
-    command::output(Command::new("dpkg-deb").arg("-x").arg(&file).arg(root), LIMIT)?;
-    fs::remove_file(&file)?;
-    let release = package.trim_start_matches("linux-image-");
+    let needs = debian.apt("apt-cache", &["depends", meta])?;
+    let release = needs.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
+    let release = release.ok_or_else(|| Failure::new(format!("{meta} names no kernel")))?;
+    debian.package(&format!("linux-image-{release}"), root)?;
     let depmod = strongroom_harness::packages::find("depmod").unwrap_or_else(|| "depmod".into());
-    command::output(Command::new(depmod).arg("-b").arg(root).arg(release), LIMIT)?;
-    Ok(fs::write(root.join("complete"), "")?)
+    command::output(Command::new(depmod).arg("-b").arg(root).arg(release), LIMIT).map(drop)
 }
 
 #[cfg(test)]

@@ -1,14 +1,17 @@
 //! Encrypted disks in a virtual machine, whose kernel has what this one may lack: dm-crypt, which is the oracle for
 //! every cipher and mode, and ublk. A vault in a machine that is saved and loaded twice (`snapshot`). And crypto devices
-//! with rings, interrupts and an IOMMU (`device`).
+//! with rings, interrupts and an IOMMU (`device`). And vaults on network file systems whose clients are the kernel's
+//! (`stores`).
 //!
 //! A Debian kernel under QEMU's software emulation, so that neither KVM nor modules of the own kernel are needed.
 //! Images made here are opened by dm-crypt there, and those that dm-crypt has made there are read here afterwards.
 
+mod debian;
 mod device;
 mod guest;
 mod kernel;
 mod snapshot;
+mod stores;
 
 use std::fs;
 use std::io::Write as _;
@@ -53,10 +56,12 @@ enum Part {
     Snapshots,
     /// Engines on virtio-crypto devices, through VFIO and through the kernel's driver
     Device,
+    /// Vaults on NFS and on SMB
+    Stores,
 }
 
 /// Programs and the Debian packages that they come from.
-const PROGRAMS: [(&str, &str); 10] = [
+const PROGRAMS: [(&str, &str); 11] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("qemu-img", "qemu-utils"),
     ("busybox", "busybox-static"),
@@ -67,6 +72,7 @@ const PROGRAMS: [(&str, &str); 10] = [
     ("depmod", "kmod"),
     ("xz", "xz-utils"),
     ("cpio", "cpio"),
+    ("fusermount3", "fuse3"),
 ];
 
 /// Bytes of data in an image.
@@ -144,6 +150,9 @@ pub fn run(arguments: &VmArgs) -> Result<Tally> {
     if wants(Part::Device) {
         device::run(&kernel, &binary, &scratch, limit, &mut tally)?;
     }
+    if wants(Part::Stores) {
+        stores::run(&kernel, &binary, &scratch, limit, &mut tally)?;
+    }
     if wants(Part::Disks) {
         disks(arguments, &kernel, &binary, &scratch, &mut tally)?;
     }
@@ -171,7 +180,7 @@ fn disks(
     let disk = scratch.path().join("disk");
     carry(&carried, &disk)?;
     let initramfs = scratch.path().join("initramfs");
-    guest::initramfs(kernel, binary, &[], &scratch.make("root")?, &initramfs)?;
+    guest::initramfs(kernel, binary, &guest::Others::default(), &scratch.make("root")?, &initramfs)?;
     let drive = format!("file={},format=raw,if=virtio,cache=unsafe", disk.display());
     let words = ["-drive", &drive];
     let console = boot(kernel, &initramfs, &words, "", Duration::from_secs(60 * arguments.minutes))?;

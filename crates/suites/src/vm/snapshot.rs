@@ -16,6 +16,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::guest::Others;
 use super::kernel::Kernel;
 use super::{find, guest};
 use strongroom_harness::command;
@@ -62,7 +63,7 @@ pub(super) fn run(kernel: &Kernel, binary: &Path, scratch: &Scratch) -> Result<T
     let script = SCRIPT.replace("@BEFORE@", &BEFORE.to_string()).replace("@AFTER@", &AFTER.to_string());
     fs::write(root.join("script"), script)?;
     let initramfs = scratch.path().join("snapshot-initramfs");
-    guest::initramfs(kernel, binary, &[], &root, &initramfs)?;
+    guest::initramfs(kernel, binary, &Others::default(), &root, &initramfs)?;
     let mut tally = Tally::default();
     for announces in [true, false] {
         let name = if announces { "announced" } else { "unannounced" };
