@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::offer::Switch;
-use crate::{crash, dudect, fuzz, gpu, hostile, model, soundness};
+use crate::{arm, crash, dudect, fuzz, gpu, hostile, model, soundness};
 use strongroom_harness::command;
 use strongroom_harness::failure::{Failure, Result, ensure};
 use strongroom_harness::subject::{Kind, Settings, SubjectArgs};
@@ -32,7 +32,7 @@ pub(crate) struct TestArgs {
     /// Where the working directories are made [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// Only these suites (cargo, unruly, crash, hostile, model, soundness, fuzz, gpu, dudect, demo, readme, posix, fsx, stress, sqlite, postgres, kill, powercut,
+    /// Only these suites (cargo, unruly, crash, hostile, model, soundness, fuzz, gpu, arm, dudect, demo, readme, posix, fsx, stress, sqlite, postgres, kill, powercut,
     /// soak, git, sparse, luks, age)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -44,7 +44,7 @@ struct Suite {
     run: fn(&SubjectArgs, bool) -> Result<Tally>,
 }
 
-const SUITES: [Suite; 23] = [
+const SUITES: [Suite; 24] = [
     Suite { name: "cargo", needs_root: false, run: |_, _| cargo_test() },
     Suite { name: "unruly", needs_root: false, run: |_, _| unruly_test() },
     Suite { name: "crash", needs_root: false, run: |_, long| crash::run(&crash::CrashArgs::on(long)) },
@@ -65,6 +65,7 @@ const SUITES: [Suite; 23] = [
         run: |subject, long| fuzz::run(&fuzz::FuzzArgs::on(subject.binary.clone(), long)),
     },
     Suite { name: "gpu", needs_root: false, run: |_, _| gpu::run(&gpu::GpuArgs::all()) },
+    Suite { name: "arm", needs_root: true, run: |_, long| arm::run(&arm::ArmArgs::on(long)) },
     Suite { name: "dudect", needs_root: false, run: |_, long| dudect::run(&dudect::DudectArgs::on(long)) },
     Suite { name: "demo", needs_root: false, run: |subject, _| demo::run(&demo::DemoArgs::on(subject)) },
     Suite {
@@ -146,7 +147,7 @@ pub(crate) fn run(arguments: &TestArgs) -> Result {
         chosen(suite)
             && !matches!(
                 suite.name,
-                "cargo" | "unruly" | "crash" | "hostile" | "soundness" | "model" | "gpu" | "dudect"
+                "cargo" | "unruly" | "crash" | "hostile" | "soundness" | "model" | "gpu" | "arm" | "dudect"
             )
     }) {
         subject.binary = Some(workspace::build_strongroom()?);
@@ -186,10 +187,19 @@ struct Judged {
     success: bool,
 }
 
+/// Why a suite cannot run here.
+fn reason_against(suite: &Suite) -> Option<String> {
+    match suite.name {
+        _ if suite.needs_root && !packages::is_root() => Some("needs root".into()),
+        "arm" => arm::missing(),
+        _ => None,
+    }
+}
+
 fn one(suite: &Suite, subject: &SubjectArgs, long: bool) -> Judged {
     let name = suite.name;
-    if suite.needs_root && !packages::is_root() {
-        return Judged { line: format!("{name}: not run (needs root)"), failures: vec![], success: true };
+    if let Some(reason) = reason_against(suite) {
+        return Judged { line: format!("{name}: not run ({reason})"), failures: vec![], success: true };
     }
     let began = Instant::now();
     let tally = (suite.run)(subject, long).unwrap_or_else(|failure| {

@@ -20,7 +20,7 @@ pub(crate) struct DeviceArgs {
     /// Only this part
     #[arg(long, value_enum)]
     part: Option<Part>,
-    /// Of the placement only rows with this in them, as "xaes-256-gcm | 64 | 8"
+    /// Of the placement only rows with this in them, as "xaes-256-gcm | 64 | 8"; of coalescing only tables, as "100 us"
     #[arg(long, default_value = "")]
     rows: String,
 }
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &DeviceArgs) -> Result {
         measure.arg("--seconds").arg(arguments.seconds.to_string());
         measure.arg("--pairs").arg(arguments.pairs.to_string());
         match part {
-            Part::Coalescing => measure.arg("--coalescing"),
+            Part::Coalescing => measure.arg("--coalescing").arg("--only").arg(&arguments.rows),
             Part::Crossover => measure.arg("--crossover").arg("--strongroom").arg(&strongroom),
             Part::Placement => measure.arg("--only").arg(&arguments.rows),
         };

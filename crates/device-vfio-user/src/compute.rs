@@ -51,7 +51,8 @@ impl Session {
         if request.opcode != self.service << 8 | wanted {
             return (Vec::new(), answer::ERROR);
         }
-        let mut data = source.to_vec();
+        let mut data = Vec::with_capacity(source.len() + TAG_LEN);
+        data.extend_from_slice(source);
         match self.run(&mut data, iv, ad) {
             Some(true) => (data, answer::OK),
             Some(false) => (Vec::new(), answer::BAD_MESSAGE),

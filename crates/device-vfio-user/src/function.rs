@@ -86,8 +86,10 @@ impl Function {
             }
             Effect::Enable(queue) => state.enable(queue),
             Effect::Doorbell(queue) => {
+                let before = state.work.len();
                 let done = state.doorbell(queue);
-                self.changed.notify_all();
+                // No unit wakes for nothing: that is CPU time which hardware does not take.
+                (before..state.work.len()).for_each(|_| self.changed.notify_one());
                 done
             }
         }

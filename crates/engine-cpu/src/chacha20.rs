@@ -23,7 +23,11 @@ impl State {
         }
         State(words)
     }
+}
 
+/// What vector kernels begin with.
+#[cfg(target_arch = "x86_64")]
+impl State {
     /// Constants and key, without counter and nonce.
     pub(crate) fn words(&self) -> &[u32; 12] {
         self.0.first_chunk().expect("of sixteen")

@@ -1,6 +1,7 @@
 //! Arithmetic in GF(2^8) for key schedules, computed and not looked up.
 
 /// The polynomial of AES without x^8 (FIPS 197 section 4.2).
+#[cfg(any(target_arch = "x86_64", test))]
 pub(crate) const AES_POLYNOMIAL: u8 = 0x1b;
 
 /// The product modulo x^8 and `polynomial`.
@@ -15,6 +16,7 @@ pub(crate) fn multiply(a: u8, b: u8, polynomial: u8) -> u8 {
 }
 
 /// The inverse in the field of AES, 0 for 0: the 254th power.
+#[cfg(any(target_arch = "x86_64", test))]
 pub(crate) fn aes_inverse(byte: u8) -> u8 {
     let mut power = byte;
     let mut product = 1;
@@ -26,6 +28,7 @@ pub(crate) fn aes_inverse(byte: u8) -> u8 {
 }
 
 /// The S-box of AES (FIPS 197 section 5.1.1).
+#[cfg(any(target_arch = "x86_64", test))]
 pub(crate) fn aes_box(byte: u8) -> u8 {
     let inverse = aes_inverse(byte);
     (1..5).fold(inverse ^ 0x63, |sum, turn| sum ^ inverse.rotate_left(turn))

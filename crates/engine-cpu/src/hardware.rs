@@ -139,7 +139,10 @@ impl Tier {
         #[cfg(target_arch = "x86_64")]
         return x86_64::gcm_in_one_pass(self, key);
         #[cfg(not(target_arch = "x86_64"))]
-        return None;
+        {
+            let _ = key;
+            None
+        }
     }
 
     /// Sets a key of AES-GCM of any length on the tier's code that does runs
@@ -148,7 +151,10 @@ impl Tier {
         #[cfg(target_arch = "x86_64")]
         return x86_64::gcm_runs(self, key);
         #[cfg(not(target_arch = "x86_64"))]
-        return None;
+        {
+            let _ = key;
+            None
+        }
     }
 
     /// Sets a key of a block cipher on this tier's kernel.

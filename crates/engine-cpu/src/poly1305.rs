@@ -60,6 +60,7 @@ impl Limbs {
     }
 
     /// Its powers from the first to the `N`th.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn powers<const N: usize>(self) -> [Limbs; N] {
         let mut powers = [self; N];
         for i in 1..N {

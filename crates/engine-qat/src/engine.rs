@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use strongroom_engine::{
     Algorithm, Batch, Buffer, Capability, Completed, Completer, Cross, Engine, Masking, Operation, Outcome,
-    Refusal, Refused, Session, SessionError, Ticket,
+    Refusal, Refused, Session, SessionError, Ticket, complete_all,
 };
 
 use crate::Error;
@@ -265,12 +265,10 @@ impl Shared {
         drop(self.changed.wait_timeout_while(queue, limit, is_idle));
     }
 
-    /// Hands batches back, without any lock.
-    pub(crate) fn hand_back(&self, finished: Vec<(Completer, Completed)>) {
+    /// Hands batches back that took so much CPU time together, without any lock.
+    pub(crate) fn hand_back(&self, finished: Vec<(Completer, Completed)>, cpu_ns: u64) {
         self.queue().accepted -= finished.len();
-        for (completer, completed) in finished {
-            completer.complete(completed);
-        }
+        complete_all(finished, cpu_ns);
     }
 
     /// Whether the instance has kept all the memory that there is for requests.

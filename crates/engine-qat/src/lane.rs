@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use strongroom_engine::completion::{Controller, Limits, Look, Rule};
-use strongroom_engine::{Completed, Completer, Operation, Outcome};
+use strongroom_engine::{Completed, Completer, Operation, Outcome, thread_cpu_ns};
 
 use crate::cpa::{Status, status};
 use crate::engine::{Job, Shared};
@@ -36,6 +36,8 @@ pub(crate) struct Lane {
     instance: Instance,
     /// Batches to be handed back.
     finished: Vec<(Completer, Completed)>,
+    /// CPU time of this thread that batches were told to have cost.
+    told_ns: u64,
     controller: Controller,
     began: Instant,
     /// Since when the instance has had something, the last time that it has.
@@ -99,6 +101,7 @@ impl Lane {
             sessions: Sessions::default(),
             instance,
             finished: Vec::new(),
+            told_ns: 0,
             controller: Controller::new(Rule::Adaptive, Limits::default()),
             began: now,
             busy_since: now,
@@ -116,12 +119,22 @@ impl Lane {
             let is_closing = self.accept();
             self.sessions.close(&self.shared.closed);
             let completed = self.turn();
-            self.shared.hand_back(std::mem::take(&mut self.finished));
+            self.hand_back();
             if is_closing && self.jobs.is_empty() {
                 return;
             }
             self.wait(completed);
         }
+    }
+
+    /// Hands back what is finished, at the CPU time that this thread has used since the last ones.
+    fn hand_back(&mut self) {
+        if self.finished.is_empty() {
+            return;
+        }
+        let used_ns = thread_cpu_ns();
+        let cpu_ns = used_ns.saturating_sub(std::mem::replace(&mut self.told_ns, used_ns));
+        self.shared.hand_back(std::mem::take(&mut self.finished), cpu_ns);
     }
 
     /// Takes what was submitted; true when nothing more will be.
@@ -371,6 +384,6 @@ impl Drop for Lane {
         self.shared.end();
         self.accept();
         self.lose_all();
-        self.shared.hand_back(std::mem::take(&mut self.finished));
+        self.hand_back();
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 use strongroom_engine::completion::{Limits, Rule};
-use strongroom_engine::{Completed, Completer};
+use strongroom_engine::{Completed, Completer, complete_all};
 
 use crate::function::Function;
 use crate::lanes::{Job, Lanes};
@@ -125,18 +125,13 @@ impl Shared {
     }
 
     /// Hands batches back, without any lock. What CPU time was used since the last
-    /// ones they have cost, each by its bytes.
+    /// ones they have cost.
     pub(crate) fn hand_back(&self, finished: Vec<(Completer, Completed)>) {
         if finished.is_empty() {
             return;
         }
         self.accepted.fetch_sub(finished.len(), Relaxed);
-        let all: usize = finished.iter().map(|(_, completed)| completed.batch.bytes()).sum();
-        let each_byte_ns = self.cpu_ns.swap(0, Relaxed) as f64 / all.max(1) as f64;
-        for (completer, completed) in finished {
-            let cpu_ns = (each_byte_ns * completed.batch.bytes() as f64) as u64;
-            completer.complete_at_cost(completed, cpu_ns);
-        }
+        complete_all(finished, self.cpu_ns.swap(0, Relaxed));
     }
 
     /// Makes requests of what was submitted.

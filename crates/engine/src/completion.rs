@@ -9,6 +9,8 @@
 //! Li, Sun and Guo, "Interrupt frequency optimization method for cryptographic
 //! devices based on single-root I/O virtualization" (2018).
 
+use std::collections::VecDeque;
+
 /// Completions of one interrupt: the rungs of the ladder. 0 is to look all the
 /// time, the finest.
 const COUNTS: [u64; 13] = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
@@ -16,8 +18,8 @@ const COUNTS: [u64; 13] = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 const FIRST: usize = 1;
 /// A coarser grain may cost so much of the best speed.
 const TOLERANCE: f64 = 0.02;
-/// Epochs that what is known of a rung is the mean of, at most: older ones fade.
-const EPOCHS: f64 = 16.0;
+/// Epochs that what is known of a rung is the median of, at most: the last ones.
+const EPOCHS: usize = 16;
 /// Completions of an epoch, at least, and interrupts.
 const EPOCH_OPERATIONS: u64 = 64;
 const EPOCH_LOOKS: u64 = 8;
@@ -27,14 +29,15 @@ const TRIAL_LAST: u32 = 32;
 /// An epoch takes another time than is known, longer or shorter by this share,
 /// and by three times what epochs differ by.
 const STRANGE: f64 = 0.25;
+/// What one epoch counts of what epochs differ by, at most.
+const NOISE_MAX: f64 = 0.5;
 /// So many such epochs in a row are another load's. Nothing is fast by chance,
 /// but whoever has the CPUs can make a few epochs slow.
 const FAST_EPOCHS: u32 = 2;
 const SLOW_EPOCHS: u32 = 8;
-/// Until then a slow epoch counts at most so many times what was known.
-const OUTLIER: f64 = 1.5;
-/// Standard deviations of a mean absolute deviation (normal distribution).
-const DEVIATION: f64 = 1.25;
+/// Standard errors of a median in a mean absolute deviation over the root of
+/// their number (normal distribution).
+const DEVIATION: f64 = std::f64::consts::FRAC_PI_2;
 /// Time until a look where an interrupt comes with the next completion, in
 /// nanoseconds: as good as none.
 const NO_WAIT_NS: u64 = 1_000_000_000;
@@ -249,11 +252,28 @@ pub struct Ladder {
 }
 
 /// What is known of a grain.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Rung {
-    /// Time for each unit of work: what is slow counts for as long as it took.
+    /// Time for each unit of work, of the last epochs.
+    costs: VecDeque<f64>,
+    /// Their median: work of others on the CPUs makes a few epochs slow, by any factor.
     cost: f64,
-    epochs: f64,
+}
+
+impl Rung {
+    fn is_known(&self) -> bool {
+        !self.costs.is_empty()
+    }
+
+    fn note(&mut self, cost: f64) {
+        if self.costs.len() == EPOCHS {
+            self.costs.pop_front();
+        }
+        self.costs.push_back(cost);
+        let mut sorted: Vec<f64> = self.costs.iter().copied().collect();
+        sorted.sort_by(f64::total_cmp);
+        self.cost = sorted[(sorted.len() - 1) / 2];
+    }
 }
 
 impl Ladder {
@@ -294,7 +314,7 @@ impl Ladder {
         self.note(rung, speed);
         let low = self.grains.iter().position(|grain| *grain >= least).expect("a grain is allowed");
         let top = self.grains.iter().rposition(|grain| *grain <= most).unwrap_or(low).max(low);
-        let known = |rung: &usize| self.rungs[*rung].epochs > 0.0;
+        let known = |rung: &usize| self.rungs[*rung].is_known();
         let cost = |rung: &usize| self.rungs[*rung].cost;
         let best = (low..=top).filter(known).min_by(|one, other| cost(one).total_cmp(&cost(other)));
         let is_good = |rung: &usize| {
@@ -314,16 +334,16 @@ impl Ladder {
         }
     }
 
-    /// The share by which the noise may have two rungs seem apart: a standard deviation.
+    /// The share by which the noise may have two rungs seem apart: a standard error.
     fn unsure(&self, one: usize, other: usize) -> f64 {
-        let [one, other] = [one, other].map(|rung| 1.0 / self.rungs[rung].epochs);
+        let [one, other] = [one, other].map(|rung| 1.0 / self.rungs[rung].costs.len() as f64);
         DEVIATION * self.noise * (one + other).sqrt()
     }
 
     fn note(&mut self, at: usize, speed: f64) {
-        let mut cost = 1.0 / speed;
-        let known = self.rungs[at];
-        if known.epochs > 0.0 {
+        let cost = 1.0 / speed;
+        let known = &self.rungs[at];
+        if known.is_known() {
             let strange = 1.0 + f64::max(STRANGE, 3.0 * self.noise);
             self.fast = if known.cost / cost > strange { self.fast + 1 } else { 0 };
             self.slow = if cost / known.cost > strange { self.slow + 1 } else { 0 };
@@ -332,13 +352,11 @@ impl Ladder {
                 (self.fast, self.slow) = (0, 0);
                 (self.interval, self.until_trial) = (TRIAL_FIRST, 1);
             } else {
-                cost = cost.min(OUTLIER * known.cost);
-                self.noise += ((cost / known.cost - 1.0).abs() - self.noise) / EPOCHS;
+                let off = (cost / known.cost - 1.0).abs().min(NOISE_MAX);
+                self.noise += (off - self.noise) / EPOCHS as f64;
             }
         }
-        let rung = &mut self.rungs[at];
-        rung.epochs = (rung.epochs + 1.0).min(EPOCHS);
-        rung.cost += (cost - rung.cost) / rung.epochs;
+        self.rungs[at].note(cost);
     }
 
     fn try_neighbour(&mut self, low: usize, top: usize) {
@@ -479,7 +497,7 @@ mod tests {
         let mean = |of: usize| all.iter().map(|reached| reached[of]).sum::<f64>() / all.len() as f64;
         let [speed, interrupts] = [mean(0), mean(1)];
         println!("{speed:.3} of the speed, {interrupts:.3} interrupts");
-        assert!(speed > 0.99 && interrupts < 0.35, "{speed:.3} {interrupts:.3}");
+        assert!(speed > 0.99 && interrupts < 0.25, "{speed:.3} {interrupts:.3}");
     }
 
     /// A device that completes one operation each `service_ns` while it has any.

@@ -49,7 +49,9 @@ pub use mask::{
 };
 pub use nonce::{BatchNonces, EntropyError, FreshNonce, NonceSource, SessionId, StoredNonce, StreamNonces};
 pub use origin::Origin;
-pub use ticket::{Answer, Answered, Completed, Completer, Outcome, Poller, Ticket, Vanished, thread_cpu_ns};
+pub use ticket::{
+    Answer, Answered, Completed, Completer, Outcome, Poller, Ticket, Vanished, complete_all, thread_cpu_ns,
+};
 
 pub use strongroom_units::SharedBytes;
 

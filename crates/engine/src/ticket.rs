@@ -347,6 +347,17 @@ impl Drop for Completer {
     }
 }
 
+/// Hands batches back that took so much CPU time of this process together, in
+/// nanoseconds besides that of `submit`: each has its part of that by its bytes.
+pub fn complete_all(finished: Vec<(Completer, Completed)>, cpu_ns: u64) {
+    let bytes: usize = finished.iter().map(|(_, completed)| completed.batch.bytes()).sum();
+    let each_byte_ns = cpu_ns as f64 / bytes.max(1) as f64;
+    for (completer, completed) in finished {
+        let cpu_ns = (each_byte_ns * completed.batch.bytes() as f64) as u64;
+        completer.complete_at_cost(completed, cpu_ns);
+    }
+}
+
 /// CPU time that this thread has used, in nanoseconds, what the kernel computed
 /// for it included. Source: clock_gettime(2), `CLOCK_THREAD_CPUTIME_ID`.
 #[must_use]
@@ -410,6 +421,27 @@ mod tests {
             assert_eq!(answer.unwrap().outcome, Outcome::Done);
             assert_eq!(device.0.lock().unwrap().0, 3);
         }
+    }
+
+    #[test]
+    fn batches_share_what_their_engine_used_by_their_bytes() {
+        let (tells, told) = std::sync::mpsc::channel();
+        let (mut tickets, mut finished) = (Vec::new(), Vec::new());
+        for bytes in [1000, 3000] {
+            let (ticket, completer) = Ticket::pending();
+            let tells = tells.clone();
+            tickets.push(ticket.guarded(Instant::now() + Duration::from_secs(3600), move |answer| {
+                let Answer::Completed(completed, answered) = answer else { return Err(Vanished) };
+                tells.send((completed.batch.bytes(), answered.cpu_ns)).unwrap();
+                Ok(completed)
+            }));
+            let segment = crate::Segment::sectors(0, bytes, 0, 512);
+            let batch = Batch::new(Operation::EncryptSectors, Buffer::new(bytes), vec![segment]);
+            finished.push((completer, Completed { batch, outcome: Outcome::Done }));
+        }
+        complete_all(finished, 8000);
+        tickets.into_iter().for_each(|ticket| assert!(ticket.wait().is_ok()));
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [(1000, 2000), (3000, 6000)]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Programs from outside the repository: Debian packages, and test tools from crates.io.
+//! Programs from outside the repository: Debian packages, and test tools from crates.io and PyPI.
 //!
 //! As root on a Debian system what is missing gets installed; elsewhere the message says what to install.
 
@@ -114,6 +114,24 @@ pub fn tool(tool: &Tool) -> Result<PathBuf> {
         command::output(&mut command, INSTALL_LIMIT)?;
     }
     Ok(built)
+}
+
+/// Python's installer, in an environment below `target/tools`.
+///
+/// # Errors
+/// There is no Python, or no environment can be made.
+pub fn pip() -> Result<PathBuf> {
+    let directory = workspace::target()?.join("tools/python");
+    let pip = directory.join("bin/pip");
+    if !pip.is_file() {
+        let mut make = Command::new("python3");
+        make.args(["-m", "venv", "--clear"]).arg(&directory);
+        if command::output(&mut make, INSTALL_LIMIT).is_err() {
+            install(&["python3-venv"])?;
+            command::output(&mut make, INSTALL_LIMIT)?;
+        }
+    }
+    Ok(pip)
 }
 
 fn has_version(program: &Path, tool: &Tool) -> bool {

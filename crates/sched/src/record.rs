@@ -331,6 +331,12 @@ impl Record {
 
     /// What a batch that was done has shown.
     pub fn learn(&self, flight: &Flight, measured: Measurement) {
+        self.learn_beside(flight, measured, 0.0);
+    }
+
+    /// The same where this process's threads waited for a CPU in this share of the
+    /// time: then an answer was late for want of one as likely as on the device.
+    pub fn learn_beside(&self, flight: &Flight, measured: Measurement, contended: f64) {
         let class = size_class(flight.bytes);
         let parallelism = self.parallelism.load();
         let ahead = flight.backlog_ns + flight.service_ns;
@@ -343,15 +349,16 @@ impl Record {
         // No more are served at once than there are, and no fewer if none waits.
         let there = f64::from(flight.found) + 1.0;
         let seen = if has_waited { (ahead / took).clamp(1.0, there) } else { there };
+        let believed_late = if has_waited { 1.0 - contended } else { 1.0 };
         if self.is_known(flight.operation) && (has_waited || is_queued && seen > parallelism) {
-            self.parallelism.store(parallelism + (seen - parallelism) * 2.0 * WEIGHT);
+            self.parallelism.store(parallelism + (seen - parallelism) * 2.0 * WEIGHT * believed_late);
         }
         // What takes longer than it should behind others has waited, as far as the
         // service was seen alone lately; else it may have become longer.
         let queue = (flight.backlog_ns, flight.found);
         let longer = took / policy::served_ns(flight.service_ns, queue, parallelism) - 1.0;
         let believed = self.predict(flight.operation, flight.bytes).0;
-        let changed = 1.0 + longer * (1.0 - self.confidence(seen_alone));
+        let changed = 1.0 + longer * (1.0 - self.confidence(seen_alone)) * believed_late;
         let alone = if has_waited { believed * changed } else { took };
         if !is_queued {
             seen_alone.store(self.placements.load(Relaxed), Relaxed);
@@ -612,6 +619,26 @@ mod tests {
             let over = view.service_ns / expected(bytes);
             assert!(over < 1.1 && view.parallelism < 1.3, "{over} {view:?}");
         }
+    }
+
+    #[test]
+    fn lateness_while_threads_wait_for_a_cpu_teaches_nothing_of_the_device() {
+        // Eight are there always, and answers take four times as long as the device.
+        let after = |contended: f64| {
+            let record = device();
+            (0..32).for_each(|_| _ = asks(&record, 5_000.0));
+            let others: Vec<_> = (0..7).map(|_| record.began(Operation::Seal, 4096)).collect();
+            for _ in 0..200 {
+                let flight = record.began(Operation::Seal, 4096);
+                record.left(&flight);
+                record.learn_beside(&flight, Measurement { service_ns: 20_000.0, cpu_ns: 500.0 }, contended);
+            }
+            others.iter().for_each(|flight| record.left(flight));
+            record.view(&request(4096), true)
+        };
+        let (idle, contended) = (after(0.0), after(1.0));
+        assert!(idle.parallelism < 3.0, "{idle:?}");
+        assert!(contended.parallelism > 7.0 && contended.service_ns < 5_500.0, "{contended:?}");
     }
 
     #[test]

@@ -300,7 +300,8 @@ impl Client {
         let flight = flight.expect("a batch on a device is in flight");
         let service = answered.expect("it was answered") - submitted;
         let measured = Measurement { service_ns: service as f64, cpu_ns: submit_ns as f64 };
-        world.placer.records()[world.host.inline.len() + device].learn(&flight, measured);
+        let record = &world.placer.records()[world.host.inline.len() + device];
+        record.learn_beside(&flight, measured, world.load.view().contended());
     }
 
     /// A batch is done: the next one, the next request, or nothing.

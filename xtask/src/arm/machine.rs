@@ -80,14 +80,6 @@ impl Machine {
         cargo
     }
 
-    /// The same, and what it runs is run by `emulator`.
-    pub(super) fn cargo_run_by(&self, emulator: &[String], word: &str) -> Command {
-        let mut cargo = self.cargo(word);
-        let variable = self.triple.to_uppercase().replace('-', "_");
-        cargo.env(format!("CARGO_TARGET_{variable}_RUNNER"), emulator.join(" "));
-        cargo
-    }
-
     /// The program, compiled as tests are, which takes less time than a release.
     pub(super) fn program(&self) -> Result<PathBuf> {
         let mut build = self.cargo("build");

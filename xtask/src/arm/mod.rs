@@ -5,16 +5,20 @@
 //!   and with these hidden from the program;
 //! - `program`: what `engines` says, and the life of a vault: mounted in the foreground and in the background, the
 //!   daemon killed, checked;
-//! - `static`: the program without libraries, alone in a directory and in Debian's files for that architecture;
+//! - `static`: the program without libraries, alone in a directory, and in Debian's and Alpine's files for that
+//!   architecture;
 //! - `armv7`: what `program` tries, on ARM of 32 bits.
+//!
+//! `cargo xtask test` runs the first two, `tests` without its slowest.
 //!
 //! An emulator tells nothing of rates, and forgives orders of memory that a processor does not.
 
+mod alpine;
 mod hidden;
 mod machine;
 mod program;
 mod statics;
-mod tests;
+mod test_programs;
 
 use std::time::Instant;
 
@@ -28,33 +32,62 @@ pub(crate) struct ArmArgs {
     /// Only these parts: tests, program, static, armv7
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// What `cargo xtask test` runs: tests and program, without what takes longest
+    #[arg(long)]
+    short: bool,
 }
 
-/// A part, which counts its checks.
-type Part = fn(&mut Tally) -> Result;
+impl ArmArgs {
+    /// The suite as `cargo xtask test` runs it.
+    pub(crate) fn on(long: bool) -> Self {
+        Self { only: vec![], short: !long }
+    }
 
-const PARTS: [(&str, Part); 4] = [
-    ("tests", tests::run),
-    ("program", program::run),
-    ("static", statics::run),
-    ("armv7", program::run_on_32_bits),
+    fn chose(&self, part: &Part) -> bool {
+        match self.only.as_slice() {
+            [] => part.is_short || !self.short,
+            only => only.iter().any(|wanted| wanted == part.name),
+        }
+    }
+}
+
+struct Part {
+    name: &'static str,
+    /// The short form has it.
+    is_short: bool,
+    /// Counts its checks.
+    run: fn(&mut Tally, &ArmArgs) -> Result,
+}
+
+const PARTS: [Part; 4] = [
+    Part {
+        name: "tests",
+        is_short: true,
+        run: |tally, arguments| test_programs::run(tally, !arguments.short),
+    },
+    Part { name: "program", is_short: true, run: |tally, _| program::run(tally) },
+    Part { name: "static", is_short: false, run: |tally, _| statics::run(tally) },
+    Part { name: "armv7", is_short: false, run: |tally, _| program::run_on_32_bits(tally) },
 ];
+
+/// What keeps the suite from compiling anything for AArch64: its standard library comes from Rust's own servers, which
+/// not every machine reaches that can run all other suites.
+pub(crate) fn missing() -> Option<String> {
+    machine::AARCH64.need().err().map(|failure| failure.to_string())
+}
 
 /// Runs the parts, all of them, whatever fails.
 pub(crate) fn run(arguments: &ArmArgs) -> Result<Tally> {
-    if let Some(unknown) = arguments.only.iter().find(|name| PARTS.iter().all(|(part, _)| part != name)) {
+    if let Some(unknown) = arguments.only.iter().find(|name| PARTS.iter().all(|part| part.name != **name)) {
         return Err(Failure::new(format!("there is no part `{unknown}`")));
     }
     let mut tally = Tally::default();
-    for (name, part) in PARTS {
-        if !arguments.only.is_empty() && !arguments.only.iter().any(|wanted| wanted == name) {
-            continue;
-        }
+    for part in PARTS.iter().filter(|part| arguments.chose(part)) {
         let began = Instant::now();
-        if let Err(failure) = part(&mut tally) {
-            tally.fail(format!("{name}: {failure}"));
+        if let Err(failure) = (part.run)(&mut tally, arguments) {
+            tally.fail(format!("{}: {failure}", part.name));
         }
-        println!("  {name}: {:.0} s", began.elapsed().as_secs_f64());
+        println!("  {}: {:.0} s", part.name, began.elapsed().as_secs_f64());
     }
     Ok(tally)
 }

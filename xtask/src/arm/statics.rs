@@ -1,5 +1,5 @@
-//! The program without libraries, on AArch64: alone in a directory, and in Debian's files for that architecture, where
-//! the program with libraries is tried too.
+//! The program without libraries, on AArch64: alone in a directory, and in Debian's and Alpine's files for that
+//! architecture. In Debian's the program with libraries is tried too.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,6 +10,7 @@ use strongroom_harness::subject::scratch::Scratch;
 use strongroom_harness::tally::Tally;
 use strongroom_harness::{command, packages, workspace};
 
+use super::alpine;
 use super::machine::{self, AARCH64, BUILD_LIMIT};
 use crate::dist::archive;
 use crate::dist::debian::Archive;
@@ -33,10 +34,16 @@ pub(super) fn run(tally: &mut Tally) -> Result {
     let tried = |place: PathBuf, program: &Path| archive::try_in(&place, program, Some(&emulator));
     tally.count("static, alone in a directory", scratch.make("empty").and_then(|place| tried(place, &alone)));
     let debian = system(&directory)?;
-    for (name, program) in [("static", alone), ("dynamic", AARCH64.program()?)] {
-        let place = scratch.path().join(name);
-        let done = copied(&debian, &place).and_then(|()| tried(place, &program));
-        tally.count(&format!("{name}, in Debian's arm64 files"), done);
+    let alpine = alpine::system(&directory)?;
+    let dynamic = AARCH64.program()?;
+    let rows = [
+        ("static, in Debian's arm64 files", &debian, &alone),
+        ("dynamic, in Debian's arm64 files", &debian, &dynamic),
+        ("static, in Alpine's aarch64 files", &alpine, &alone),
+    ];
+    for (name, system, program) in rows {
+        let place = scratch.path().join(name.replace([' ', ','], "-"));
+        tally.count(name, copied(system, &place).and_then(|()| tried(place, program)));
     }
     Ok(())
 }

@@ -27,8 +27,8 @@ pub(super) struct Release<'a> {
     pub(super) tree: &'a Tree,
     /// The program without what only debuggers read.
     pub(super) program: PathBuf,
-    /// What runs it, where this machine cannot.
-    pub(super) emulator: Option<PathBuf>,
+    /// What runs it, where this machine cannot: a program, and its first words.
+    pub(super) emulator: Vec<String>,
     pub(super) notices: String,
 }
 
@@ -68,14 +68,16 @@ impl Release<'_> {
         self.written("generate-completions", directory)
     }
 
+    /// A program for the same architecture as this one's, run here.
+    pub(super) fn run(&self, program: &Path) -> Command {
+        let mut command = Command::new("env");
+        command.args(&self.emulator).arg(program);
+        command
+    }
+
     /// What the program writes into a directory.
     fn written(&self, what: &str, directory: &Path) -> Result<Vec<PathBuf>> {
-        let mut command = match &self.emulator {
-            Some(emulator) => Command::new(emulator),
-            None => Command::new("env"),
-        };
-        command.arg(&self.program).arg(what).arg(directory);
-        command::output(&mut command, LIMIT)?;
+        command::output(self.run(&self.program).arg(what).arg(directory), LIMIT)?;
         let files = fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.path()));
         let mut files = files.collect::<std::io::Result<Vec<_>>>()?;
         ensure!(!files.is_empty(), "`strongroom {what}` wrote nothing");

@@ -39,7 +39,7 @@ int __fprintf_chk(FILE *file, int flag, const char *format, ...) {
 pub(crate) struct Platform {
     pub(crate) triple: &'static str,
     /// As Debian names the architecture.
-    debian: &'static str,
+    pub(super) debian: &'static str,
     /// As GNU's tools name it in front of their own names.
     gnu: &'static str,
     /// As directories of musl are named.
@@ -67,18 +67,34 @@ impl Platform {
         format!("{}-{name}", self.gnu)
     }
 
+    /// What Debian's package is compiled for, with Debian's compiler for the architecture; none where Rust's compiler
+    /// has no standard library for it. This machine's own architecture needs neither.
+    ///
+    /// # Errors
+    /// A package cannot be had.
+    pub(super) fn packaged(&self) -> Result<Option<Target>> {
+        let triple = format!("{}-unknown-linux-gnu", self.architecture());
+        if !is_had(&triple)? {
+            return Ok(None);
+        }
+        let library = format!("libc6-dev-{}-cross", self.debian);
+        packages::install_missing(&[&self.compiler(), &library])?;
+        let linker = format!("CARGO_TARGET_{}_LINKER", triple.replace('-', "_").to_uppercase());
+        let environment = vec![(linker, self.tool("gcc"))];
+        Ok(Some(Target { environment, ..Target::ordinary(triple) }))
+    }
+
     /// The target with the library that came with the compiler or, with `build`, one that is built below
     /// `directory`; none without both.
     ///
     /// # Errors
     /// Debian has no sources of the compiler's version, or a package cannot be had.
     pub(crate) fn target(&self, directory: &Path, build: bool) -> Result<Option<Target>> {
-        let installed = is_installed(self.triple)?;
+        let installed = if build { is_installed(self.triple)? } else { is_had(self.triple)? };
         if !installed && !build {
             return Ok(None);
         }
-        let (gcc, package) = (self.tool("gcc"), format!("gcc-{}", self.gnu.replace('_', "-")));
-        packages::need(&[(gcc.as_str(), package.as_str())])?;
+        packages::need(&[(&self.tool("gcc"), &self.compiler())])?;
         let directory = directory.join(format!("musl-{}", self.debian));
         let archive = Archive::new(&directory, self.debian)?;
         let mut licences = Vec::new();
@@ -94,15 +110,30 @@ impl Platform {
         Ok(Some(Target { triple, is_small: true, sysroot, environment, prefixes, licences }))
     }
 
-    /// What runs a program for the architecture here; none where this machine does.
-    pub(crate) fn emulator(&self) -> Result<Option<PathBuf>> {
-        let architecture = self.triple.split('-').next().unwrap_or_default();
-        if architecture == std::env::consts::ARCH {
-            return Ok(None);
+    /// What runs a program for the architecture here, with Debian's libraries for it; nothing where this machine does.
+    pub(super) fn emulator(&self) -> Result<Vec<String>> {
+        if self.is_here() {
+            return Ok(vec![]);
         }
-        let name = format!("qemu-{architecture}-static");
-        packages::need(&[(name.as_str(), "qemu-user-static")])?;
-        Ok(packages::find(&name))
+        let name = format!("qemu-{}-static", self.architecture());
+        packages::need(&[(&name, "qemu-user-static")])?;
+        let path = packages::find(&name).ok_or_else(|| Failure::new(format!("there is no {name}")))?;
+        Ok(vec![path.display().to_string(), "-L".to_owned(), format!("/usr/{}", self.gnu)])
+    }
+
+    /// Whether this machine runs its programs.
+    pub(super) fn is_here(&self) -> bool {
+        self.architecture() == std::env::consts::ARCH
+    }
+
+    /// As Rust names the architecture.
+    fn architecture(&self) -> &str {
+        self.triple.split('-').next().unwrap_or_default()
+    }
+
+    /// Debian's package with the C compiler.
+    fn compiler(&self) -> String {
+        format!("gcc-{}", self.gnu.replace('_', "-"))
     }
 
     /// Makes a sysroot that has the standard library for the architecture, and nothing else.
@@ -204,18 +235,26 @@ fn is_installed(triple: &str) -> Result<bool> {
     Ok(Path::new(rustc(&["--print", "sysroot"])?.trim()).join(libraries(triple)).is_dir())
 }
 
+/// Whether the compiler has the standard library for a target, or rustup could fetch it.
+fn is_had(triple: &str) -> Result<bool> {
+    if !is_installed(triple)? && packages::find("rustup").is_some() {
+        println!("fetching the standard library for {triple}");
+        let fetched = command::finish(Command::new("rustup").args(["target", "add", triple]), LIMIT)?;
+        if !fetched.status.success() {
+            println!("rustup could not: {}", fetched.stderr.lines().last().unwrap_or_default());
+        }
+    }
+    is_installed(triple)
+}
+
 /// Sees that the compiler has the standard library for a target; rustup fetches it where there is a rustup.
 ///
 /// # Errors
 /// Says what to install.
 pub(crate) fn need(triple: &str) -> Result {
-    if !is_installed(triple)? && packages::find("rustup").is_some() {
-        println!("fetching the standard library for {triple}");
-        command::output(Command::new("rustup").args(["target", "add", triple]), LIMIT)?;
-    }
     ensure!(
-        is_installed(triple)?,
-        "the compiler has no standard library for {triple}: rustup target add {triple}"
+        is_had(triple)?,
+        "the compiler has no standard library for {triple}, and rustup did not fetch it: rustup target add {triple}"
     );
     Ok(())
 }

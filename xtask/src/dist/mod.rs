@@ -1,6 +1,6 @@
-//! Makes a release: a Debian package for this machine's architecture and archives with static programs, the list
-//! of what each program consists of, and sums of all, signed if a key is given. What was stripped from the
-//! programs lies beside them.
+//! Makes a release: Debian packages and archives with static programs for two architectures, the list of what each
+//! program consists of, and sums of all, signed if a key is given. What was stripped from the programs lies beside
+//! them.
 //!
 //! The same sources are to give the same files, in whatever folder they lie.
 
@@ -37,7 +37,7 @@ const TEST_ENGINE: &str = "sim-rarely-wrong";
 
 #[derive(Args)]
 pub(crate) struct DistArgs {
-    /// A built release binary for the Debian package [default: build one]
+    /// A built release binary for this machine's Debian package [default: build one]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
     /// Where the release is put [default: `dist` in the repository]
@@ -55,7 +55,7 @@ pub(crate) struct DistArgs {
     verify: bool,
 }
 
-/// Writes the package, the archives, the lists, the sums, and what only debuggers read.
+/// Writes the packages, the archives, the lists, the sums, and what only debuggers read.
 pub(crate) fn run(arguments: &DistArgs) -> Result {
     need_tools(arguments)?;
     let tree = Tree::here()?;
@@ -63,10 +63,20 @@ pub(crate) fn run(arguments: &DistArgs) -> Result {
     fs::create_dir_all(&out).context(out.display())?;
     let maker = Maker { tree: &tree, out: out.canonicalize()?, directory: workspace::target()?.join("dist") };
     let host = Target::ordinary(library::host()?);
-    let mut made = match &arguments.binary {
-        Some(binary) => maker.package(&host, &binary.canonicalize().context(binary.display())?)?,
-        None => maker.package(&host, &maker.compile(&host, arguments.verify)?)?,
+    let linked = match &arguments.binary {
+        Some(binary) => binary.canonicalize().context(binary.display())?,
+        None => maker.compile(&host, arguments.verify)?,
     };
+    let mut made = maker.package(None, &host, &linked)?;
+    for platform in library::PLATFORMS.iter().filter(|platform| !platform.is_here()) {
+        match platform.packaged()? {
+            Some(target) => {
+                let linked = maker.compile(&target, arguments.verify)?;
+                made.extend(maker.package(Some(platform), &target, &linked)?);
+            }
+            None => println!("no package: the compiler has no standard library for {}", platform.debian),
+        }
+    }
     for platform in &library::PLATFORMS {
         let build = arguments.build_std.iter().any(|triple| triple == platform.triple);
         match platform.target(&maker.directory, build)? {
@@ -111,16 +121,22 @@ impl Maker<'_> {
         Ok(program)
     }
 
-    /// The Debian package, and what belongs to it.
-    fn package(&self, host: &Target, linked: &Path) -> Result<Vec<PathBuf>> {
-        let architecture = architecture()?;
+    /// The Debian package for a platform or, without one, for this machine; and what belongs to it.
+    fn package(
+        &self,
+        platform: Option<&library::Platform>,
+        target: &Target,
+        linked: &Path,
+    ) -> Result<Vec<PathBuf>> {
+        let architecture = platform.map_or_else(architecture, |platform| Ok(platform.debian.to_owned()))?;
         let scratch = Scratch::new(None, "dist")?;
         let stem = format!("strongroom_{}_{architecture}", self.tree.version);
-        let part = self.part(host, linked, None, scratch.path(), &stem)?;
+        let part = self.part(target, linked, platform, scratch.path(), &stem)?;
         let package = self.out.join(format!("{stem}.deb"));
         package::make(&part.release, &architecture, &scratch.make("package")?, &package)?;
         if packages::is_root() {
-            package::install(&package, &scratch.make("installed")?).context("trying the package")?;
+            package::install(&part.release, &package, &scratch.make("installed")?)
+                .context("trying the package")?;
             package::lint(&package)?;
         }
         Ok(vec![part.debug, part.list, package])
@@ -136,7 +152,7 @@ impl Maker<'_> {
         if packages::is_root() {
             println!("where there is nothing else:");
             let Release { program, emulator, .. } = &part.release;
-            archive::try_in(&scratch.make("alone")?, program, emulator.as_deref())
+            archive::try_in(&scratch.make("alone")?, program, emulator.first().map(Path::new))
                 .context("trying the program")?;
         }
         Ok(vec![part.debug, part.list, archive])
@@ -160,7 +176,7 @@ impl Maker<'_> {
         files::separate(linked, &objcopy, &program, &debug)?;
         let list = self.out.join(format!("{stem}.cdx.json"));
         fs::write(&list, sbom::make(self.tree, &crates, &sums::sum(&program)?)?).context(list.display())?;
-        let emulator = platform.map_or(Ok(None), library::Platform::emulator)?;
+        let emulator = platform.map_or(Ok(vec![]), library::Platform::emulator)?;
         let mut notices = shipped::notices(&crates)?;
         for (name, licence) in &target.licences {
             let text = fs::read_to_string(licence).context(licence.display())?;

@@ -185,7 +185,7 @@ pub(super) fn lint(package: &Path) -> Result {
 }
 
 /// Installs into an empty root with an empty package database, and looks at what is there.
-pub(super) fn install(package: &Path, root: &Path) -> Result {
+pub(super) fn install(release: &Release<'_>, package: &Path, root: &Path) -> Result {
     let database = root.join("var/lib/dpkg");
     for directory in ["info", "updates"] {
         fs::create_dir_all(database.join(directory))?;
@@ -194,10 +194,10 @@ pub(super) fn install(package: &Path, root: &Path) -> Result {
         fs::write(database.join(file), "")?;
     }
     let mut install = Command::new("dpkg");
-    // The empty root has no libc to depend on; the program runs with this machine's.
-    install.args(["--force-depends", "--root"]).arg(root).arg("--install").arg(package);
-    command::output(&mut install, LIMIT)?;
-    let version = packages::version_line(root.join("usr/bin/strongroom").as_os_str(), "--version")?;
+    // The empty root has no libc to depend on; the program runs with this machine's, or with the emulator's.
+    install.args(["--force-depends", "--force-architecture", "--root"]).arg(root);
+    command::output(install.arg("--install").arg(package), LIMIT)?;
+    let version = command::output(release.run(&root.join("usr/bin/strongroom")).arg("--version"), LIMIT)?;
     for helper in HELPERS {
         ensure!(root.join("usr/sbin").join(helper).is_file(), "{helper} leads nowhere");
     }
@@ -208,7 +208,7 @@ pub(super) fn install(package: &Path, root: &Path) -> Result {
         let path = root.join("usr/share/doc/strongroom").join(document);
         ensure!(path.is_file(), "{document} is missing");
     }
-    println!("installed into an empty root: {version}");
+    println!("installed into an empty root: {}", version.trim());
     Ok(())
 }
 

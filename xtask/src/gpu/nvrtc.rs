@@ -36,9 +36,8 @@ impl Nvrtc {
         let directory = workspace::target()?.join("tools").join(format!("nvrtc-{version}"));
         let libraries = directory.join("nvidia/cuda_nvrtc/lib");
         if !libraries.join("libnvrtc.so.12").is_file() {
-            let environment = environment()?;
             println!("installing NVRTC {version}");
-            let mut install = Command::new(environment.join("bin/pip"));
+            let mut install = Command::new(packages::pip()?);
             install.args(["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target"]);
             install.arg(&directory).arg(format!("nvidia-cuda-nvrtc-cu12=={version}"));
             command::output(&mut install, INSTALL_LIMIT).context("installing NVRTC from PyPI")?;
@@ -68,18 +67,4 @@ impl Nvrtc {
         };
         sources.iter().map(made).collect()
     }
-}
-
-/// A Python environment that has pip.
-fn environment() -> Result<PathBuf> {
-    let directory = workspace::target()?.join("tools/python");
-    if !directory.join("bin/pip").is_file() {
-        let mut make = Command::new("python3");
-        make.args(["-m", "venv", "--clear"]).arg(&directory);
-        if command::output(&mut make, INSTALL_LIMIT).is_err() {
-            packages::install(&["python3-venv"])?;
-            command::output(&mut make, INSTALL_LIMIT)?;
-        }
-    }
-    Ok(directory)
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use strongroom_engine::completion::{Plan, Rule};
 use strongroom_engine::{Engine, NonceSource};
 
-use crate::load::{Shape, load, median};
+use crate::load::{Shape, load, median, turns};
 use crate::{Arguments, Device, XTS};
 
 const HEADER: &str = "| answers for an interrupt | requests/s | interrupts/s | wake-ups/s | CPU of a request, us | mean latency, us |\n|---|---|---|---|---|---|";
@@ -23,7 +23,11 @@ pub(crate) fn measure(arguments: &Arguments, program: &Path) {
     rules.push(("**adaptive**".into(), Rule::Adaptive));
     let key: [u8; 64] = std::array::from_fn(|at| at as u8);
     for (service_us, in_flight) in [("40", 32), ("40", 4), ("100", 32), ("5", 32), ("40", 1)] {
-        println!("\n4 KiB in XTS, {service_us} us of service, 4 units, {in_flight} in flight:\n\n{HEADER}");
+        let title = format!("4 KiB in XTS, {service_us} us of service, 4 units, {in_flight} in flight");
+        if !title.contains(&arguments.only) {
+            continue;
+        }
+        println!("\n{title}:\n\n{HEADER}");
         let device = Device::start(program, rules.len(), &["--service-us", service_us]);
         let open = |(at, (_, rule)): (usize, &(String, Rule))| {
             let engine = device.open(at, *rule);
@@ -33,8 +37,7 @@ pub(crate) fn measure(arguments: &Arguments, program: &Path) {
         let engines: Vec<_> = rules.iter().enumerate().map(open).collect();
         let mut columns = vec![[const { Vec::new() }; 5]; rules.len()];
         for round in 0..=arguments.pairs {
-            for step in 0..engines.len() {
-                let at = (step + round) % engines.len();
+            for at in turns(engines.len(), round) {
                 let (engine, session) = &engines[at];
                 let counted = || {
                     let counters = engine.counters();

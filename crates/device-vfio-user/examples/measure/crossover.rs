@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use strongroom_engine::{Algorithm, Engine, NonceSource};
 
-use crate::load::{Shape, median, operation, threads};
+use crate::load::{Shape, median, operation, threads, turns};
 
 /// What is measured beside each other: the CPU's engines and, last, a device.
 pub(crate) struct Sides {
@@ -45,8 +45,7 @@ impl Subject<'_> {
         for bytes in (9..=20).map(|shift| 1 << shift).filter(|bytes| *bytes <= most) {
             let mut rates = vec![Vec::new(); engines.len()];
             for round in 0..=self.pairs {
-                for step in 0..engines.len() {
-                    let at = (step + round) % engines.len();
+                for at in turns(engines.len(), round) {
                     let shape =
                         Shape { bytes, segment: bytes.min(4096), in_flight: 1, seconds: self.seconds };
                     let rate = threads(&*engines[at], &sessions[at], &nonces, &shape, 1);

@@ -1,6 +1,7 @@
 //! Threads that have batches under way, and what they do in a second.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -87,7 +88,17 @@ pub(crate) fn load(engine: &dyn Engine, session: &Session, nonces: &NonceSource,
     }
 }
 
-/// So many of them, as a mount has; requests a second.
+/// Runs it beneath so many frames of some 128 bytes. Where the stack lies in a page makes a kernel faster or slower by
+/// more than a tenth (its loads from there wait for stores to the same place of another page), and each side would
+/// have its own place in all rounds (Mytkowicz et al., "Producing wrong data without doing anything obviously wrong!",
+/// ASPLOS 2009).
+fn beneath(frames: usize, work: &mut dyn FnMut() -> f64) -> f64 {
+    let frame = std::hint::black_box([0u8; 96]);
+    let done = if frames == 0 { work() } else { beneath(frames - 1, work) };
+    done + f64::from(std::hint::black_box(frame)[0])
+}
+
+/// So many of them, as a mount has, in each round at another place of the stack; requests a second.
 pub(crate) fn threads(
     engine: &dyn Engine,
     session: &Session,
@@ -95,11 +106,24 @@ pub(crate) fn threads(
     shape: &Shape,
     count: usize,
 ) -> f64 {
-    let one = || load(engine, session, nonces, shape).per_second;
+    static ROUNDS: AtomicUsize = AtomicUsize::new(0);
+    let frames = ROUNDS.fetch_add(1, Relaxed) * 7 % 32;
+    let one = || beneath(frames, &mut || load(engine, session, nonces, shape).per_second);
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..count).map(|_| scope.spawn(one)).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
     })
+}
+
+/// Whose turn it is in a round: each begins another time, and every second round goes backwards, so that no side
+/// always follows the same one, whose load a processor remembers in its clock and caches.
+pub(crate) fn turns(sides: usize, round: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..sides).collect();
+    order.rotate_left(round / 2 % sides);
+    if !round.is_multiple_of(2) {
+        order.reverse();
+    }
+    order
 }
 
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {

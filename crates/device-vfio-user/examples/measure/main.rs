@@ -49,7 +49,7 @@ struct Arguments {
     /// The program whose `tune` is to name that size too
     #[arg(long, requires = "crossover")]
     strongroom: Option<PathBuf>,
-    /// Only rows with this in them, as "xaes-256-gcm | 64 | 8"
+    /// Only rows or tables with this in them, as "xaes-256-gcm | 64 | 8" or "100 us"
     #[arg(long, default_value = "")]
     only: String,
     /// Seconds of each measurement

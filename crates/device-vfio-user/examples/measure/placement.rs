@@ -8,7 +8,7 @@ use strongroom_engine_cpu::{CpuEngine, ReferenceEngine, Tier};
 use strongroom_sched::settings::Policy;
 use strongroom_sched::{Options as Scheduling, Scheduler, Settings};
 
-use crate::load::{Shape, median, threads};
+use crate::load::{Shape, median, threads, turns};
 use crate::{Arguments, Device, Opened};
 
 /// What is measured where the scheduler places: its name, and bytes of its key.
@@ -77,10 +77,8 @@ fn measured(
     let mut ratios = Vec::new();
     let mut used = Used::default();
     for round in 0..=arguments.pairs {
-        let mut order = [0, 1, 2];
-        order.rotate_left(round % 3);
         let mut now = [0.0; 3];
-        for side in order {
+        for side in turns(3, round) {
             scheduler.set([fixed(0), fixed(1), settings][side]);
             let before = Used::now(&scheduler, device.as_ref());
             let rate = threads(&scheduler, &session, &nonces, &shape, in_flight);

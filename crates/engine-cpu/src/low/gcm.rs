@@ -268,10 +268,17 @@ fn round<const R: usize>(token: Vaes512, key: &Block, state: &mut [V512; R]) {
 
 #[inline(always)]
 fn xor_onto<const R: usize>(token: Vaes512, stride: &mut Stride<R>, stream: [V512; R]) {
+    // All are loaded before any is stored: a load of what was spilled to the stack waits for a store to the
+    // same place of another page.
+    let mut sealed = stream;
     let mut register = 0;
     while register < R {
-        let four = &mut stride[register];
-        V512::load_blocks(token, four).xor_with(stream[register]).store_blocks(four);
+        sealed[register] = V512::load_blocks(token, &stride[register]).xor_with(stream[register]);
+        register += 1;
+    }
+    register = 0;
+    while register < R {
+        sealed[register].store_blocks(&mut stride[register]);
         register += 1;
     }
 }

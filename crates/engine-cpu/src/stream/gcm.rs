@@ -13,7 +13,6 @@ use crate::modes;
 use crate::polyval::{Polyval, times_x};
 
 pub(crate) use super::aead::STRIDE;
-pub(crate) use super::masks::xor;
 
 /// Blocks of keystream for a short message.
 pub(crate) const FEW_MASKS: usize = 8;

@@ -112,6 +112,12 @@ impl CpuView {
         by_others.max(f64::from(computing) / self.cpus)
     }
 
+    /// Share of the time in which threads of this process waited for a CPU.
+    #[must_use]
+    pub fn contended(&self) -> f64 {
+        self.saturated * self.own
+    }
+
     /// How long this process's requests wait, in all, for each nanosecond of
     /// CPU time that one of them uses more: nothing while CPUs are idle, else
     /// each of the others for its part, those on devices too, since they come

@@ -156,7 +156,7 @@ pub(super) fn guarded(
                 service_ns: (service.as_nanos() as f64 - answered.cpu_ns as f64).max(1.0),
                 cpu_ns: spent.as_nanos() as f64 + answered.cpu_ns as f64,
             };
-            placer.records()[at].learn(&flight, measured);
+            placer.records()[at].learn_beside(&flight, measured, core.load.view().contended());
         }
         Ok(completed)
     }))

@@ -27,6 +27,9 @@ use crate::report::{self, Output};
 /// For one figure at most.
 const IDLE: Effort =
     Effort { sample: Duration::from_millis(2), samples: 5, limit: Duration::from_millis(60) };
+/// Of a device: its answers have a CPU woken, and its driver has yet to learn when to look for them.
+const DEVICE: Effort =
+    Effort { sample: Duration::from_millis(10), samples: 5, limit: Duration::from_millis(100) };
 const LOADED: Effort =
     Effort { sample: Duration::from_millis(40), samples: 2, limit: Duration::from_millis(250) };
 
@@ -113,7 +116,11 @@ fn measured(items: &[Item], cpus: usize, budget: Duration) -> Result<Vec<Measure
             load = Some(Load::on(cpus));
         }
         steps.next(&format!("{} on {}", case.algorithm, engine.name()));
-        let effort = if *loaded { LOADED } else { IDLE };
+        let effort = match (*loaded, plan::is_inline(engine, case.algorithm)) {
+            (true, _) => LOADED,
+            (false, true) => IDLE,
+            (false, false) => DEVICE,
+        };
         let left = budget.saturating_sub(began.elapsed()) / (items.len() - at) as u32;
         let effort = Effort { limit: effort.limit.min(2 * left), sample: effort.sample.min(left), ..effort };
         let figure = measure(engine, *case, effort).map_err(|error| {

@@ -13,7 +13,8 @@ use crate::low::aes::{RoundKeys, encrypt_registers};
 use crate::low::cpu::Vaes512;
 use crate::low::vector::V512;
 use crate::low::wipe::wipe;
-use crate::stream::gcm::{FEW_MASKS, GcmRuns, MANY_MASKS, STRIDE, xor};
+use crate::stream::gcm::{FEW_MASKS, GcmRuns, MANY_MASKS, STRIDE};
+use crate::stream::xor;
 
 const _: () = assert!(STRIDE == size_of::<Stride<SHORT>>());
 /// Registers of the few masks that a short message takes.
