@@ -30,7 +30,7 @@ const fn kib(count: u64) -> u64 {
 }
 
 /// Every kind of change, with enough overwrites to fill journal segments.
-const WORKLOAD: [Step; 69] = [
+const WORKLOAD: [Step; 62] = [
     Create("a"),
     Write("a", 0, kib(60)),
     Sync("a"),
@@ -92,14 +92,6 @@ const WORKLOAD: [Step; 69] = [
     Remove("f"),
     Sync("a"),
     Write("c", 0, kib(60)),
-    // Groups that one request fills; the first changes before its commit.
-    Create("g"),
-    Write("g", 0, kib(8)),
-    Sync("g"),
-    Write("g", kib(512), kib(512)),
-    Write("g", kib(514), kib(8)),
-    Sync("g"),
-    Write("g", kib(1024), kib(512)),
     SyncAll,
 ];
 

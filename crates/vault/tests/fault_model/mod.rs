@@ -99,9 +99,6 @@ impl FileModel {
     }
 }
 
-/// Whole blocks, and a part of a segment of the journal.
-const REQUEST: usize = 128 << 10;
-
 /// A file as it was found.
 pub(crate) struct Found {
     len: u64,
@@ -446,11 +443,7 @@ impl Trial {
             zeros.fill(0);
             self.files[number].versions.push(zeros);
             if len > 0 && !self.files[number].len_in_doubt {
-                // No request is longer than the journal of a trial has room for.
-                for at in (0..len).step_by(REQUEST) {
-                    let part = (len - at).min(REQUEST as u64);
-                    self.write(name, at, part).unwrap_or_else(|error| panic!("rewriting {name}: {error}"));
-                }
+                self.write(name, 0, len).unwrap_or_else(|error| panic!("rewriting {name}: {error}"));
             } else {
                 self.set_len(name, 0).unwrap_or_else(|error| panic!("emptying {name}: {error}"));
                 self.write(name, 0, BLOCK).unwrap_or_else(|error| panic!("refilling {name}: {error}"));
