@@ -13,7 +13,7 @@ use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
 use strongroom_units::{BlockIndex, GroupIndex, PAGE_LEN, PlainLen};
 
 use super::Content;
-use super::load::Load;
+use super::load::{Load, groups_of};
 use super::place::{Run, first_of};
 use super::state::State;
 use crate::error::Result;
@@ -50,10 +50,9 @@ impl Content {
         runs: &[Run<'_>],
         new_len: PlainLen,
     ) -> Result<Filled> {
-        let mut pages: Vec<FilledPage> = runs
-            .chunk_by(|a, b| a.groups().eq(b.groups()))
-            .filter_map(|runs| filled_by(state, runs, new_len))
-            .filter(|group| !runs.iter().any(|run| run.is_journaled && run.groups().any(|one| one == *group)))
+        let mut pages: Vec<FilledPage> = groups_of(loads)
+            .into_iter()
+            .filter(|group| is_filled(state, *group, runs, new_len))
             .map(|group| FilledPage { group, node: next_node(state, group, loads), tag: [0; 16] })
             .collect();
         if pages.is_empty() {
@@ -89,11 +88,10 @@ impl State {
     }
 }
 
-/// The group of these runs, if they fill it: it has blocks alone and its last one
-/// is whole, as it was not before, nothing refers to its page, and nothing of it
+/// Whether these runs fill a group: it has blocks alone and its last one is
+/// whole, as it was not before, nothing refers to its page, and nothing of it
 /// stands in the journal.
-fn filled_by(state: &State, runs: &[Run<'_>], new_len: PlainLen) -> Option<GroupIndex> {
-    let group = runs[0].groups().next().filter(|group| group.0 > 0)?;
+fn is_filled(state: &State, group: GroupIndex, runs: &[Run<'_>], new_len: PlainLen) -> bool {
     let end = state.geometry.block_size().start_of(first_of(GroupIndex(group.0 + 1))).0;
     let node = state.nodes.get(&group.0);
     let may_write = match node {
@@ -103,13 +101,17 @@ fn filled_by(state: &State, runs: &[Run<'_>], new_len: PlainLen) -> Option<Group
     let node = node.map(|node| &node.slot.page);
     let blocks = node.map_or(0, Node::live_entries);
     let was_full = blocks == ENTRIES && state.plain_len().0 >= end;
-    if !may_write || was_full || new_len.0 < end || !state.naming.is_named() {
-        return None;
+    let is_header = group.0 == 0;
+    if is_header || !may_write || was_full || new_len.0 < end || !state.naming.is_named() {
+        return false;
+    }
+    let of_group = runs.iter().filter(|run| run.groups().any(|one| one == group));
+    if state.journaled.newest.group(group.0).is_some() || of_group.clone().any(|run| run.is_journaled) {
+        return false;
     }
     let is_new = |block: &u64| node.is_none_or(|node| node.is_hole(BlockIndex(*block).entry()));
-    let new: usize = runs.iter().map(|run| run.blocks.clone().filter(is_new).count()).sum();
-    let has_images = state.journaled.newest.group(group.0).is_some();
-    (blocks + new == ENTRIES && !has_images).then_some(group)
+    let new: usize = of_group.map(|run| run.blocks.clone().filter(is_new).count()).sum();
+    blocks + new == ENTRIES
 }
 
 /// The node of a group with the blocks that are being stored, as it is sealed

@@ -3,7 +3,8 @@
 //!
 //! What goes in place is written in the order of the file, and pieces that
 //! follow each other are one write: the blocks of a group, before them its
-//! node page and the map pages that it brings with it. A page that the write
+//! node page and the map pages that it brings with it. Blocks that were merged
+//! with what they held come last: if the store fails before, that is still there. A page that the write
 //! does not fill ([`super::filled`]) is zeros until a commit writes it. So a
 //! file that is written from its beginning to its end reaches the store in that
 //! order, without gaps and without a way back.
@@ -76,7 +77,7 @@ impl Content {
         Ok(())
     }
 
-    /// Where each block goes: in the order of the file, and together what is
+    /// Where each block goes: in the order of the loads, and together what is
     /// stored together.
     fn runs<'l>(&self, state: &State, loads: &'l [Load<'_>]) -> Vec<Run<'l>> {
         let size = self.geometry().block_size();
@@ -92,7 +93,6 @@ impl Content {
                 |job: &Job| may_journal && (small || (overwrites && homes.is_referenced(job.block)));
             jobs.extend(load.jobs.iter().map(|job| (load, *job, is_journaled(job))));
         }
-        jobs.sort_by_key(|(_, job, _)| job.block);
         let runs = jobs.chunk_by(|(load, a, a_journaled), (b_load, b, b_journaled)| {
             std::ptr::eq(*load, *b_load)
                 && b.block.0 == a.block.0 + 1
@@ -122,13 +122,11 @@ impl Content {
         let mut placed = Vec::with_capacity(runs.len());
         let mut pieces = Pieces::new(&*self.file);
         let mut held = Vec::new();
-        let mut paged = None;
         for run in runs {
-            for group in run.groups().filter(|group| paged != Some(*group)) {
+            for group in run.groups() {
                 self.place_pages(state, (group, run.is_journaled), filled, &mut held, &mut pieces)?;
             }
             let (first, last) = (BlockIndex(run.blocks.start), BlockIndex(run.blocks.end - 1));
-            paged = Some(last.group());
             let source = if run.is_journaled {
                 if !state.naming.is_named() {
                     self.context.waiting.note_removed();
@@ -151,7 +149,7 @@ impl Content {
     ///
     /// Zeros hold them where they may be written and the blocks are, and else
     /// the store is asked to reserve them. `held` are those that have been, since
-    /// several groups have a map in common.
+    /// several groups have a map in common, and several runs a group.
     fn place_pages<'p>(
         &self,
         state: &State,
@@ -162,19 +160,20 @@ impl Content {
     ) -> Result<()> {
         let offset = |page: PageAddress| self.geometry().page_offset(page.kind, page.number).0;
         let node = PageAddress::node(group);
-        if !state.nodes.contains_key(&group.0) {
-            let may_write = !is_journaled && !state.behind_cut(first_of(group));
-            let way = state.absent_way(group);
-            for page in way.iter().copied().filter(|page| !held.contains(page)) {
-                match (filled.page(group).filter(|_| page == node), may_write) {
-                    (Some(image), _) => pieces.add(offset(page), image)?,
-                    (None, true) => pieces.add(offset(page), &NO_PAGE)?,
-                    (None, false) => self.reserve_home(offset(page), PAGE_LEN as u64)?,
-                }
+        let is_new = !state.nodes.contains_key(&group.0);
+        let may_write = !is_journaled && !state.behind_cut(first_of(group));
+        let pages = if is_new { state.absent_way(group) } else { vec![node] };
+        for page in pages {
+            if held.contains(&page) {
+                continue;
             }
-            held.extend(way);
-        } else if let Some(image) = filled.page(group) {
-            pieces.add(offset(node), image)?;
+            match filled.page(group).filter(|_| page == node) {
+                Some(image) => pieces.add(offset(page), image)?,
+                None if is_new && may_write => pieces.add(offset(page), &NO_PAGE)?,
+                None if is_new => self.reserve_home(offset(page), PAGE_LEN as u64)?,
+                None => {}
+            }
+            held.push(page);
         }
         Ok(())
     }
