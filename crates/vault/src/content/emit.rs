@@ -72,6 +72,7 @@ impl Content {
             emission.pages = dirty_pages(state);
             emission.pages.push(PageAddress::HEADER);
             let written = self.emit_all(state, &emission.pages, promise, &mut images).and_then(|()| {
+                emission.pages.extend(state.name_ahead());
                 self.reference_entries(state, &mut emission);
                 // Pages follow data at their own time; the times are the user's.
                 self.restore_times(state, &before)
@@ -132,7 +133,8 @@ impl Content {
         let mut headers = Vec::with_capacity(parts.len());
         let mut batches = Vec::with_capacity(parts.len());
         for part in &parts {
-            let (header, batch) = self.page_batch(state, part)?;
+            let (header, batch) =
+                self.page_batch(part, |address, sealed| sealed.copy_from_slice(next_image(state, address)))?;
             headers.push(header);
             batches.push(batch);
         }
@@ -166,9 +168,13 @@ impl Content {
         Ok(())
     }
 
-    /// The next images of pages, to be sealed one behind the other, and their
-    /// clear parts but for the tags.
-    fn page_batch(&self, state: &mut State, pages: &[PageAddress]) -> Result<(Vec<PageHeader>, Batch)> {
+    /// Pages to be sealed one behind the other, as `fill` says what each holds,
+    /// and their clear parts but for the tags.
+    pub(super) fn page_batch(
+        &self,
+        pages: &[PageAddress],
+        mut fill: impl FnMut(PageAddress, &mut [u8]),
+    ) -> Result<(Vec<PageHeader>, Batch)> {
         let context = &self.context;
         let mut buffer = context.sealer.buffer(Purpose::Pages(self.generation()), pages.len() * PAGE_LEN);
         let mut nonces = context.sealer.draw(pages.len() * SEALED_LEN)?;
@@ -176,7 +182,7 @@ impl Content {
         let mut segments = Vec::with_capacity(pages.len());
         for (index, &address) in pages.iter().enumerate() {
             let at = index * PAGE_LEN + CLEAR_LEN;
-            buffer[at..at + SEALED_LEN].copy_from_slice(next_image(state, address));
+            fill(address, &mut buffer[at..at + SEALED_LEN]);
             let nonce = nonces.draw();
             let header = PageHeader {
                 kind: address.kind,

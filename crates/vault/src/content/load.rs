@@ -3,7 +3,7 @@
 
 use strongroom_engine::client::Flight;
 use strongroom_engine::{AssociatedData, Batch, Buffer, Operation, Segment};
-use strongroom_units::{BlockIndex, BlockSize, PlainLen, PlainOffset};
+use strongroom_units::{BlockIndex, BlockSize, GroupIndex, PlainLen, PlainOffset};
 
 use super::Content;
 use super::range::Piece;
@@ -40,9 +40,11 @@ impl<'a> Load<'a> {
         self.jobs.iter().map(|job| job.len).sum()
     }
 
-    /// The jobs, by the groups of their blocks.
-    pub(super) fn groups(&self) -> impl Iterator<Item = &[Job]> {
-        self.jobs.chunk_by(|a, b| a.block.group() == b.block.group())
+    /// The jobs of a group's blocks, which have been sealed.
+    pub(super) fn of_group(&self, group: GroupIndex) -> impl Iterator<Item = (&Job, &Segment)> {
+        let first = self.jobs.partition_point(|job| job.block.group() < group);
+        let jobs = self.jobs.iter().zip(&self.sealed).skip(first);
+        jobs.take_while(move |(job, _)| job.block.group() == group)
     }
 
     pub(super) fn batch(&mut self, nonces: &mut BlockNonces, content: &Content) -> Batch {
@@ -56,6 +58,15 @@ impl<'a> Load<'a> {
             .collect();
         Batch::new(Operation::Seal, self.buffer.take(), segments)
     }
+}
+
+/// The groups that loads have blocks of, in order.
+pub(super) fn groups_of(loads: &[Load<'_>]) -> Vec<GroupIndex> {
+    let mut groups: Vec<GroupIndex> =
+        loads.iter().flat_map(|load| &load.jobs).map(|job| job.block.group()).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    groups
 }
 
 impl Content {

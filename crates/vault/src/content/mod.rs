@@ -2,9 +2,10 @@
 //!
 //! A [`Content`] is one stored file, shared by all who have it open.
 //! `range` is arithmetic; `state`, with its parts `life`, `pending`, `journaled`
-//! and `images`, is bookkeeping; `read`, `write`, `resize` and `settle` are what
-//! callers ask for; `emit`, `commit` and `checkpoint` carry changes through the
-//! journal to their homes, and `rounds` does that for all files.
+//! and `images`, is bookkeeping; `read`, `write`, with `place` and `filled`,
+//! `resize` and `settle` are what callers ask for; `emit`, `commit` and
+//! `checkpoint` carry changes through the journal to their homes, and `rounds`
+//! does that for all files.
 //!
 //! Lock order: `committing` of one content (of several: by `Content::order`),
 //! then its `state`. Nothing waits for journal space while it holds either.
@@ -16,6 +17,7 @@ mod commit;
 mod damaged;
 mod emit;
 mod examine;
+mod filled;
 mod follow;
 mod images;
 mod journaled;
@@ -25,6 +27,7 @@ mod masked;
 mod openings;
 mod pages;
 mod pending;
+mod place;
 mod range;
 mod read;
 mod rescue;

@@ -22,37 +22,9 @@ impl Content {
     /// with the data behind it. Recovery takes both for a file that was never
     /// made durable.
     pub(crate) fn reserve_header(&self) -> Result<()> {
-        self.write_zeros(&mut self.write_state(), 0)
-    }
-
-    /// The pages that come to be with a group that the file does not have.
-    pub(super) fn reserve_group(&self, state: &mut State, group: GroupIndex) -> Result<()> {
-        if group.0 == 0 || state.group_present(group) == Some(true) {
-            return Ok(());
-        }
-        let mut at = Some(PageAddress::node(group));
-        while let Some(page) = at.filter(|page| state.is_present(*page) == Some(false)) {
-            self.reserve_page(state, page)?;
-            at = page.map_above();
-        }
-        Ok(())
-    }
-
-    /// A new file gets its length with its first commit; that of another must
-    /// not change before a commit that says so.
-    fn reserve_page(&self, state: &mut State, page: PageAddress) -> Result<()> {
-        let offset = self.geometry().page_offset(page.kind, page.number).0;
-        if state.birth.is_written() {
-            self.reserve_home(offset, PAGE_LEN as u64)
-        } else {
-            self.write_zeros(state, offset)
-        }
-    }
-
-    /// Zeros for a page that will stand at `offset`.
-    fn write_zeros(&self, state: &mut State, offset: u64) -> Result<()> {
-        self.file.write_at(&[0; PAGE_LEN], offset)?;
-        state.home_len = state.home_len.max(offset + PAGE_LEN as u64);
+        self.file.write_at(&[0; PAGE_LEN], 0)?;
+        let mut state = self.write_state();
+        state.home_len = state.home_len.max(PAGE_LEN as u64);
         Ok(())
     }
 
@@ -126,8 +98,10 @@ impl Content {
 
     /// A barrier has failed, and what it should have covered may be lost: the
     /// stored length may be what it was before. What lies behind the known one
-    /// was cut off, and is cut again.
+    /// was cut off, and is cut again. Pages that were written with their blocks
+    /// are written again.
     pub(super) fn relearn_len(&self, state: &mut State) {
+        state.doubt_ahead();
         match self.file.len() {
             Ok(found) if found <= state.home_len => state.home_len = found,
             _ => {
@@ -145,7 +119,7 @@ impl Content {
         state.pending.note_change();
     }
 
-    fn reserve_home(&self, offset: u64, len: u64) -> Result<()> {
+    pub(super) fn reserve_home(&self, offset: u64, len: u64) -> Result<()> {
         if len == 0 {
             return Ok(());
         }

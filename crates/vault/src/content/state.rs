@@ -83,17 +83,24 @@ pub(crate) struct NodeSlot {
     /// Bit `i`: the home of block `i` of the group may be pointed at by what
     /// survives a crash.
     pub(crate) referenced: u128,
+    /// Its last image stands in place, written with the group's blocks, and no
+    /// commit has named it yet.
+    pub(crate) is_ahead: bool,
 }
 
 impl NodeSlot {
     pub(crate) fn new(slot: Slot<Node>, referenced: u128) -> NodeSlot {
-        NodeSlot { slot, referenced }
+        NodeSlot { slot, referenced, is_ahead: false }
+    }
+
+    fn evictable(&self) -> bool {
+        self.slot.evictable() && !self.is_ahead
     }
 
     /// A node as read: everything it names is referenced.
     pub(crate) fn read(node: Node, image: Image) -> NodeSlot {
         let referenced = presence(&node);
-        NodeSlot { slot: Slot::read(node, image), referenced }
+        NodeSlot::new(Slot::read(node, image), referenced)
     }
 }
 
@@ -352,7 +359,7 @@ impl State {
     }
 
     /// True for blocks whose home a pending cut will remove.
-    fn behind_cut(&self, block: BlockIndex) -> bool {
+    pub(super) fn behind_cut(&self, block: BlockIndex) -> bool {
         self.homes_from(block).is_behind_cut(block)
     }
 
@@ -385,6 +392,15 @@ impl State {
             self.add_group(group);
         }
         self.nodes.get_mut(&group.0).expect("just made")
+    }
+
+    /// The pages on the way to a group that is not present, its own included, as
+    /// far as they are not either, the highest first.
+    pub(super) fn absent_way(&self, group: GroupIndex) -> Vec<PageAddress> {
+        let up = std::iter::successors(Some(PageAddress::node(group)), |page| page.map_above());
+        let mut way: Vec<PageAddress> = up.take_while(|page| self.is_present(*page) == Some(false)).collect();
+        way.reverse();
+        way
     }
 
     /// Adds a group that is not present, and the maps on the way to it.
@@ -424,6 +440,29 @@ impl State {
         }
     }
 
+    /// Pages that were written ahead are named by the commit that has written
+    /// what holds their tokens; gives those.
+    pub(super) fn name_ahead(&mut self) -> Vec<PageAddress> {
+        let mut named = Vec::new();
+        for (&number, node) in self.nodes.iter_mut().filter(|(_, node)| node.is_ahead) {
+            node.is_ahead = false;
+            // One that has changed meanwhile was among those sealed now.
+            if !node.slot.in_flight {
+                (node.slot.referenced, node.slot.in_flight) = (true, true);
+                named.push(PageAddress::node(GroupIndex(number)));
+            }
+        }
+        named
+    }
+
+    /// What was written in place since the last barrier may be lost: pages that
+    /// were written ahead are written again by the next commit.
+    pub(super) fn doubt_ahead(&mut self) {
+        for node in self.nodes.values_mut().filter(|node| node.is_ahead) {
+            (node.is_ahead, node.slot.dirty) = (false, true);
+        }
+    }
+
     /// A commit of these pages has failed: they are to be written again.
     pub(crate) fn retake(&mut self, pages: &[PageAddress]) {
         for &address in pages {
@@ -441,7 +480,7 @@ impl State {
         if self.nodes.len() <= limit {
             return;
         }
-        self.nodes.retain(|&number, node| number == 0 || !node.slot.evictable());
+        self.nodes.retain(|&number, node| number == 0 || !node.evictable());
         let mut kept = HashSet::new();
         for number in self.nodes.keys() {
             let mut at = PageAddress::node(GroupIndex(*number)).map_above();

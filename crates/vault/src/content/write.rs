@@ -1,30 +1,23 @@
-//! Writing: merge what is partial, seal, and put each block where the rules
-//! of section 7 allow: home when nothing that survives a crash points there,
-//! into the journal otherwise.
+//! Writing: merge what is partial, seal, have it stored (`place`), and make it
+//! the file's state.
 
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use strongroom_engine::Buffer;
 use strongroom_format::vault::WriteSession;
-use strongroom_format::vault::node::Entry;
 use strongroom_store::SetTime;
-use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex, MAX_PLAIN_LEN, PlainLen, PlainOffset};
+use strongroom_units::{BlockIndex, GROUP_BLOCKS, MAX_PLAIN_LEN, PlainLen, PlainOffset};
 
 use super::ahead::Ahead;
 use super::commit::Extent;
-use super::life::Naming;
-use super::load::{Job, Load, overlay, tail, whole_jobs};
+use super::filled::enter;
+use super::load::{Job, Load, groups_of, overlay, tail, whole_jobs};
+use super::place::Placed;
 use super::range::{Merge, merge, pieces};
 use super::state::{Source, State};
 use super::{Content, NODES_IN_MEMORY, Promise};
 use crate::error::{Error, Result, errno};
 use crate::journal::{after, slots_of};
-use crate::rules::Rule;
-
-/// Fresh writes up to this many bytes may go into the journal when the file is
-/// synced often: a second barrier costs more than writing them twice.
-const SMALL_WRITE: usize = 64 << 10;
 
 /// A write behind a pending cut that is larger than this commits the cut
 /// first, and is then written once instead of twice.
@@ -33,12 +26,6 @@ const LARGE_WRITE: usize = 64 << 10;
 /// Stored files are touched this often at most: no clock tick of a kernel, by
 /// which it stamps files, is shorter.
 const TOUCH_INTERVAL: Duration = Duration::from_millis(1);
-
-/// Blocks one behind the other that have been stored: where the first stands.
-struct Placed {
-    blocks: Range<u64>,
-    source: Source,
-}
 
 impl Content {
     /// Writes `buffer[..len]` at `offset`, sealing in place: afterwards the
@@ -276,26 +263,6 @@ impl Content {
         self.place(state, loads, new_len, promise)
     }
 
-    /// Stores what is sealed, and makes it the file's blocks.
-    fn place(
-        &self,
-        state: &mut State,
-        loads: &[Load<'_>],
-        new_len: PlainLen,
-        promise: &mut Promise<'_>,
-    ) -> Result<()> {
-        let mut placed = Vec::new();
-        let home_len = state.home_len;
-        for load in loads {
-            if let Err(error) = self.place_load(state, load, promise, &mut placed) {
-                self.undo_growth(state, home_len);
-                return Err(error);
-            }
-        }
-        self.apply(state, loads, &placed, new_len, promise);
-        Ok(())
-    }
-
     /// Loads the nodes of all jobs and makes sure that each has room for the
     /// session that seals them.
     fn prepare_nodes(
@@ -306,16 +273,9 @@ impl Content {
         room: Room,
         promise: &mut Promise<'_>,
     ) -> Result<()> {
-        let mut groups: Vec<GroupIndex> =
-            loads.iter().flat_map(|load| &load.jobs).map(|job| job.block.group()).collect();
-        groups.sort_unstable();
-        groups.dedup();
-        for group in groups {
+        for group in groups_of(loads) {
             self.load_group(state, group)?;
-            let Some(node) = state.nodes.get(&group.0) else {
-                self.reserve_group(state, group)?;
-                continue;
-            };
+            let Some(node) = state.nodes.get(&group.0) else { continue };
             if room == Room::Made || node.slot.page.has_room_for(session) {
                 continue;
             }
@@ -330,57 +290,8 @@ impl Content {
         Ok(())
     }
 
-    /// Writes a load's ciphertext out, run by run, and notes where.
-    fn place_load(
-        &self,
-        state: &mut State,
-        load: &Load<'_>,
-        promise: &mut Promise<'_>,
-        placed: &mut Vec<Placed>,
-    ) -> Result<()> {
-        let size = self.geometry().block_size();
-        let slots = slots_of(size);
-        let bytes = load.bytes();
-        let small = state.habit.journal_small && bytes <= SMALL_WRITE && state.naming.is_named();
-        let overwrites = self.context.rules.keeps(Rule::JournalOverwrites);
-        // A file without a name is overwritten in place only once that is
-        // durable: until then a crash may bring it back.
-        let may_journal = state.birth.is_written() && state.naming != Naming::Gone;
-        let mut homes = state.homes_from(load.jobs.first().map_or(BlockIndex(0), |job| job.block));
-        let mut journaled =
-            |job: &Job| may_journal && (small || (overwrites && homes.is_referenced(job.block)));
-        let jobs: Vec<(Job, bool)> = load.jobs.iter().map(|job| (*job, journaled(job))).collect();
-        let runs = jobs.chunk_by(|(a, a_journaled), (b, b_journaled)| {
-            b.block.0 == a.block.0 + 1
-                && b.at == a.at + a.len
-                && a.len as u64 == size.bytes()
-                && a_journaled == b_journaled
-                && (*a_journaled || b.block.0 % GROUP_BLOCKS != 0)
-        });
-        let mut home_end = state.home_len;
-        for run in runs {
-            let ((first, journaled), (last, _)) = (run[0], run[run.len() - 1]);
-            let data = &load.buffer[first.at..last.at + last.len];
-            let source = if journaled {
-                if !state.naming.is_named() {
-                    self.context.waiting.note_removed();
-                }
-                self.reserve_blocks(state, first.block, last.block, data.len())?;
-                Source::Journal(promise.write_images(data, slots * run.len() as u32)?)
-            } else {
-                let offset = self.geometry().block_offset(first.block).0;
-                self.file.write_at(data, offset)?;
-                home_end = home_end.max(offset + data.len() as u64);
-                Source::Home
-            };
-            placed.push(Placed { blocks: first.block.0..last.block.0 + 1, source });
-        }
-        state.home_len = home_end;
-        Ok(())
-    }
-
     /// Makes what was stored the file's state.
-    fn apply(
+    pub(super) fn apply(
         &self,
         state: &mut State,
         loads: &[Load<'_>],
@@ -388,27 +299,11 @@ impl Content {
         new_len: PlainLen,
         promise: &mut Promise<'_>,
     ) {
-        // All old entries first: a page names few sessions at once.
-        for group in loads.iter().flat_map(Load::groups) {
-            let node = state.node_for_writing(group[0].block.group());
-            for job in group {
-                node.slot.page.clear_entry(job.block.entry());
-            }
-        }
-        for load in loads {
-            let mut sealed = load.sealed.iter();
-            for group in load.groups() {
-                let node = state.node_for_writing(group[0].block.group());
-                for (job, segment) in group.iter().zip(&mut sealed) {
-                    let entry = Entry::new(segment.nonce(), *segment.tag());
-                    node.slot
-                        .page
-                        .set_entry(job.block.entry(), &entry)
-                        .expect("room was made before sealing");
-                }
-                if !std::mem::replace(&mut node.slot.dirty, true) {
-                    promise.keep(1 + state.mark_way_dirty(group[0].block.group()));
-                }
+        for group in groups_of(loads) {
+            let node = state.node_for_writing(group);
+            enter(&mut node.slot.page, group, loads);
+            if !std::mem::replace(&mut node.slot.dirty, true) {
+                promise.keep(1 + state.mark_way_dirty(group));
             }
         }
         let mut home = 0;

@@ -11,7 +11,7 @@ use strongroom_format::vault::Suite;
 use strongroom_store::faulty::FaultyStore;
 use strongroom_store::memory::MemoryStore;
 use strongroom_store::{Kind, RenameMode, Store, XattrMode};
-use strongroom_units::BlockSize;
+use strongroom_units::{BlockSize, GROUP_BLOCKS};
 use strongroom_vault::content::{Allocate, Content};
 use strongroom_vault::namespace::{Creation, Entry, Opening, ROOT};
 use strongroom_vault::{OpenOptions, Rules, Vault};
@@ -64,6 +64,9 @@ pub(crate) struct Trial {
     /// The engine, where it makes masks and is watched.
     pub(crate) masks: Option<Arc<Watched>>,
     pub(crate) size: u64,
+    /// Whole groups are written, too: where they are short, and no rule is left out, since faults of other rules
+    /// show sooner in histories without.
+    copies: bool,
     vault: Option<Vault>,
     rng: Rng,
     pub(crate) files: BTreeMap<Id, FileHistory>,
@@ -112,6 +115,7 @@ impl Trial {
             engine,
             masks,
             size: block_size.bytes(),
+            copies: block_size == BlockSize::MIN && rules == Rules::STRICT,
             vault: Some(vault),
             rng: Rng(seed ^ 0x5eed),
             files: BTreeMap::new(),
@@ -173,6 +177,7 @@ impl Trial {
 
     fn step(&mut self) {
         match self.rng.below(72) {
+            0 if self.copies => self.write_groups(),
             0..=11 => self.write(),
             12..=17 => self.overwrite(),
             18..=23 => self.sync(),
@@ -364,6 +369,22 @@ impl Trial {
         let len = 1 + self.rng.below(self.size.min(16 << 10) * 2);
         let data = self.data(len);
         self.change(id, &content, offset, &data);
+    }
+
+    /// Writes whole groups one behind the other, as a copy does, which takes
+    /// their pages with it.
+    fn write_groups(&mut self) {
+        let Some((place, id)) = self.pick_file() else { return };
+        let content = self.opened(&place, id);
+        let group = GROUP_BLOCKS * self.size;
+        let mut at = self.latest(id).len.min(self.rng.below(2) * 3 * group);
+        let end = at + group + self.rng.below(group);
+        let request = [2 * group, group / 2, group + 1000][self.rng.below(3) as usize];
+        while at < end {
+            let data = self.data(request.min(end - at));
+            self.change(id, &content, at, &data);
+            at += data.len() as u64;
+        }
     }
 
     fn overwrite(&mut self) {
