@@ -13,8 +13,7 @@ use strongroom_format::vault::page::{CLEAR_LEN, PageHeader};
 use strongroom_units::{BlockIndex, GroupIndex, PAGE_LEN, PlainLen};
 
 use super::Content;
-use super::load::{Load, groups_of};
-use super::place::{Run, first_of};
+use super::load::{Load, Run, first_of, groups_of};
 use super::state::State;
 use crate::error::Result;
 use crate::page::{Image, PageAddress};

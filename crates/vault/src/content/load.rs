@@ -1,9 +1,11 @@
 //! Blocks on their way from a buffer into a stored file: which they are, and
-//! having them sealed. Where they are stored is for `write`.
+//! having them sealed. Where they are stored is for `place`.
+
+use std::ops::Range;
 
 use strongroom_engine::client::Flight;
 use strongroom_engine::{AssociatedData, Batch, Buffer, Operation, Segment};
-use strongroom_units::{BlockIndex, BlockSize, GroupIndex, PlainLen, PlainOffset};
+use strongroom_units::{BlockIndex, BlockSize, GROUP_BLOCKS, GroupIndex, PlainLen, PlainOffset};
 
 use super::Content;
 use super::range::Piece;
@@ -58,6 +60,26 @@ impl<'a> Load<'a> {
             .collect();
         Batch::new(Operation::Seal, self.buffer.take(), segments)
     }
+}
+
+/// Blocks one behind the other that are to be stored together.
+pub(super) struct Run<'l> {
+    pub(super) blocks: Range<u64>,
+    pub(super) is_journaled: bool,
+    pub(super) data: &'l [u8],
+}
+
+impl Run<'_> {
+    /// The groups that it has blocks of: one alone, if it goes in place.
+    pub(super) fn groups(&self) -> impl Iterator<Item = GroupIndex> + use<> {
+        let (first, last) = (BlockIndex(self.blocks.start), BlockIndex(self.blocks.end - 1));
+        (first.group().0..=last.group().0).map(GroupIndex)
+    }
+}
+
+/// The first block of a group.
+pub(super) fn first_of(group: GroupIndex) -> BlockIndex {
+    BlockIndex(group.0 * GROUP_BLOCKS)
 }
 
 /// The groups that loads have blocks of, in order.

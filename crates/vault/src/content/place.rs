@@ -17,7 +17,7 @@ use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex, PAGE_LEN, PlainLen}
 
 use super::filled::Filled;
 use super::life::Naming;
-use super::load::{Job, Load};
+use super::load::{Job, Load, Run, first_of};
 use super::state::{Source, State};
 use super::{Content, Promise};
 use crate::error::Result;
@@ -32,25 +32,10 @@ const SMALL_WRITE: usize = 64 << 10;
 /// What stands in the place of a page until a commit writes it.
 static NO_PAGE: [u8; PAGE_LEN] = [0; PAGE_LEN];
 
-/// Blocks one behind the other that are to be stored together.
-pub(super) struct Run<'l> {
-    pub(super) blocks: Range<u64>,
-    pub(super) is_journaled: bool,
-    data: &'l [u8],
-}
-
 /// Blocks one behind the other that have been stored: where the first stands.
 pub(super) struct Placed {
     pub(super) blocks: Range<u64>,
     pub(super) source: Source,
-}
-
-impl Run<'_> {
-    /// The groups that it has blocks of: one alone, if it goes in place.
-    pub(super) fn groups(&self) -> impl Iterator<Item = GroupIndex> + use<> {
-        let (first, last) = (BlockIndex(self.blocks.start), BlockIndex(self.blocks.end - 1));
-        (first.group().0..=last.group().0).map(GroupIndex)
-    }
 }
 
 impl Content {
@@ -177,11 +162,6 @@ impl Content {
         }
         Ok(())
     }
-}
-
-/// The first block of a group.
-pub(super) fn first_of(group: GroupIndex) -> BlockIndex {
-    BlockIndex(group.0 * GROUP_BLOCKS)
 }
 
 /// What is written to a stored file: pieces that follow each other together.
