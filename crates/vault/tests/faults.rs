@@ -197,6 +197,27 @@ fn a_commit_whose_times_fail_is_made_again() {
     }
 }
 
+/// What a barrier lost, and was told to be lost, takes nothing along that later ones made durable.
+#[test]
+fn a_new_file_whose_first_barrier_lost_a_part_of_it_is_not_taken_away() {
+    let engine = support::engine();
+    for later in 1..=3 {
+        let mut trial = Trial::new(&base(Suite::Xaes256Gcm), true, &engine);
+        [Create("a"), Write("a", 0, 8192)].iter().for_each(|&step| trial.step(step).unwrap());
+        let lost = Plan { effect: Effect::LosesUnsynced(EIO), ..Plan::once(0, EIO) };
+        trial.store.fail(lost.of(Call::SyncAll));
+        trial.step(Sync("a")).unwrap_err();
+        trial.store.heal();
+        for number in 1..=later {
+            trial.step(Write("a", number << 19, 1 << 19)).unwrap();
+            trial.step(if number == 2 { SyncAll } else { Sync("a") }).unwrap();
+        }
+        for seed in [NOTHING, EVERYTHING, 1] {
+            trial.check_power_cut_of_synced(seed);
+        }
+    }
+}
+
 /// A kernel tells of pages that it could not write once, and forgets them: the
 /// next barrier succeeds.
 #[test]

@@ -186,11 +186,17 @@ struct Committing<'a> {
 
 /// Commits several files, ordered by [`Content::order`]; tells how many of the
 /// stored files a barrier has covered.
-pub(crate) fn commit_all<'a>(
-    context: &'a Context,
-    contents: &[&'a Content],
-    extent: Extent,
-) -> Result<usize> {
+pub(crate) fn commit_all(context: &Context, contents: &[&Content], extent: Extent) -> Result<usize> {
+    let covered = commit_once(context, contents, extent)?;
+    let is_unsettled = |content: &&Content| std::mem::take(&mut content.write_state().is_unsettled);
+    let unsettled: Vec<&Content> = contents.iter().copied().filter(is_unsettled).collect();
+    if !unsettled.is_empty() {
+        commit_once(context, &unsettled, Extent::Data)?;
+    }
+    Ok(covered)
+}
+
+fn commit_once<'a>(context: &'a Context, contents: &[&'a Content], extent: Extent) -> Result<usize> {
     let durable = extent != Extent::Home;
     if !contents.is_empty() {
         context.fenced.check()?;
@@ -342,6 +348,10 @@ impl Content {
             freshness.note_version(self.id, version);
         }
         if self.context.rules.keeps(Rule::DataBeforeRecord) {
+            if !state.birth.is_durable() && state.losses.count() > 0 {
+                state.is_unsettled = true;
+                state.retake(&[PageAddress::HEADER]);
+            }
             state.birth = Birth::Durable;
         }
         if state.birth.is_durable() && emission.barrier {
@@ -406,7 +416,7 @@ impl Content {
         if emission.barrier && state.birth.is_written() {
             // What the barrier should have covered may be lost, the header
             // page and the length with it.
-            state.retake(&[PageAddress::HEADER]);
+            state.begin_anew();
             self.relearn_len(state);
         }
     }

@@ -123,6 +123,9 @@ pub(crate) struct State {
     /// Something has been written home since the file's last barrier.
     pub(crate) unsynced: bool,
     pub(crate) losses: Losses,
+    /// A commit has made it durable, with what barriers before had lost: a crash
+    /// would take it away for that, until its header page says *settled*.
+    pub(crate) is_unsettled: bool,
     /// Of a file that stands under its home and may still be found under the
     /// one before: how many barriers of the store had begun when it was moved.
     pub(crate) moved: Option<u64>,
@@ -245,6 +248,7 @@ impl State {
             naming: Naming::Named,
             unsynced: false,
             losses: Losses::default(),
+            is_unsettled: false,
             moved: None,
             habit: Habit::default(),
             home_len: 0,
@@ -264,10 +268,7 @@ impl State {
     /// place, and nothing of it is in the journal: a crash takes it away,
     /// whatever is written in place.
     pub(crate) fn was_never_durable(&self, barriers_begun: u64) -> bool {
-        self.birth.written_since() == Some(barriers_begun)
-            && !self.is_journaled()
-            && self.pending.lowest_cut().is_none()
-            && !self.pending.has_punched()
+        self.birth.written_since() == Some(barriers_begun) && self.stands_in_place()
     }
 
     /// Something is to be written by the next commit.
@@ -461,6 +462,24 @@ impl State {
         for node in self.nodes.values_mut().filter(|node| node.is_ahead) {
             (node.is_ahead, node.slot.dirty) = (false, true);
         }
+    }
+
+    /// Nothing of the file is in the journal, or to be cut.
+    fn stands_in_place(&self) -> bool {
+        !self.is_journaled() && self.pending.lowest_cut().is_none() && !self.pending.has_punched()
+    }
+
+    /// A barrier that should have covered the file has failed. One that was never
+    /// durable is written in place anew, header page and all: by what stands there
+    /// a replay knows the file that a record is of.
+    pub(crate) fn begin_anew(&mut self) {
+        if self.birth.is_durable() || !self.stands_in_place() {
+            return self.retake(&[PageAddress::HEADER]);
+        }
+        self.birth = Birth::Unwritten;
+        let nodes = self.nodes.keys().map(|&number| PageAddress::node(GroupIndex(number)));
+        let pages: Vec<PageAddress> = nodes.chain(self.maps.keys().copied()).collect();
+        self.retake(&pages);
     }
 
     /// A commit of these pages has failed: they are to be written again.
