@@ -4,10 +4,10 @@
 //! What goes in place is written in the order of the file, and pieces that
 //! follow each other are one write: the blocks of a group, before them its
 //! node page and the map pages that it brings with it. Blocks that were merged
-//! with what they held come last: if the store fails before, that is still there. A page that the write
-//! does not fill ([`super::filled`]) is zeros until a commit writes it. So a
-//! file that is written from its beginning to its end reaches the store in that
-//! order, without gaps and without a way back.
+//! with what they held come last: if the store fails before, that is still
+//! there. A page that the write does not fill ([`super::filled`]) is zeros until
+//! a commit writes it. So a file that is written from its beginning to its end
+//! reaches the store in that order, without gaps and without a way back.
 
 use std::io::IoSlice;
 use std::ops::Range;
