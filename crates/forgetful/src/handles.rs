@@ -1,6 +1,6 @@
 //! What the kernel refers to: nodes by their lookups, open files by handle.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use strongroom_fuse::{Errno, Handle, NodeId};
@@ -9,8 +9,16 @@ use strongroom_store::{FileRef, NodeRef};
 #[derive(Default)]
 struct Tables {
     nodes: HashMap<u64, (NodeRef, u64)>,
-    files: HashMap<u64, FileRef>,
+    files: HashMap<u64, Open>,
+    /// Inodes that have lost what was written, and fail for as long as anybody has them open to write.
+    lost: HashSet<u64>,
     last: u64,
+}
+
+struct Open {
+    file: FileRef,
+    inode: u64,
+    writes: bool,
 }
 
 /// The nodes and open files of one mount.
@@ -53,19 +61,40 @@ impl Handles {
         }
     }
 
-    pub(crate) fn opened(&self, file: FileRef) -> Handle {
+    pub(crate) fn opened(&self, file: FileRef, node: NodeId, writes: bool) -> Handle {
         let mut tables = self.tables();
         tables.last += 1;
         let handle = tables.last;
-        tables.files.insert(handle, file);
+        tables.files.insert(handle, Open { file, inode: node.0, writes });
         Handle(handle)
     }
 
+    /// For reading.
     pub(crate) fn file(&self, handle: Handle) -> Result<FileRef, Errno> {
-        self.tables().files.get(&handle.0).cloned().ok_or(Errno::BADF)
+        self.tables().files.get(&handle.0).map(|open| FileRef::clone(&open.file)).ok_or(Errno::BADF)
+    }
+
+    /// For changes and barriers.
+    pub(crate) fn whole(&self, handle: Handle) -> Result<FileRef, Errno> {
+        let tables = self.tables();
+        let open = tables.files.get(&handle.0).ok_or(Errno::BADF)?;
+        if open.writes && tables.lost.contains(&open.inode) {
+            return Err(Errno::IO);
+        }
+        Ok(FileRef::clone(&open.file))
     }
 
     pub(crate) fn closed(&self, handle: Handle) {
-        self.tables().files.remove(&handle.0);
+        let mut tables = self.tables();
+        let Some(closed) = tables.files.remove(&handle.0) else { return };
+        if !tables.files.values().any(|open| open.inode == closed.inode && open.writes) {
+            tables.lost.remove(&closed.inode);
+        }
+    }
+
+    /// Those that are open to write and from which `lose` takes something, as it says, fail from now on.
+    pub(crate) fn lose(&self, lose: impl Fn(&FileRef) -> bool) {
+        let Tables { files, lost, .. } = &mut *self.tables();
+        lost.extend(files.values().filter(|open| open.writes && lose(&open.file)).map(|open| open.inode));
     }
 }

@@ -4,9 +4,11 @@
 //! every barrier (`strongroom_store::faulty`). Told `cut SEED` on standard
 //! input, it behaves as a disk does when the power fails: it unmounts, drops
 //! to a state that a power cut could have left, chosen by the seed, and mounts
-//! that. `ready` on standard output says that it is mounted, with the length
-//! of the log that the cut ended. At the end of its input it unmounts and
-//! ends.
+//! that. Told `lose`, it loses at once what is not durable of each file that is
+//! open to be written, and fails what changes or syncs that file until nobody
+//! has it open to be written any more. `ready` on standard output says that it
+//! has done so, or is mounted, with the length of the log. At the end of its
+//! input it unmounts and ends.
 //!
 //! An ability that is named is not there, and asking for it gives the errno:
 //! `links`, `xattrs`, `unnamed` (files without names), `exchange`.
@@ -75,6 +77,11 @@ fn serve(directory: &Path, lacking: &[Plan]) -> Result<(), Box<dyn Error>> {
     say(0)?;
     for line in std::io::stdin().lock().lines() {
         let line = line?;
+        if line == "lose" {
+            served.filesystem.lose();
+            say(served.store.position())?;
+            continue;
+        }
         let seed = line.strip_prefix("cut ").and_then(|seed| seed.parse().ok());
         let Some(seed) = seed else { return Err(format!("not understood: {line}").into()) };
         let store = served.unmount()?;
@@ -97,6 +104,7 @@ fn say(position: usize) -> std::io::Result<()> {
 /// A mounted store.
 struct Served {
     store: FaultyStore,
+    filesystem: Arc<Forgetful>,
     handle: SessionHandle,
     session: JoinHandle<Result<Ended, SessionError>>,
 }
@@ -110,10 +118,10 @@ impl Served {
         let filesystem = Arc::new(Forgetful::new(store.clone()));
         let options =
             SessionOptions { workers: WORKERS, writeback_cache: false, ..SessionOptions::default() };
-        let session = Session::new(mount, filesystem, options);
+        let session = Session::new(mount, Arc::clone(&filesystem), options);
         let handle = session.handle();
         let session = std::thread::spawn(move || session.run());
-        Ok(Served { store, handle, session })
+        Ok(Served { store, filesystem, handle, session })
     }
 
     /// Takes the mount away, in use or not; gives what was recorded.

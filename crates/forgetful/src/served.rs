@@ -1,17 +1,22 @@
 //! A store, served as a file system: every request is one call of the store.
 
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
 use strongroom_engine::Buffer;
 use strongroom_fuse::{
     Allocate, Context, CreateMode, DirectoryEntries, DirectoryEntriesPlus, DirectoryEntry, Entry, Errno,
     Filesystem, Handle, NodeId, OpenFlags, Opened, Read, Release, Rename, SetAttributes, SetXattr, Space,
     TimedAttributes, Write,
 };
-use strongroom_store::faulty::FaultyStore;
-use strongroom_store::{Access, AllocateMode, NodeRef, Store, XattrMode};
+use strongroom_store::faulty::{Call, Effect, FaultyStore, Plan};
+use strongroom_store::{Access, AllocateMode, FileRef, NodeRef, Store, XattrMode};
 
 use crate::handles::Handles;
 use crate::words::{self, errno};
 
+const EIO: i32 = 5;
+const ACCESS: u32 = 0o3;
+const READ_ONLY: u32 = 0;
 const TRUNCATE: u32 = 0o1000;
 const EXCLUSIVE: u32 = 0o200;
 const KEEP_SIZE: u32 = 1;
@@ -36,12 +41,31 @@ impl Listed {
 pub(crate) struct Forgetful {
     store: FaultyStore,
     handles: Handles,
+    /// Held by each change and barrier, and alone by what takes something away.
+    calm: RwLock<()>,
 }
 
 impl Forgetful {
     pub(crate) fn new(store: FaultyStore) -> Forgetful {
         let handles = Handles::new(store.root());
-        Forgetful { store, handles }
+        Forgetful { store, handles, calm: RwLock::default() }
+    }
+
+    /// What is not durable of files that are open to write is lost, and each
+    /// that lost something tells so for as long as it is open, as JuiceFS does.
+    pub(crate) fn lose(&self) {
+        let _alone = self.calm.write().unwrap_or_else(PoisonError::into_inner);
+        self.handles.lose(|file| {
+            let before = bytes(file);
+            self.store
+                .fail(Plan { effect: Effect::LosesUnsynced(EIO), ..Plan::once(0, EIO) }.of(Call::SyncAll));
+            let _ = file.sync_all();
+            bytes(file) != before
+        });
+    }
+
+    fn calm(&self) -> RwLockReadGuard<'_, ()> {
+        self.calm.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn found(&self, node: NodeRef) -> Result<Entry, Errno> {
@@ -68,6 +92,13 @@ impl Forgetful {
     }
 }
 
+fn bytes(file: &FileRef) -> Vec<u8> {
+    let mut bytes = vec![0; file.len().map_or(0, |len| len as usize)];
+    let read = file.read_at(&mut bytes, 0).unwrap_or(0);
+    bytes.truncate(read);
+    bytes
+}
+
 impl Filesystem for Forgetful {
     fn lookup(&self, _: &Context, parent: NodeId, name: &[u8]) -> Result<Entry, Errno> {
         self.found(self.handles.node(parent)?.lookup(name).map_err(errno)?)
@@ -87,6 +118,7 @@ impl Filesystem for Forgetful {
         id: NodeId,
         change: &SetAttributes,
     ) -> Result<TimedAttributes, Errno> {
+        let _calm = self.calm();
         let node = self.handles.node(id)?;
         if let Some(mode) = change.mode {
             node.set_mode(mode & 0o7777).map_err(errno)?;
@@ -162,11 +194,13 @@ impl Filesystem for Forgetful {
     }
 
     fn open(&self, _: &Context, node: NodeId, open: OpenFlags) -> Result<Opened, Errno> {
+        let _calm = self.calm();
         let file = self.handles.node(node)?.open(Access::ReadWrite).map_err(errno)?;
         if open.flags & TRUNCATE != 0 {
             file.set_len(0).map_err(errno)?;
         }
-        Ok(Opened { handle: self.handles.opened(file), flags: 0 })
+        let writes = open.flags & ACCESS != READ_ONLY;
+        Ok(Opened { handle: self.handles.opened(file, node, writes), flags: 0 })
     }
 
     fn create(
@@ -177,13 +211,16 @@ impl Filesystem for Forgetful {
         mode: &CreateMode,
         open: OpenFlags,
     ) -> Result<(Entry, Opened), Errno> {
+        let calm = self.calm();
         let directory = self.handles.node(parent)?;
         match directory.create(name, mode.masked() & 0o7777) {
             Ok((node, file)) => {
                 let entry = self.made(context, node)?;
-                Ok((entry, Opened { handle: self.handles.opened(file), flags: 0 }))
+                let handle = self.handles.opened(file, entry.node, open.flags & ACCESS != READ_ONLY);
+                Ok((entry, Opened { handle, flags: 0 }))
             }
             Err(error) if error.is_exists() && open.flags & EXCLUSIVE == 0 => {
+                drop(calm);
                 let entry = self.lookup(context, parent, name)?;
                 Ok((entry, self.open(context, entry.node, open)?))
             }
@@ -196,12 +233,14 @@ impl Filesystem for Forgetful {
         context: &Context,
         parent: NodeId,
         mode: &CreateMode,
-        _: OpenFlags,
+        open: OpenFlags,
     ) -> Result<(Entry, Opened), Errno> {
+        let _calm = self.calm();
         let directory = self.handles.node(parent)?;
         let (node, file) = directory.create_unnamed(mode.masked() & 0o7777).map_err(errno)?;
         let entry = self.made(context, node)?;
-        Ok((entry, Opened { handle: self.handles.opened(file), flags: 0 }))
+        let handle = self.handles.opened(file, entry.node, open.flags & ACCESS != READ_ONLY);
+        Ok((entry, Opened { handle, flags: 0 }))
     }
 
     fn read(&self, _: &Context, _: NodeId, read: &Read, buffer: &mut Buffer) -> Result<usize, Errno> {
@@ -209,7 +248,8 @@ impl Filesystem for Forgetful {
     }
 
     fn write(&self, _: &Context, _: NodeId, write: &Write, buffer: &mut Buffer) -> Result<usize, Errno> {
-        self.handles.file(write.handle)?.write_at(&buffer[..write.len], write.offset).map_err(errno)?;
+        let _calm = self.calm();
+        self.handles.whole(write.handle)?.write_at(&buffer[..write.len], write.offset).map_err(errno)?;
         Ok(write.len)
     }
 
@@ -223,7 +263,8 @@ impl Filesystem for Forgetful {
     }
 
     fn fsync(&self, _: &Context, _: NodeId, handle: Handle, data_only: bool) -> Result<(), Errno> {
-        let file = self.handles.file(handle)?;
+        let _calm = self.calm();
+        let file = self.handles.whole(handle)?;
         if data_only { file.sync_data() } else { file.sync_all() }.map_err(errno)
     }
 
@@ -295,17 +336,19 @@ impl Filesystem for Forgetful {
     }
 
     fn fallocate(&self, _: &Context, _: NodeId, allocate: &Allocate) -> Result<(), Errno> {
+        let _calm = self.calm();
         let mode = match allocate.mode {
             0 => AllocateMode::Extend,
             KEEP_SIZE => AllocateMode::KeepLength,
             mode if mode == PUNCH_HOLE | KEEP_SIZE => AllocateMode::Punch,
             _ => return Err(Errno::OPNOTSUPP),
         };
-        let file = self.handles.file(allocate.handle)?;
+        let file = self.handles.whole(allocate.handle)?;
         file.allocate(mode, allocate.offset, allocate.len).map_err(errno)
     }
 
     fn syncfs(&self, _: &Context, _: NodeId) -> Result<(), Errno> {
+        let _calm = self.calm();
         self.store.sync_all().map_err(errno)
     }
 }

@@ -1,10 +1,9 @@
 //! A local store on file systems that lack links, attributes or files without
 //! names, in whatever words these say so. It needs `/dev/fuse`.
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+mod mounted;
 
+use mounted::Mounted;
 use strongroom_store::local::{LocalStore, OpenMode};
 use strongroom_store::{NodeRef, RenameMode, Result, Store, XattrMode};
 
@@ -13,31 +12,6 @@ const EINVAL: i32 = 22;
 const ENOSYS: i32 = 38;
 const ENODATA: i32 = 61;
 const EOPNOTSUPP: i32 = 95;
-
-/// A mounted store, which goes with the value.
-struct Mounted(Child);
-
-impl Mounted {
-    fn on(directory: &Path, lacking: &[String]) -> Mounted {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_forgetful"));
-        command.arg(directory).args(lacking).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("started");
-        let mut line = String::new();
-        let output = child.stdout.as_mut().expect("a pipe");
-        BufReader::new(output).read_line(&mut line).expect("it says when it is mounted");
-        let mounted = Mounted(child);
-        assert_eq!(line.trim(), "ready 0");
-        mounted
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        // The end of its input ends it.
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
-    }
-}
 
 fn errno<T>(result: Result<T>) -> Option<i32> {
     result.err().map(|error| error.errno())

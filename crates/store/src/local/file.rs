@@ -10,9 +10,9 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
+use super::handle::{Asker, Handle};
 use super::node::{attributes_of, timestamps};
 use super::refreshing::Refreshed;
-use super::unsynced::Note;
 use super::{OpenMode, Shared, error};
 use crate::copying::copy_through_memory;
 use crate::mapped::MappedFile;
@@ -33,7 +33,7 @@ const RWF_DONTCACHE: u32 = 0x80;
 #[derive(Debug)]
 pub(super) struct LocalFile {
     store: Arc<Shared>,
-    fd: Arc<OwnedFd>,
+    handle: Arc<Handle>,
     id: InodeId,
     /// Why it may not be written, when it may be read alone.
     refusal: Option<Errno>,
@@ -45,10 +45,10 @@ pub(super) struct LocalFile {
 }
 
 impl LocalFile {
-    pub(super) fn new(store: Arc<Shared>, fd: Arc<OwnedFd>, id: InodeId) -> LocalFile {
+    pub(super) fn new(store: Arc<Shared>, handle: Handle, id: InodeId) -> LocalFile {
         LocalFile {
             store,
-            fd,
+            handle: Arc::new(handle),
             id,
             refusal: None,
             uncached: AtomicBool::new(false),
@@ -66,14 +66,25 @@ impl LocalFile {
         self.refusal.map_or(Ok(()), |errno| Err(error(operation)(errno)))
     }
 
-    /// The file is changed before what is returned goes.
-    fn change(&self) -> Note<'_> {
-        self.store.unsynced.file(self.id, &self.fd)
+    /// Changes the file, unless it may be read alone.
+    fn change<T>(&self, operation: &'static str, change: impl FnOnce(&OwnedFd) -> Result<T>) -> Result<T> {
+        self.allow(operation)?;
+        let _change = self.store.unsynced.file(self.id, &self.handle);
+        self.handle.change(change).inspect_err(|_| self.note_failed())
+    }
+
+    fn sync(&self, operation: &'static str, sync: impl Fn(&OwnedFd) -> rustix::io::Result<()>) -> Result<()> {
+        let _timing = self.store.times.barriers.begin_rare();
+        self.handle.sync(Asker::File, sync).map_err(error(operation)).inspect_err(|_| self.note_failed())
+    }
+
+    fn note_failed(&self) {
+        self.store.unsynced.note_failed(self.id, &self.handle);
     }
 
     /// The file's bytes where the kernel keeps them.
     fn mapped(&self) -> Option<&MappedFile> {
-        let map = || MappedFile::new(&self.fd.try_clone()?.into());
+        let map = || MappedFile::new(&self.handle.fd().try_clone()?.into());
         // Who cannot have it reads, and hears what is wrong.
         self.mapped.get_or_init(|| map().ok().flatten().map(Box::new)).as_deref()
     }
@@ -83,7 +94,7 @@ impl LocalFile {
     fn read_uncached(&self, buffer: &mut [u8], offset: u64) -> Option<usize> {
         let flags = ReadWriteFlags::from_bits_retain(RWF_DONTCACHE);
         let mut vector = [IoSliceMut::new(buffer)];
-        match retry_on_intr(|| rustix::io::preadv2(&self.fd, &mut vector, offset, flags)) {
+        match retry_on_intr(|| rustix::io::preadv2(self.handle.fd(), &mut vector, offset, flags)) {
             Ok(count) => Some(count),
             Err(_) => {
                 self.uncached.store(false, Ordering::Relaxed);
@@ -121,6 +132,36 @@ fn write_full(fd: impl AsFd, data: &[u8], offset: u64) -> Result<()> {
     Ok(())
 }
 
+/// Writes all of `slices`.
+fn write_vectored_full(fd: impl AsFd, slices: &[IoSlice<'_>], offset: u64) -> Result<()> {
+    let mut total = 0;
+    let mut next = 0;
+    while next < slices.len() {
+        let end = slices.len().min(next + VECTORS_MAX);
+        if slices[next..end].iter().all(|slice| slice.is_empty()) {
+            next = end;
+            continue;
+        }
+        let mut count = retry_on_intr(|| rustix::io::pwritev(&fd, &slices[next..end], offset + total))
+            .map_err(error("pwritev"))?;
+        if count == 0 {
+            return Err(error("pwritev")(Errno::IO));
+        }
+        total += count as u64;
+        while next < end && count >= slices[next].len() {
+            count -= slices[next].len();
+            next += 1;
+        }
+        if next < end {
+            let rest = &slices[next][count..];
+            write_full(&fd, rest, offset + total)?;
+            total += rest.len() as u64;
+            next += 1;
+        }
+    }
+    Ok(())
+}
+
 impl File for LocalFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         let _timing = self.store.times.reads.begin();
@@ -132,7 +173,7 @@ impl File for LocalFile {
         if done == buffer.len() {
             return Ok(done);
         }
-        Ok(done + read_full(&self.fd, &mut buffer[done..], offset + done as u64)?)
+        Ok(done + read_full(self.handle.fd(), &mut buffer[done..], offset + done as u64)?)
     }
 
     fn refresh(&self) -> Result<()> {
@@ -141,12 +182,12 @@ impl File for LocalFile {
             return Ok(());
         }
         let _timing = self.store.times.names.begin();
-        self.refreshed.renew(&self.fd)
+        self.refreshed.renew(self.handle.fd())
     }
 
     fn read_once(&self) {
         // Refused by some files, and only a wish.
-        let _ = rustix::fs::fadvise(&self.fd, 0, None, Advice::NoReuse);
+        let _ = rustix::fs::fadvise(self.handle.fd(), 0, None, Advice::NoReuse);
         self.uncached.store(true, Ordering::Relaxed);
     }
 
@@ -158,8 +199,9 @@ impl File for LocalFile {
             let end = buffers.len().min(next + VECTORS_MAX);
             let wanted: usize = buffers[next..end].iter().map(|buffer| buffer.len()).sum();
             let position = offset + total as u64;
-            let mut count = retry_on_intr(|| rustix::io::preadv(&self.fd, &mut buffers[next..end], position))
-                .map_err(error("preadv"))?;
+            let mut count =
+                retry_on_intr(|| rustix::io::preadv(self.handle.fd(), &mut buffers[next..end], position))
+                    .map_err(error("preadv"))?;
             total += count;
             if count == 0 && wanted > 0 {
                 break;
@@ -171,7 +213,7 @@ impl File for LocalFile {
             if next < end {
                 // Cut short inside a buffer: this one is filled by itself.
                 let rest = &mut buffers[next][count..];
-                let more = read_full(&self.fd, rest, offset + total as u64)?;
+                let more = read_full(self.handle.fd(), rest, offset + total as u64)?;
                 total += more;
                 if more < rest.len() {
                     break;
@@ -187,43 +229,13 @@ impl File for LocalFile {
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        self.allow("pwrite")?;
         let _timing = self.store.times.writes.begin();
-        let _change = self.change();
-        write_full(&self.fd, data, offset)
+        self.change("pwrite", |fd| write_full(fd, data, offset))
     }
 
     fn write_vectored_at(&self, slices: &[IoSlice<'_>], offset: u64) -> Result<()> {
-        self.allow("pwritev")?;
         let _timing = self.store.times.writes.begin();
-        let _change = self.change();
-        let mut total = 0;
-        let mut next = 0;
-        while next < slices.len() {
-            let end = slices.len().min(next + VECTORS_MAX);
-            if slices[next..end].iter().all(|slice| slice.is_empty()) {
-                next = end;
-                continue;
-            }
-            let mut count =
-                retry_on_intr(|| rustix::io::pwritev(&self.fd, &slices[next..end], offset + total))
-                    .map_err(error("pwritev"))?;
-            if count == 0 {
-                return Err(error("pwritev")(Errno::IO));
-            }
-            total += count as u64;
-            while next < end && count >= slices[next].len() {
-                count -= slices[next].len();
-                next += 1;
-            }
-            if next < end {
-                let rest = &slices[next][count..];
-                write_full(&self.fd, rest, offset + total)?;
-                total += rest.len() as u64;
-                next += 1;
-            }
-        }
-        Ok(())
+        self.change("pwritev", |fd| write_vectored_full(fd, slices, offset))
     }
 
     /// Not by `copy_file_range(2)`: where the file system can it makes both
@@ -234,8 +246,10 @@ impl File for LocalFile {
         let done = match from.as_any().downcast_ref::<LocalFile>() {
             Some(from) if len >= MAPPED_MIN => {
                 let _timing = self.store.times.writes.begin();
-                let _change = self.change();
-                from.mapped().map_or(0, |mapped| mapped.write_to(at, len, &*self.fd, offset))
+                let mapped = from.mapped();
+                self.change("pwrite", |fd| {
+                    Ok(mapped.map_or(0, |mapped| mapped.write_to(at, len, fd, offset)))
+                })?
             }
             _ => 0,
         };
@@ -243,50 +257,48 @@ impl File for LocalFile {
     }
 
     fn sync_data(&self) -> Result<()> {
-        let _timing = self.store.times.barriers.begin_rare();
-        retry_on_intr(|| rustix::fs::fdatasync(&self.fd)).map_err(error("fdatasync"))
+        self.sync("fdatasync", |fd| rustix::fs::fdatasync(fd))
     }
 
     fn sync_all(&self) -> Result<()> {
-        let _timing = self.store.times.barriers.begin_rare();
-        retry_on_intr(|| rustix::fs::fsync(&self.fd)).map_err(error("fsync"))
+        self.sync("fsync", |fd| rustix::fs::fsync(fd))
     }
 
     fn len(&self) -> Result<u64> {
         let _timing = self.store.times.names.begin();
-        let found = rustix::fs::fstat(&self.fd).map_err(error("fstat"))?;
+        let found = rustix::fs::fstat(self.handle.fd()).map_err(error("fstat"))?;
         u64::try_from(found.st_size).map_err(|_| error("fstat")(Errno::IO))
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        self.allow("ftruncate")?;
         let _timing = self.store.times.names.begin();
-        let _change = self.change();
-        retry_on_intr(|| rustix::fs::ftruncate(&self.fd, len)).map_err(error("ftruncate"))
+        self.change("ftruncate", |fd| {
+            retry_on_intr(|| rustix::fs::ftruncate(fd, len)).map_err(error("ftruncate"))
+        })
     }
 
     fn allocate(&self, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
-        self.allow("fallocate")?;
         let _timing = self.store.times.names.begin();
-        let _change = self.change();
         let flags = match mode {
             AllocateMode::KeepLength => FallocateFlags::KEEP_SIZE,
             AllocateMode::Extend => FallocateFlags::empty(),
             AllocateMode::Punch => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
         };
-        retry_on_intr(|| rustix::fs::fallocate(&self.fd, flags, offset, len)).map_err(error("fallocate"))
+        self.change("fallocate", |fd| {
+            retry_on_intr(|| rustix::fs::fallocate(fd, flags, offset, len)).map_err(error("fallocate"))
+        })
     }
 
     fn attributes(&self) -> Result<Attributes> {
         let _timing = self.store.times.names.begin();
-        attributes_of(&self.fd)
+        attributes_of(self.handle.fd())
     }
 
     fn set_times(&self, accessed: SetTime, modified: SetTime) -> Result<()> {
         let _timing = self.store.times.names.begin();
         self.store.writable("futimens")?;
-        let _change = self.change();
-        rustix::fs::futimens(&self.fd, &timestamps(accessed, modified)).map_err(error("futimens"))
+        let _change = self.store.unsynced.file(self.id, &self.handle);
+        rustix::fs::futimens(self.handle.fd(), &timestamps(accessed, modified)).map_err(error("futimens"))
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -12,6 +12,7 @@
 //! everywhere; a daemon that wants them exact sets the umask to 0.
 
 mod file;
+mod handle;
 mod node;
 mod probe;
 mod refreshing;

@@ -12,6 +12,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::file::LocalFile;
+use super::handle::Handle;
 use super::unsynced::Note;
 use super::{Shared, checked_name, error, open_quietly, proc_link};
 use crate::{
@@ -55,11 +56,14 @@ impl LocalNode {
         Ok((Arc::new(node), found))
     }
 
-    /// A node and an open file that share one ordinary descriptor.
+    /// A node and an open file that share one ordinary descriptor; where the
+    /// file has to be the only one that is open to be written, they do not.
     fn opened(&self, fd: OwnedFd) -> Result<(NodeRef, FileRef)> {
         let fd = Arc::new(fd);
-        let (node, _) = LocalNode::from_fd(Arc::clone(&self.store), Arc::clone(&fd), true)?;
-        let file = LocalFile::new(Arc::clone(&self.store), fd, node.id);
+        let is_served = self.is_of_fuse();
+        let of_node = if is_served { Arc::new(reference_to(&fd)?) } else { Arc::clone(&fd) };
+        let (node, _) = LocalNode::from_fd(Arc::clone(&self.store), of_node, !is_served)?;
+        let file = LocalFile::new(Arc::clone(&self.store), Handle::new(fd, is_served), node.id);
         Ok((Arc::new(node), Arc::new(file)))
     }
 
@@ -168,6 +172,12 @@ impl LocalNode {
     }
 }
 
+/// A descriptor of the same inode that grants nothing but reference.
+fn reference_to(fd: &OwnedFd) -> Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    rustix::fs::open(proc_link(fd.as_fd()), flags, Mode::empty()).map_err(error("openat"))
+}
+
 /// Finds the local node behind `node`.
 fn local<'a>(node: &'a dyn Node, operation: &'static str) -> Result<&'a LocalNode> {
     node.as_any().downcast_ref::<LocalNode>().ok_or(error(operation)(Errno::XDEV))
@@ -247,12 +257,15 @@ impl Node for LocalNode {
         }
         let link = proc_link(self.fd.as_fd());
         let open = |flags| open_quietly(rustix::fs::CWD, &link, flags);
-        let file = |fd| LocalFile::new(Arc::clone(&self.store), Arc::new(fd), self.id);
+        let file = |fd, is_served| {
+            let handle = Handle::new(Arc::new(fd), is_served);
+            LocalFile::new(Arc::clone(&self.store), handle, self.id)
+        };
         match open(flags) {
-            Ok(fd) => Ok(Arc::new(file(fd))),
+            Ok(fd) => Ok(Arc::new(file(fd, self.is_of_fuse() && access == Access::ReadWrite))),
             Err(refusal) if access == Access::ReadWrite && self.is_for_reading(refusal) => {
                 let fd = open(OFlags::RDONLY).map_err(|_| error("openat")(refusal))?;
-                Ok(Arc::new(file(fd).read_only(refusal)))
+                Ok(Arc::new(file(fd, false).read_only(refusal)))
             }
             Err(errno) => Err(error("openat")(errno)),
         }

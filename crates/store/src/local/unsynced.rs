@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, retry_on_intr};
 
+use super::handle::{Asker, Handle};
 use super::{error, open_quietly, proc_link};
 use crate::{InodeId, Kind, Result};
 
@@ -30,10 +31,32 @@ pub(crate) fn is_fuse(fd: impl AsFd) -> rustix::io::Result<bool> {
 #[derive(Debug, Default)]
 struct Changed {
     /// Open files.
-    files: HashMap<InodeId, Arc<OwnedFd>>,
+    files: HashMap<InodeId, Arc<Handle>>,
     /// Directories and files, by descriptors that may be good for nothing
     /// but to be referred to.
     nodes: HashMap<InodeId, (Kind, Arc<OwnedFd>)>,
+}
+
+impl Changed {
+    /// Keeps the file's last handle: the one before may be shut, and a barrier
+    /// there covers nothing of what was written to this one.
+    fn keep(&mut self, id: InodeId, handle: &Arc<Handle>) {
+        let before = self.files.insert(id, Arc::clone(handle));
+        if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, handle)) {
+            handle.succeed(&before);
+        }
+    }
+
+    /// A barrier has failed: what it had taken is kept again.
+    fn put_back(&mut self, taken: Changed) {
+        for (id, handle) in taken.files {
+            let newer = self.files.insert(id, handle);
+            if let Some(newer) = newer {
+                self.keep(id, &newer);
+            }
+        }
+        self.nodes.extend(taken.nodes);
+    }
 }
 
 /// Notes a change when it goes, at the end of the call that makes it: a
@@ -43,18 +66,24 @@ struct Changed {
 pub(super) struct Note<'a> {
     unsynced: &'a Unsynced,
     id: InodeId,
-    kind: Kind,
-    is_open: bool,
-    fd: &'a Arc<OwnedFd>,
+    changed: By<'a>,
+}
+
+/// By what an inode is being changed.
+enum By<'a> {
+    File(&'a Arc<Handle>),
+    Node(Kind, &'a Arc<OwnedFd>),
 }
 
 impl Drop for Note<'_> {
     fn drop(&mut self) {
         let Some(mut changed) = self.unsynced.changed() else { return };
-        if self.is_open {
-            changed.files.entry(self.id).or_insert_with(|| Arc::clone(self.fd));
-        } else if matches!(self.kind, Kind::File | Kind::Directory) {
-            changed.nodes.entry(self.id).or_insert_with(|| (self.kind, Arc::clone(self.fd)));
+        match self.changed {
+            By::File(handle) => changed.keep(self.id, handle),
+            By::Node(kind @ (Kind::File | Kind::Directory), fd) => {
+                changed.nodes.entry(self.id).or_insert_with(|| (kind, Arc::clone(fd)));
+            }
+            By::Node(..) => (),
         }
     }
 }
@@ -93,14 +122,23 @@ impl Unsynced {
     }
 
     /// The open file `id` is being changed.
-    pub(super) fn file<'a>(&'a self, id: InodeId, fd: &'a Arc<OwnedFd>) -> Note<'a> {
-        Note { unsynced: self, id, kind: Kind::File, is_open: true, fd }
+    pub(super) fn file<'a>(&'a self, id: InodeId, handle: &'a Arc<Handle>) -> Note<'a> {
+        Note { unsynced: self, id, changed: By::File(handle) }
     }
 
     /// The entries or the attributes of `id` are being changed. What else
     /// than files and directories there is has nothing but its entry.
     pub(super) fn node<'a>(&'a self, id: InodeId, kind: Kind, fd: &'a Arc<OwnedFd>) -> Note<'a> {
-        Note { unsynced: self, id, kind, is_open: false, fd }
+        Note { unsynced: self, id, changed: By::Node(kind, fd) }
+    }
+
+    /// A call on an open file has failed. What is kept of one that was open
+    /// before, of the same inode, must not keep the store's error.
+    pub(super) fn note_failed(&self, id: InodeId, failed: &Arc<Handle>) {
+        let kept = self.changed().and_then(|changed| changed.files.get(&id).cloned());
+        if let Some(other) = kept.filter(|other| !Arc::ptr_eq(other, failed)) {
+            other.shut_if_lost();
+        }
     }
 
     /// Makes durable what was noted before; false when nothing is noted here,
@@ -114,9 +152,7 @@ impl Unsynced {
         let taken = std::mem::take(&mut *lock(&kept.changed));
         let outcome = sync_each(&taken);
         if outcome.is_err() {
-            let mut changed = lock(&kept.changed);
-            changed.files.extend(taken.files);
-            changed.nodes.extend(taken.nodes);
+            lock(&kept.changed).put_back(taken);
         }
         outcome.map(|()| true)
     }
@@ -124,7 +160,7 @@ impl Unsynced {
 
 fn sync_each(changed: &Changed) -> Result<()> {
     for file in changed.files.values() {
-        retry_on_intr(|| rustix::fs::fsync(file)).map_err(error("fsync"))?;
+        file.sync(Asker::Store, |fd| rustix::fs::fsync(fd)).map_err(error("fsync"))?;
     }
     for (kind, fd) in changed.nodes.values() {
         let opened = match kind {

@@ -1,0 +1,44 @@
+//! The forgetful store, mounted.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// A mounted store, which goes with the value.
+pub(crate) struct Mounted {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Mounted {
+    pub(crate) fn on(directory: &Path, lacking: &[String]) -> Mounted {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forgetful"));
+        command.arg(directory).args(lacking).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("started");
+        let output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut mounted = Mounted { child, output };
+        assert_eq!(mounted.answer(), "ready 0");
+        mounted
+    }
+
+    /// Loses what is not durable of the files that are open to be written.
+    #[allow(dead_code, reason = "not every test loses anything")]
+    pub(crate) fn lose(&mut self) {
+        writeln!(self.child.stdin.as_mut().expect("a pipe"), "lose").expect("told");
+        assert!(self.answer().starts_with("ready "));
+    }
+
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("it says when it is ready");
+        line.trim().to_owned()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // The end of its input ends it.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
