@@ -1,7 +1,8 @@
 //! Barriers of the whole store, counted.
 
+use crate::error::Result;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{RwLock, RwLockReadGuard};
+use crate::sync::{Mutex, RwLock, RwLockReadGuard};
 use std::sync::PoisonError;
 
 /// Counts barriers of the whole store, so that one can tell whether what it
@@ -13,6 +14,8 @@ pub(crate) struct Barriers {
     beginning: RwLock<()>,
     /// The latest that has succeeded.
     done: AtomicU64,
+    /// Held by each from its beginning to its end; whether one has failed.
+    alone: Mutex<bool>,
 }
 
 /// No barrier of the store begins.
@@ -44,6 +47,18 @@ impl Barriers {
     pub(crate) fn begin(&self) -> u64 {
         let _guard = self.beginning.write().unwrap_or_else(PoisonError::into_inner);
         self.begun.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// One after the other: whether one has failed is known before the next begins,
+    /// since the store tells of a loss once.
+    pub(crate) fn alone<T>(&self, barrier: impl FnOnce() -> Result<T>) -> Result<T> {
+        let mut has_failed = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        barrier().inspect_err(|_| *has_failed = true)
+    }
+
+    /// Whether one has failed so far: others may not have heard of what it lost.
+    pub(crate) fn has_failed(&self) -> bool {
+        *self.alone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// That one has succeeded.

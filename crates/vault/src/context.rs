@@ -133,7 +133,7 @@ impl Context {
     pub(crate) fn sync_store(&self) -> Result<()> {
         let moment = self.freshness.as_ref().map(Freshness::now);
         let number = self.barriers.begin();
-        self.store.sync_all()?;
+        self.barriers.alone(|| Ok(self.store.sync_all()?))?;
         self.barriers.succeeded(number);
         self.waiting.forget_moved(&self.barriers);
         if let (Some(freshness), Some(moment)) = (&self.freshness, moment) {

@@ -34,6 +34,15 @@ impl Losses {
         self.count
     }
 
+    /// Why a barrier has failed since there were `before`, if any has: another's
+    /// that succeeds covers nothing of what was written before then.
+    pub(crate) fn since(&self, before: u64) -> Result<()> {
+        match &self.last {
+            Some(error) if self.count != before => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether somebody who began at `before` has to be told.
     pub(crate) fn concern(&self, before: u64) -> bool {
         self.count > before.min(self.told)

@@ -255,7 +255,9 @@ impl Vault {
     /// The last error that no caller was there to be told of.
     #[must_use]
     pub fn last_error(&self) -> Option<String> {
-        self.context.last_error()
+        // Who has lost the vault says so, whether or not there was anything to be written since.
+        let lost = self.context.fenced.check_known().err().map(|error| error.to_string());
+        lost.or_else(|| self.context.last_error())
     }
 
     /// Opens new write sessions for all nonces to come: the machine was copied.

@@ -22,6 +22,8 @@ use crate::rules::Rule;
 pub(crate) struct Landing {
     content: Arc<Content>,
     copied: Committed,
+    /// How many barriers of the file had failed before it was copied.
+    losses: u64,
 }
 
 /// Brings everything committed of these files home, durably as `rule` says.
@@ -39,7 +41,9 @@ pub(crate) fn checkpoint_all(context: &Context, contents: &[Arc<Content>], rule:
         let homes: Vec<&Content> = landings.iter().map(|landing| &*landing.content).collect();
         // The records that held the times are given up too.
         let keeps = context.rules.keeps(Rule::AttributesBeforeReply);
-        if let Err(error) = sync_homes(context, &homes, if keeps { Extent::File } else { Extent::Data }) {
+        let synced = sync_homes(context, &homes, if keeps { Extent::File } else { Extent::Data });
+        let is_covered = |landing: &Landing| landing.content.read_state().losses.since(landing.losses);
+        if let Err(error) = synced.and_then(|()| landings.iter().try_for_each(is_covered)) {
             for content in homes {
                 content.note_loss(&error);
                 content.relearn_len(&mut content.write_state());
@@ -57,7 +61,7 @@ impl Content {
     /// Copies committed images home; `None` when there are none.
     fn copy_home(self: &Arc<Self>) -> Result<Option<Landing>> {
         let _commit = self.lock_commit();
-        let (copied, segments, writes, before) = {
+        let (copied, segments, writes, before, losses) = {
             let mut state = self.write_state();
             let Some(copied) = state.journaled.committed().filter(|_| state.naming.is_named()).cloned()
             else {
@@ -65,7 +69,7 @@ impl Content {
             };
             self.follow_cut(&mut state)?;
             let segments = Arc::clone(state.journaled.segments()?);
-            (copied, segments, state.writes, self.file.attributes()?)
+            (copied, segments, state.writes, self.file.attributes()?, state.losses.count())
         };
         let mut end = self.copy_blocks(&segments, &copied.blocks, PlainLen(copied.len))?;
         end = end.max(self.copy_pages(&segments, &copied.pages)?);
@@ -79,7 +83,7 @@ impl Content {
         if state.writes == writes {
             self.restore_times(&state, &before)?;
         }
-        Ok(Some(Landing { content: Arc::clone(self), copied }))
+        Ok(Some(Landing { content: Arc::clone(self), copied, losses }))
     }
 
     fn copy_blocks(&self, segments: &Segments, blocks: &Images, len: PlainLen) -> Result<u64> {

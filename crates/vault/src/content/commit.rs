@@ -1,6 +1,8 @@
 //! Commits: emit, barrier, record, barrier, and only then let go of what the
 //! record no longer names. One file at a time, or many that share barriers.
 
+use std::sync::PoisonError;
+
 use strongroom_format::vault::PageKind;
 use strongroom_format::vault::record::{Change, Commit, Timestamp};
 use strongroom_store::{AllocateMode, Attributes, SetTime};
@@ -102,13 +104,26 @@ impl Content {
     /// A barrier on the stored file and all its attributes.
     fn sync_attributes(&self) -> Result<()> {
         let attributed = self.context.waiting.attributed().take(self.inode);
-        if let Err(error) = self.file.sync_all() {
+        if let Err(error) = self.sync_home(Extent::File) {
             let attribute = attributed.unwrap_or(Attribute::Other);
             self.context.waiting.attributed().note(self.inode, attribute);
             self.relearn_len(&mut self.write_state());
-            return Err(error.into());
+            return Err(error);
         }
         Ok(())
+    }
+
+    /// A barrier on the stored file. One after the other, and a failure is noted
+    /// before the next begins: the system tells of it once, and whoever hears that
+    /// the next has succeeded has to see that it covers less.
+    fn sync_home(&self, extent: Extent) -> Result<()> {
+        let _alone = self.home_barrier.lock().unwrap_or_else(PoisonError::into_inner);
+        let synced = match extent {
+            Extent::Home => Ok(()),
+            Extent::Data => self.file.sync_data(),
+            Extent::File => self.file.sync_all(),
+        };
+        synced.map_err(Error::from).inspect_err(|error| self.note_loss(error))
     }
 
     /// As [`Content::sync`], when anything is pending.
@@ -165,9 +180,17 @@ impl Content {
     }
 
     /// Writes out a new file, without a barrier. What is pending of another
-    /// waits for its commit.
+    /// waits for its commit. With a barrier where a change has failed: if that
+    /// fails too, more may be lost than is pending.
     pub(super) fn write_out(&self) -> Result<()> {
-        if self.read_state().birth.is_written() {
+        let (has_failed, is_written) = {
+            let state = self.read_state();
+            (state.has_failed, state.birth.is_written())
+        };
+        if has_failed {
+            return self.commit(Extent::Data).map(drop);
+        }
+        if is_written {
             return Ok(());
         }
         commit_all(&self.context, &[self], Extent::Home).map(drop)
@@ -182,6 +205,8 @@ struct Committing<'a> {
     /// theirs, and stands in the file's state.
     promise: Promise<'a>,
     sequence: Option<u64>,
+    /// How many barriers of the file had failed when it was sealed.
+    losses: u64,
 }
 
 /// Commits several files, ordered by [`Content::order`]; tells how many of the
@@ -258,8 +283,9 @@ fn begin<'a>(context: &'a Context, content: &'a Content, durable: bool) -> Resul
     let mut promise = Promise::new(context.journal.as_ref(), state.pending.take_slots());
     match content.emit(&mut state, &mut promise) {
         Ok(emission) => {
+            let losses = state.losses.count();
             state.pending.begin(&emission.taken);
-            Ok(Some(Committing { content, emission, promise, sequence: None }))
+            Ok(Some(Committing { content, emission, promise, sequence: None, losses }))
         }
         Err(error) => {
             content.keep_for_next(&mut state, &mut promise);
@@ -275,10 +301,13 @@ fn finish(context: &Context, under_way: &mut [Committing<'_>], extent: Extent) -
     sync_homes(context, &homes, extent)
         .inspect_err(|error| homes.iter().for_each(|content| content.note_loss(error)))?;
     let covered = homes.len();
+    for one in under_way.iter().filter(|one| needs_barrier(context, one)) {
+        one.content.read_state().losses.since(one.losses)?;
+    }
     let mut last = None;
     for one in under_way.iter_mut() {
         if let Some(record) = one.content.record(&one.emission)? {
-            let appended = one.promise.append(&context.sealer, record)?;
+            let appended = one.promise.append(&context.sealer, record, one.emission.saved_from)?;
             one.sequence = Some(appended.number);
             last = Some(appended.since(last));
         }
@@ -299,17 +328,17 @@ fn needs_barrier(context: &Context, one: &Committing<'_>) -> bool {
     one.emission.barrier && context.rules.keeps(rule)
 }
 
-/// Makes the homes of these files durable, with as few barriers as possible.
+/// Makes the homes of these files durable, with as few barriers as possible. Once
+/// a barrier of the store has failed each file is asked, which tells of its own.
 pub(crate) fn sync_homes(context: &Context, homes: &[&Content], extent: Extent) -> Result<()> {
-    if homes.len() > BARRIERS_EACH {
-        return context.sync_store();
+    if homes.len() > BARRIERS_EACH && !context.barriers.has_failed() {
+        context.sync_store()?;
+        if !context.barriers.has_failed() {
+            return Ok(());
+        }
     }
     for content in homes {
-        match extent {
-            Extent::Home => (),
-            Extent::Data => content.file.sync_data()?,
-            Extent::File => content.file.sync_all()?,
-        }
+        content.sync_home(extent)?;
     }
     Ok(())
 }
@@ -354,6 +383,7 @@ impl Content {
             }
             state.birth = Birth::Durable;
         }
+        state.has_failed &= !emission.barrier;
         if state.birth.is_durable() && emission.barrier {
             self.context.waiting.synced_alone(self.inode);
         }
@@ -409,6 +439,7 @@ impl Content {
 
     fn abandon(&self, state: &mut State, emission: &Emission) {
         state.unsynced |= emission.barrier;
+        state.has_failed &= !emission.barrier;
         state.pending.put_back(&emission.taken);
         if !emission.pages.is_empty() {
             state.retake(&emission.pages);
@@ -427,11 +458,7 @@ impl Content {
                 node.referenced = present;
             }
         }
-        for &address in &emission.pages {
-            if let Some(mark) = state.mark(address) {
-                *mark.in_flight = false;
-            }
-        }
+        state.note_committed(&emission.pages);
     }
 
     /// Committed images of what this commit has cut or punched are not to be

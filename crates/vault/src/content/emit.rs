@@ -38,6 +38,8 @@ pub(crate) struct Emission {
     pub(crate) pages: Vec<PageAddress>,
     /// The header page's image, which stands for the file in a freshness file.
     pub(crate) version: Option<Version>,
+    /// Failed barriers of the journal that the record's images were saved from.
+    pub(crate) saved_from: u64,
     /// Plain length that is being committed.
     pub(crate) plain_len: u64,
     /// Node entries that are being committed.
@@ -62,6 +64,10 @@ impl Content {
     /// one moment. Who reads or writes meanwhile waits for a batch for each
     /// kind of page, at most four.
     pub(super) fn emit(&self, state: &mut State, promise: &mut Promise<'_>) -> Result<Emission> {
+        self.emit_changed(state, promise).inspect_err(|_| state.has_failed = true)
+    }
+
+    fn emit_changed(&self, state: &mut State, promise: &mut Promise<'_>) -> Result<Emission> {
         let was_written = state.birth.is_written();
         let mut emission = Emission { plain_len: state.plain_len().0, ..Emission::default() };
         let mut images = Images::default();
@@ -69,6 +75,7 @@ impl Content {
             let before = self.file.attributes()?;
             self.extend_home(state)?;
             self.rescue_images(state)?;
+            emission.saved_from = state.journaled.failures;
             emission.pages = dirty_pages(state);
             emission.pages.push(PageAddress::HEADER);
             let written = self.emit_all(state, &emission.pages, promise, &mut images).and_then(|()| {

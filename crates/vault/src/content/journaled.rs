@@ -81,6 +81,12 @@ impl Journaled {
         self.newest.not_in(self.committed.as_ref().map_or(&NO_IMAGES, |committed| &committed.blocks))
     }
 
+    /// Where the committed image of a block stands, when not in place.
+    pub(crate) fn committed_block(&self, block: u64) -> Option<Place> {
+        let group = self.committed.as_ref()?.blocks.group(block / GROUP_BLOCKS)?;
+        group.get((block % GROUP_BLOCKS) as usize)
+    }
+
     /// Where the committed image of a page stands, when not in place.
     pub(crate) fn page(&self, address: PageAddress) -> Option<Place> {
         self.committed.as_ref()?.pages.get(&address).copied()

@@ -128,6 +128,8 @@ pub struct Content {
     /// A writer beside us has created it and not committed it yet.
     emptied: bool,
     committing: Mutex<()>,
+    /// Held by each barrier on the stored file.
+    home_barrier: Mutex<()>,
     state: RwLock<State>,
     /// Masks for what will be read next.
     windows: Mutex<Windows>,

@@ -53,6 +53,7 @@ impl Content {
         let placed = match self.place_runs(state, &runs, &filled, promise) {
             Ok(placed) => placed,
             Err(error) => {
+                state.has_failed = true;
                 self.undo_growth(state, home_len);
                 return Err(error);
             }

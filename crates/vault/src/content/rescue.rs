@@ -13,8 +13,9 @@ use crate::journal::Place;
 
 impl Content {
     /// Writes every image that is not yet committed again, if a barrier has
-    /// failed since it was written. A lost one is let go: its block reads as
-    /// damaged, and the rest of the file can be committed.
+    /// failed since it was written. A lost one is let go: its block is what the
+    /// last commit left, and the rest of the file can be committed. Whoever syncs
+    /// the file is told: the barrier may have been for others.
     pub(super) fn rescue_images(&self, state: &mut State) -> Result<()> {
         let Some(journal) = &self.context.journal else { return Ok(()) };
         let failures = journal.failures();
@@ -22,6 +23,7 @@ impl Content {
             return Ok(());
         }
         let images: Vec<(u64, Place)> = state.journaled.uncommitted().collect();
+        let mut lost = false;
         for (block, place) in images {
             let index = BlockIndex(block);
             self.load_group(state, index.group())?;
@@ -32,11 +34,18 @@ impl Content {
                     state.journaled.segments()?.read_whole(place, &mut bytes)?;
                     journal.rewrite_images(place, &bytes)?;
                 }
-                Err(Error::Damaged(_)) => state.journaled.newest.remove(block),
+                Err(Error::Damaged(_)) => {
+                    state.revert(index);
+                    lost = true;
+                }
                 Err(error) => return Err(error),
             }
         }
         state.journaled.failures = failures;
+        if let Some(error) = journal.failure().filter(|_| lost) {
+            self.context.untold.note(self.inode, &error);
+            state.losses.note(&error);
+        }
         Ok(())
     }
 }

@@ -115,6 +115,7 @@ impl Content {
             if let Some(node) = state.nodes.get_mut(&first.group().0) {
                 (first.entry()..GROUP_BLOCKS as usize).for_each(|entry| node.slot.page.clear_entry(entry));
                 node.slot.dirty = true;
+                node.forget_before();
             }
         }
         let groups = first.0.div_ceil(GROUP_BLOCKS).max(1);
@@ -286,6 +287,7 @@ impl Content {
                 if !node.slot.page.is_hole(entry as usize) {
                     node.slot.page.clear_entry(entry as usize);
                     node.slot.dirty = true;
+                    node.forget_before();
                 }
             }
             state.mark_way_dirty(group);

@@ -75,8 +75,10 @@ impl Contents {
         }
     }
 
-    /// Lets the other journal segment take over and empties the full one.
+    /// Lets the other journal segment take over and empties the full one. One does
+    /// at a time: whoever came late would ready a segment that is in use again.
     fn rotate(&self, journal: &Journal) -> Result<()> {
+        let _alone = journal.alone();
         match journal.rotate() {
             Some(full) => self.empty(journal, full),
             None => self.commit_pending(),

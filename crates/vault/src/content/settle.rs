@@ -74,6 +74,7 @@ impl Content {
             lost_header: false,
             emptied: false,
             committing: Mutex::new(()),
+            home_barrier: Mutex::new(()),
             state: RwLock::new(state),
             windows: Mutex::default(),
         }

@@ -86,11 +86,42 @@ pub(crate) struct NodeSlot {
     /// Its last image stands in place, written with the group's blocks, and no
     /// commit has named it yet.
     pub(crate) is_ahead: bool,
+    /// The page as the last commit left it, while it has changed since.
+    before: Option<Box<Node>>,
+    /// The page as the commit under way has it, where it has changed since.
+    in_commit: Option<Box<Node>>,
 }
 
 impl NodeSlot {
     pub(crate) fn new(slot: Slot<Node>, referenced: u128) -> NodeSlot {
-        NodeSlot { slot, referenced, is_ahead: false }
+        NodeSlot { slot, referenced, is_ahead: false, before: None, in_commit: None }
+    }
+
+    /// Blocks are going to be entered; tells whether nothing had changed since the
+    /// page was sealed.
+    pub(super) fn begin_change(&mut self) -> bool {
+        if std::mem::replace(&mut self.slot.dirty, true) {
+            return false;
+        }
+        let page = || Some(Box::new(self.slot.page.clone()));
+        if self.slot.in_flight {
+            self.in_commit = page();
+        }
+        // A header page is in every commit, changed or not.
+        if self.before.is_none() && self.slot.image.is_some() {
+            self.before = page();
+        }
+        true
+    }
+
+    /// A commit of the page has succeeded.
+    fn note_committed(&mut self) {
+        self.before = self.in_commit.take();
+    }
+
+    /// Entries are taken away, and are not to come back.
+    pub(super) fn forget_before(&mut self) {
+        (self.before, self.in_commit) = (None, None);
     }
 
     fn evictable(&self) -> bool {
@@ -123,6 +154,9 @@ pub(crate) struct State {
     /// Something has been written home since the file's last barrier.
     pub(crate) unsynced: bool,
     pub(crate) losses: Losses,
+    /// A change of the stored file has failed since its last barrier: what was
+    /// written before may be lost, which a barrier has to say.
+    pub(crate) has_failed: bool,
     /// A commit has made it durable, with what barriers before had lost: a crash
     /// would take it away for that, until its header page says *settled*.
     pub(crate) is_unsettled: bool,
@@ -248,6 +282,7 @@ impl State {
             naming: Naming::Named,
             unsynced: false,
             losses: Losses::default(),
+            has_failed: false,
             is_unsettled: false,
             moved: None,
             habit: Habit::default(),
@@ -489,8 +524,42 @@ impl State {
                 *mark.dirty = true;
                 *mark.in_flight = false;
             }
+            if let Some(node) = self.node_at(address) {
+                node.in_commit = None;
+            }
         }
         self.pending.note_change();
+    }
+
+    /// A commit of these pages has succeeded.
+    pub(super) fn note_committed(&mut self, pages: &[PageAddress]) {
+        for &address in pages {
+            if let Some(mark) = self.mark(address) {
+                *mark.in_flight = false;
+            }
+            if let Some(node) = self.node_at(address) {
+                node.note_committed();
+            }
+        }
+    }
+
+    fn node_at(&mut self, address: PageAddress) -> Option<&mut NodeSlot> {
+        let is_node = matches!(address.kind, PageKind::Header | PageKind::Node);
+        is_node.then(|| self.nodes.get_mut(&address.number))?
+    }
+
+    /// The newest image of a block is lost: the block is again what the last
+    /// commit left, as far as that is known, and else reads as damaged.
+    pub(super) fn revert(&mut self, block: BlockIndex) {
+        self.journaled.newest.remove(block.0);
+        let Some(node) = self.nodes.get_mut(&block.group().0) else { return };
+        let Some(entry) = node.before.as_ref().and_then(|before| before.entry(block.entry())) else { return };
+        node.slot.page.clear_entry(block.entry());
+        if node.slot.page.set_entry(block.entry(), &entry).is_ok()
+            && let Some(place) = self.journaled.committed_block(block.0)
+        {
+            self.journaled.newest.insert(block.0, place);
+        }
     }
 
     /// Drops clean pages when there are more than `limit` nodes in memory. The

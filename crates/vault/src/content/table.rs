@@ -314,8 +314,8 @@ impl Contents {
 }
 
 impl Content {
-    /// The last handle was closed: what is pending is written out without a
-    /// barrier, and the content is dropped when nothing more is pending.
+    /// The last handle was closed: what is pending is written out, and the content
+    /// is dropped when nothing more is pending.
     pub fn released(self: &Arc<Self>) {
         if self.handles.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;

@@ -301,8 +301,9 @@ impl Content {
     ) {
         for group in groups_of(loads) {
             let node = state.node_for_writing(group);
+            let is_first = node.begin_change();
             enter(&mut node.slot.page, group, loads);
-            if !std::mem::replace(&mut node.slot.dirty, true) {
+            if is_first {
                 promise.keep(1 + state.mark_way_dirty(group));
             }
         }

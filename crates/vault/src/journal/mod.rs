@@ -36,6 +36,8 @@ pub(crate) struct Journal {
     slots: u32,
     rules: Rules,
     space: Mutex<Space>,
+    /// Held by whoever rotates the segments and empties one.
+    rotating: Mutex<()>,
     failing: Mutex<Option<Error>>,
     room: Condvar,
     /// How many wait for room; guarded by `space`.
@@ -110,6 +112,7 @@ impl Journal {
             slots,
             rules,
             space: Mutex::new(Space::new(slots)),
+            rotating: Mutex::new(()),
             failing: Mutex::new(None),
             room: Condvar::new(),
             waiting: AtomicUsize::new(0),
@@ -217,13 +220,35 @@ impl Journal {
         lock(&self.barrier).end.failures
     }
 
+    /// Why the last barrier has failed that did.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        lock(&self.barrier).failure.clone()
+    }
+
     /// Appends a record, whose slots come out of the `promised` ones as far
     /// as these reach; it is to be waited for with [`Journal::sync_to`]. The
     /// chain stays locked while the engine seals, since each record holds the
     /// tag of the one before.
-    pub(crate) fn append(&self, sealer: &Sealer, change: Change, promised: &mut u32) -> Result<Appended> {
+    ///
+    /// # Errors
+    /// Why a barrier has failed since there were `failures`: what the record would
+    /// name may be lost.
+    pub(crate) fn append(
+        &self,
+        sealer: &Sealer,
+        change: Change,
+        failures: u64,
+        promised: &mut u32,
+    ) -> Result<Appended> {
+        // No barrier is found to have failed while the chain is locked.
         let mut chain = lock(&self.chain);
-        let durable = lock(&self.barrier).durable_end.sequence;
+        let durable = {
+            let barrier = lock(&self.barrier);
+            match &barrier.failure {
+                Some(error) if barrier.end.failures != failures => return Err(error.clone()),
+                _ => barrier.durable_end.sequence,
+            }
+        };
         let record = Record { chain: chain.tag, durable, change };
         let sealed_len = record.encoded_len();
         let slots = record_slots(sealed_len);
@@ -329,6 +354,11 @@ impl Journal {
         lock(&self.space).wants_rotation()
     }
 
+    /// Keeps others from rotating the segments.
+    pub(crate) fn alone(&self) -> MutexGuard<'_, ()> {
+        lock(&self.rotating)
+    }
+
     /// Lets the other segment take new slots, if it is ready; gives the one
     /// that is to be emptied.
     pub(crate) fn rotate(&self) -> Option<u8> {
@@ -394,10 +424,10 @@ impl<'a> Promise<'a> {
         journal.write_images(data, slots, promised)
     }
 
-    /// Appends a record.
-    pub(crate) fn append(&mut self, sealer: &Sealer, change: Change) -> Result<Appended> {
+    /// Appends a record, as [`Journal::append`].
+    pub(crate) fn append(&mut self, sealer: &Sealer, change: Change, failures: u64) -> Result<Appended> {
         let journal = self.journal.ok_or(Error::Refused(errno::EROFS))?;
-        journal.append(sealer, change, &mut self.left)
+        journal.append(sealer, change, failures, &mut self.left)
     }
 
     /// Keeps `slots` for the file's next commit.
