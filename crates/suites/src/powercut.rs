@@ -4,8 +4,12 @@
 //! killed, that store drops to a state which a power cut could have left: any part of what no barrier had
 //! covered, torn at 512 bytes, names in their order. The rest is as in `cargo xtask kill`.
 //!
+//! Then the store loses, again and again, what was not durable while the daemon goes on ([`losses`]).
+//!
 //! Before that the same is done to a mount with `--durability relaxed`, which waits for no barriers. There
 //! something acknowledged has to be missed soon, or else nothing here would notice anything.
+
+mod losses;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -42,6 +46,9 @@ pub struct PowercutArgs {
     /// Rounds of work and cut
     #[arg(long, default_value_t = 300)]
     rounds: u64,
+    /// How often the store loses something afterwards
+    #[arg(long, default_value_t = 150)]
+    losses: u64,
     /// Chooses what is done, when the power is cut, and what it leaves; the moments differ all the same
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -53,7 +60,8 @@ pub struct PowercutArgs {
 impl PowercutArgs {
     /// The suite as `cargo xtask test` runs it.
     pub fn on(subject: &SubjectArgs, long: bool) -> Self {
-        Self { subject: subject.clone(), rounds: if long { 300 } else { 15 }, seed: 1, forgetful: None }
+        let (rounds, losses) = if long { (300, 150) } else { (15, 8) };
+        Self { subject: subject.clone(), rounds, losses, seed: 1, forgetful: None }
     }
 }
 
@@ -73,6 +81,9 @@ pub fn run(arguments: &PowercutArgs) -> Result<Tally> {
     println!("  with all barriers:");
     let real = Cuts { name: "real", options: kill::options, rounds: arguments.rounds };
     let mut tally = real.run(&subject, &scratch, &forgetful, seed, Tally::default())?;
+    println!("  with a store that loses what it was given:");
+    let lost = losses::run(&subject, &scratch.make("losses")?, &forgetful, arguments.losses, seed);
+    tally.count("losses", lost.map(|told| println!("  {told}")));
     match planted.failures.first() {
         Some(_) => {
             println!("  without barriers a loss was noticed in round {}", planted.passed + 1);
@@ -151,8 +162,17 @@ impl Store {
 
     /// The power fails, and comes back.
     fn cut(&mut self, seed: u64) -> Result {
+        self.tell(&format!("cut {seed}"))
+    }
+
+    /// What is not durable of files that are open to be written is lost.
+    fn lose(&mut self) -> Result {
+        self.tell("lose")
+    }
+
+    fn tell(&mut self, what: &str) -> Result {
         let input = self.child.stdin.as_mut().expect("its input is piped");
-        writeln!(input, "cut {seed}").context("telling the forgetful store")?;
+        writeln!(input, "{what}").context("telling the forgetful store")?;
         self.ready()
     }
 

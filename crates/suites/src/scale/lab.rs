@@ -10,7 +10,7 @@ use crate::stores::remote::juicefs_program;
 use crate::stores::served::directory;
 use serde_json::Value;
 use strongroom_harness::command;
-use strongroom_harness::failure::{Context, Result, ensure};
+use strongroom_harness::failure::{Context, Result};
 use strongroom_harness::packages;
 use strongroom_harness::subject::Subject;
 use strongroom_harness::subject::mount::{Mount, MountOptions};
@@ -170,19 +170,23 @@ pub(super) fn options() -> MountOptions {
     MountOptions::new(MOUNT_LIMIT)
 }
 
-/// Mounts a vault whose last daemon was killed with its store: JuiceFS keeps that one's lock for a while. Tells how
-/// long it took.
+/// Mounts a vault whose last daemon was killed with its store. Tells how long it took.
 pub(super) fn mount_after_kill(vault: &Vault) -> Result<(Mount, Duration)> {
     let began = Instant::now();
+    let mount = once_unlocked(|| vault.mount(options()))?;
+    Ok((mount, began.elapsed()))
+}
+
+/// Tries until the vault is not in use: JuiceFS keeps the locks of one that was killed for a while.
+pub(super) fn once_unlocked<T>(attempt: impl Fn() -> Result<T>) -> Result<T> {
+    let began = Instant::now();
     loop {
-        match vault.mount(options()) {
-            Ok(mount) => return Ok((mount, began.elapsed())),
-            Err(failure) => {
-                let is_locked = failure.to_string().contains("in use");
-                ensure!(is_locked && began.elapsed() < LOCK_LIMIT, "{failure}");
+        match attempt() {
+            Err(failure) if failure.to_string().contains("in use") && began.elapsed() < LOCK_LIMIT => {
+                std::thread::sleep(Duration::from_millis(500));
             }
+            done => return done,
         }
-        std::thread::sleep(Duration::from_millis(500));
     }
 }
 

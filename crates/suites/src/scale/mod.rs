@@ -12,7 +12,7 @@ mod lab;
 mod life;
 mod link;
 mod outage;
-mod promises;
+pub(crate) mod promises;
 mod servers;
 mod table;
 

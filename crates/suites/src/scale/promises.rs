@@ -2,7 +2,8 @@
 //!
 //! A writer makes files of whole blocks and overwrites some, and syncs after each change. A sync that returns
 //! makes what was just written the only thing that may stand there; one that fails leaves both, the old and the
-//! new. After an error the writer goes on: callers get errors while a store is gone, and work when it is back.
+//! new. After an error the writer goes on: callers get errors while a store is gone, and work when it is back. A file
+//! that could not be made is made again before anything else, since of what was written of it some may be lost.
 //!
 //! Writers are a process of their own, which may hang in a mount that does not answer, and say what they do line by
 //! line ([`Said`]).
@@ -122,6 +123,7 @@ pub fn write(arguments: &WriterArgs) -> Result {
                 directory: arguments.directory.clone(),
                 next: arguments.first + writer,
                 files: Vec::new(),
+                unmade: None,
                 versions,
             };
             let mut has_failed = false;
@@ -147,14 +149,17 @@ struct Writer {
     next: u64,
     /// Files that were made, and their blocks.
     files: Vec<(u64, u64)>,
+    /// One that could not be made.
+    unmade: Option<(u64, u64)>,
     versions: Arc<AtomicU64>,
 }
 
 impl Writer {
-    /// Makes a file or overwrites one; after an error that, until it works again.
+    /// Makes a file or overwrites one; after an error no new one, until it works again.
     fn step(&mut self, has_failed: bool) -> io::Result<()> {
+        let is_few = self.files.len() < 2 || self.unmade.is_some();
         let is_full = self.files.len() >= FILES_MAX;
-        match self.files.len() < 2 || (!has_failed && !is_full && self.random.below(4) == 0) {
+        match is_few || (!has_failed && !is_full && self.random.below(4) == 0) {
             true => self.make(),
             false => self.overwrite(),
         }
@@ -162,17 +167,24 @@ impl Writer {
 
     fn make(&mut self) -> io::Result<()> {
         let version = self.versions.fetch_add(1, Ordering::Relaxed);
-        let most = if self.random.below(8) == 0 { LARGE_MAX } else { SMALL_MAX };
-        let (file, blocks) = (self.next, 1 + self.random.below(most));
-        self.next += WRITERS;
+        let (file, blocks) = self.unmade.unwrap_or_else(|| self.planned());
+        self.unmade = Some((file, blocks));
         println!("{}", Said::Makes { file, blocks, version }.line());
         let content: Vec<u8> = (0..blocks).flat_map(|block| bytes(file, block, version)).collect();
-        let made = File::create_new(self.directory.join(name(file)))?;
+        let made = File::create(self.directory.join(name(file)))?;
         made.write_all_at(&content, 0)?;
         made.sync_all()?;
         println!("{}", Said::Made { file }.line());
-        self.files.push((file, blocks));
+        self.files.extend(self.unmade.take());
         Ok(())
+    }
+
+    /// The next file, and how many blocks it has.
+    fn planned(&mut self) -> (u64, u64) {
+        let most = if self.random.below(8) == 0 { LARGE_MAX } else { SMALL_MAX };
+        let planned = (self.next, 1 + self.random.below(most));
+        self.next += WRITERS;
+        planned
     }
 
     fn overwrite(&mut self) -> io::Result<()> {
@@ -204,7 +216,7 @@ struct Promised {
 
 /// All files of all writers.
 #[derive(Default)]
-pub(super) struct Promises {
+pub(crate) struct Promises {
     files: Mutex<Vec<Promised>>,
     /// Syncs that returned.
     kept: AtomicU64,
@@ -214,7 +226,7 @@ pub(super) struct Promises {
 }
 
 /// Writers at work; they end with this.
-pub(super) struct Writers {
+pub(crate) struct Writers {
     promises: Arc<Promises>,
     child: Child,
     listening: Option<JoinHandle<Result>>,
@@ -226,12 +238,12 @@ impl Promises {
     }
 
     /// Lets writers work below `directory`.
-    pub(super) fn work(self: &Arc<Self>, directory: &Path, seed: u64) -> Result<Writers> {
+    pub(crate) fn work(self: &Arc<Self>, directory: &Path, seed: u64) -> Result<Writers> {
         self.work_slowly(directory, seed, Duration::ZERO)
     }
 
     /// The same, with a pause between two changes.
-    pub(super) fn work_slowly(
+    pub(crate) fn work_slowly(
         self: &Arc<Self>,
         directory: &Path,
         seed: u64,
@@ -263,10 +275,17 @@ impl Promises {
         let mut files = self.lock();
         match said {
             Said::Makes { file, blocks, version } => {
-                let blocks = vec![vec![version]; blocks as usize];
-                files.push(Promised { number: file, is_there: false, blocks });
+                if files.iter().all(|known| known.number != file) {
+                    let blocks = vec![Vec::new(); blocks as usize];
+                    files.push(Promised { number: file, is_there: false, blocks });
+                }
+                of(&mut files, file).blocks.iter_mut().for_each(|block| block.push(version));
             }
-            Said::Made { file } => of(&mut files, file).is_there = true,
+            Said::Made { file } => {
+                let made = of(&mut files, file);
+                made.is_there = true;
+                made.blocks.iter_mut().for_each(|block| *block = block.split_off(block.len() - 1));
+            }
             Said::Writes { file, first, count, version } => {
                 let blocks = &mut of(&mut files, file).blocks[first as usize..(first + count) as usize];
                 blocks.iter_mut().for_each(|block| block.push(version));
@@ -286,12 +305,12 @@ impl Promises {
     }
 
     /// Syncs that returned.
-    pub(super) fn kept(&self) -> u64 {
+    pub(crate) fn kept(&self) -> u64 {
         self.kept.load(Ordering::Relaxed)
     }
 
     /// Calls that failed.
-    pub(super) fn failed(&self) -> u64 {
+    pub(crate) fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 
@@ -299,7 +318,7 @@ impl Promises {
     ///
     /// # Errors
     /// Nothing was within `limit`.
-    pub(super) fn wait_for_more(&self, limit: Duration) -> Result<Duration> {
+    pub(crate) fn wait_for_more(&self, limit: Duration) -> Result<Duration> {
         let (began, before) = (Instant::now(), self.kept());
         while self.kept() <= before + WRITERS {
             ensure!(began.elapsed() < limit, "nothing was synced within {} s", limit.as_secs());
@@ -312,7 +331,7 @@ impl Promises {
     ///
     /// # Errors
     /// The first that is not as it was promised.
-    pub(super) fn verify(&self, directory: &Path) -> Result<usize> {
+    pub(crate) fn verify(&self, directory: &Path) -> Result<usize> {
         let files = self.lock().clone();
         for promised in &files {
             compare(promised, directory)?;
@@ -322,7 +341,7 @@ impl Promises {
 
     /// The same for a reader beside the writers: what may stand there was noted before the reading and behind it.
     /// Tells what was read, or why something was not.
-    pub(super) fn look(&self, directory: &Path, random: &mut Random) -> Result<Look> {
+    pub(crate) fn look(&self, directory: &Path, random: &mut Random) -> Result<Look> {
         let chosen = {
             let files = self.lock();
             let there: Vec<&Promised> = files.iter().filter(|file| file.is_there).collect();
@@ -357,7 +376,7 @@ impl Promises {
 }
 
 /// What came of a look.
-pub(super) enum Look {
+pub(crate) enum Look {
     Nothing,
     Fitted,
     Refused(String),
@@ -395,7 +414,7 @@ impl Writers {
     ///
     /// # Errors
     /// They hang.
-    pub(super) fn end(mut self) -> Result {
+    pub(crate) fn end(mut self) -> Result {
         drop(self.child.stdin.take());
         let status = command::wait(&mut self.child, END_LIMIT).context("the writers")?;
         ensure!(status.success(), "the writers ended with {status}");
@@ -404,7 +423,7 @@ impl Writers {
     }
 
     /// Waits until so many syncs have returned since they began.
-    pub(super) fn wait_for(&self, syncs: u64, limit: Duration) -> Result {
+    pub(crate) fn wait_for(&self, syncs: u64, limit: Duration) -> Result {
         let (began, before) = (Instant::now(), self.promises.kept());
         while self.promises.kept() < before + syncs {
             ensure!(began.elapsed() < limit, "only {} syncs returned", self.promises.kept() - before);
@@ -423,7 +442,7 @@ impl Drop for Writers {
 }
 
 /// Where the writers' files are, below a mount.
-pub(super) fn directory(mount: &Path) -> Result<PathBuf> {
+pub(crate) fn directory(mount: &Path) -> Result<PathBuf> {
     let directory = mount.join("writers");
     fs::create_dir(&directory).context(directory.display())?;
     File::open(mount)?.sync_all()?;
@@ -442,6 +461,21 @@ mod tests {
         promises.hear(Said::Writes { file: 7, first: 1, count: 1, version: 2 });
         let whole = (0..3).flat_map(|block| bytes(7, block, 1)).collect();
         (tempfile::tempdir().expect("a directory"), promises, whole)
+    }
+
+    #[test]
+    fn a_file_that_is_made_again_is_what_it_was_made_last() {
+        let (base, promises) = (tempfile::tempdir().expect("a directory"), Promises::default());
+        promises.hear(Said::Makes { file: 7, blocks: 1, version: 1 });
+        promises.hear(Said::Failed);
+        promises.hear(Said::Makes { file: 7, blocks: 1, version: 2 });
+        let holds = |version: u64| {
+            fs::write(base.path().join(name(7)), bytes(7, 0, version)).expect("written");
+            promises.verify(base.path()).is_ok()
+        };
+        assert_eq!([1, 2, 3].map(holds), [true, true, false]);
+        promises.hear(Said::Made { file: 7 });
+        assert_eq!([1, 2, 3].map(holds), [false, true, false]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! tree is written, changed, read back, the daemon killed, the vault mounted again and checked; what the store
 //! lacks is refused by its name. Where it cannot, `doctor` has to say so.
 
+mod ceph;
 mod images;
 mod life;
 pub(crate) mod remote;
@@ -46,7 +47,7 @@ struct Row {
     suitable: bool,
 }
 
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 9] = [
     Row { name: "ext4", start: images::ext4, lacks: &[], suitable: true },
     Row { name: "xfs", start: images::xfs, lacks: &[], suitable: true },
     Row { name: "btrfs", start: images::btrfs, lacks: &[], suitable: true },
@@ -58,6 +59,7 @@ const ROWS: [Row; 8] = [
         suitable: true,
     },
     Row { name: "juicefs", start: remote::juicefs, lacks: &["unnamed-files"], suitable: true },
+    Row { name: "cephfs", start: ceph::cephfs, lacks: &[], suitable: true },
     Row {
         name: "rclone",
         start: remote::rclone,
@@ -68,10 +70,9 @@ const ROWS: [Row; 8] = [
 ];
 
 /// What this command does not try, and why.
-const ELSEWHERE: [(&str, &str); 3] = [
+const ELSEWHERE: [(&str, &str); 2] = [
     ("nfs", "its client is the kernel's, which has to be built with it: `cargo xtask vm --part stores`"),
     ("cifs", "its client is the kernel's, which has to be built with it: `cargo xtask vm --part stores`"),
-    ("cephfs", "a cluster takes more memory than the machines that run this"),
 ];
 
 /// Tries each store.
