@@ -553,11 +553,14 @@ impl State {
     pub(super) fn revert(&mut self, block: BlockIndex) {
         self.journaled.newest.remove(block.0);
         let Some(node) = self.nodes.get_mut(&block.group().0) else { return };
-        let Some(entry) = node.before.as_ref().and_then(|before| before.entry(block.entry())) else { return };
-        node.slot.page.clear_entry(block.entry());
-        if node.slot.page.set_entry(block.entry(), &entry).is_ok()
-            && let Some(place) = self.journaled.committed_block(block.0)
-        {
+        let before = node.before.as_ref().and_then(|before| before.entry(block.entry()));
+        let (Some(before), Some(lost)) = (before, node.slot.page.entry(block.entry())) else { return };
+        let page = &mut node.slot.page;
+        page.clear_entry(block.entry());
+        if page.set_entry(block.entry(), &before).is_err() {
+            // Damaged, and not a hole.
+            page.set_entry(block.entry(), &lost).expect("its session had a place");
+        } else if let Some(place) = self.journaled.committed_block(block.0) {
             self.journaled.newest.insert(block.0, place);
         }
     }
