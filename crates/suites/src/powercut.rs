@@ -4,7 +4,7 @@
 //! killed, that store drops to a state which a power cut could have left: any part of what no barrier had
 //! covered, torn at 512 bytes, names in their order. The rest is as in `cargo xtask kill`.
 //!
-//! Then the store loses, again and again, what was not durable while the daemon goes on ([`losses`]).
+//! Then the store loses, again and again, what was not durable while the daemon goes on (module `losses`).
 //!
 //! Before that the same is done to a mount with `--durability relaxed`, which waits for no barriers. There
 //! something acknowledged has to be missed soon, or else nothing here would notice anything.
