@@ -32,6 +32,10 @@ impl Barriers {
     }
 
     /// Whether one has succeeded that began when `begun` had begun already.
+    ///
+    /// It does not bring back what one that failed before has lost. Who asks here has
+    /// changed names, which no store is known to lose in part, or has released files that
+    /// nobody synced, whose loss the barrier that failed has told of.
     pub(crate) fn covers(&self, begun: u64) -> bool {
         self.done.load(Ordering::Acquire) > begun
     }

@@ -207,7 +207,11 @@ pub(super) fn verdict(console: &str, name: &str) -> Result {
 
 /// What the machine's script notes beside its verdicts.
 pub(super) fn notes(console: &str) -> impl Iterator<Item = &str> {
-    console.lines().filter_map(|told| told.trim().strip_prefix("NOTE "))
+    console.lines().filter_map(|told| {
+        let (before, noted) = told.trim().split_once("NOTE ")?;
+        // As before the first verdict.
+        (before.is_empty() || before.starts_with('\u{1b}')).then_some(noted)
+    })
 }
 
 /// What a machine has beside what all have.
@@ -292,6 +296,7 @@ mod tests {
         assert!(verdict(console, "a").is_ok());
         assert_eq!(verdict(console, "b").unwrap_err().to_string(), "no such thing");
         assert!(verdict(console, "c").is_err());
-        assert_eq!(notes("no\r\nNOTE 3 files\r\n").collect::<Vec<_>>(), ["3 files"]);
+        let console = "\u{1b}[?7l\u{1b}[2JNOTE 2 files\r\nno\r\na NOTE b\r\nNOTE 3 files\r\n";
+        assert_eq!(notes(console).collect::<Vec<_>>(), ["2 files", "3 files"]);
     }
 }
