@@ -20,6 +20,7 @@ mod program;
 mod statics;
 mod test_programs;
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
@@ -35,12 +36,16 @@ pub(crate) struct ArmArgs {
     /// What `cargo xtask test` runs: tests and program, without what takes longest
     #[arg(long)]
     short: bool,
+    /// Where `cargo xtask dist` has put a release: `static` tries the programs in it [default: compile some as
+    /// tests are]
+    #[arg(long, value_name = "DIR")]
+    release: Option<PathBuf>,
 }
 
 impl ArmArgs {
     /// The suite as `cargo xtask test` runs it.
     pub(crate) fn on(long: bool) -> Self {
-        Self { only: vec![], short: !long }
+        Self { only: vec![], short: !long, release: None }
     }
 
     fn chose(&self, part: &Part) -> bool {
@@ -66,7 +71,11 @@ const PARTS: [Part; 4] = [
         run: |tally, arguments| test_programs::run(tally, !arguments.short),
     },
     Part { name: "program", is_short: true, run: |tally, _| program::run(tally) },
-    Part { name: "static", is_short: false, run: |tally, _| statics::run(tally) },
+    Part {
+        name: "static",
+        is_short: false,
+        run: |tally, arguments| statics::run(tally, arguments.release.as_deref()),
+    },
     Part { name: "armv7", is_short: false, run: |tally, _| program::run_on_32_bits(tally) },
 ];
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use strongroom_harness::failure::{Failure, Result};
+use strongroom_harness::failure::{Context, Failure, Result};
 use strongroom_harness::subject::scratch::Scratch;
 use strongroom_harness::tally::Tally;
 use strongroom_harness::{command, packages, workspace};
@@ -21,21 +21,22 @@ const TRIPLE: &str = "aarch64-unknown-linux-musl";
 const SYSTEM: [&str; 4] = ["base-files", "busybox-static", "libc6", "libgcc-s1"];
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Tries each program in each place.
-pub(super) fn run(tally: &mut Tally) -> Result {
+/// Tries each program in each place; those of a release, if there is one.
+pub(super) fn run(tally: &mut Tally, release: Option<&Path>) -> Result {
     AARCH64.need()?;
-    library::need(TRIPLE)?;
     packages::need_root("arm")?;
     let directory = workspace::target()?.join("arm");
-    let alone = program(&directory)?;
+    let scratch = Scratch::new(None, "arm")?;
+    let (alone, dynamic) = match release {
+        Some(release) => released(release, &scratch.make("release")?)?,
+        None => (program(&directory)?, AARCH64.program()?),
+    };
     let emulator = machine::whole(&AARCH64.emulator_file())?;
     tally.count("no libraries", archive::ensure_static(&alone));
-    let scratch = Scratch::new(None, "arm")?;
     let tried = |place: PathBuf, program: &Path| archive::try_in(&place, program, Some(&emulator));
     tally.count("static, alone in a directory", scratch.make("empty").and_then(|place| tried(place, &alone)));
     let debian = system(&directory)?;
     let alpine = alpine::system(&directory)?;
-    let dynamic = AARCH64.program()?;
     let rows = [
         ("static, in Debian's arm64 files", &debian, &alone),
         ("dynamic, in Debian's arm64 files", &debian, &dynamic),
@@ -48,8 +49,32 @@ pub(super) fn run(tally: &mut Tally) -> Result {
     Ok(())
 }
 
-/// The static program, compiled as tests are: what a release has takes several times as long, and `dist` tries it.
+/// The static program of a release, and the one of its Debian package, unpacked below `to`.
+fn released(release: &Path, to: &Path) -> Result<(PathBuf, PathBuf)> {
+    let archive = only(release, "-aarch64-linux-musl.tar.gz")?;
+    let package = only(release, "_arm64.deb")?;
+    let mut unpack = Command::new("tar");
+    unpack.arg("--extract").arg("--strip-components=1").arg("--file").arg(archive).arg("--directory").arg(to);
+    command::output(&mut unpack, LIMIT)?;
+    let installed = to.join("installed");
+    command::output(Command::new("dpkg-deb").arg("--extract").arg(package).arg(&installed), LIMIT)?;
+    Ok((to.join("bin/strongroom"), installed.join("usr/bin/strongroom")))
+}
+
+/// The one file in a directory whose name ends so.
+fn only(directory: &Path, end: &str) -> Result<PathBuf> {
+    let entries = std::fs::read_dir(directory).context(directory.display())?;
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let mut found = paths.into_iter().filter(|path| path.to_string_lossy().ends_with(end));
+    match (found.next(), found.next()) {
+        (Some(path), None) => Ok(path),
+        _ => Err(Failure::new(format!("{} has not one file that ends with {end}", directory.display()))),
+    }
+}
+
+/// The static program, compiled as tests are: what a release has takes several times as long.
 fn program(directory: &Path) -> Result<PathBuf> {
+    library::need(TRIPLE)?;
     let platform = PLATFORMS.iter().find(|platform| platform.triple == TRIPLE);
     let target = platform.map(|platform| platform.target(directory, false)).transpose()?.flatten();
     let target = target.ok_or_else(|| Failure::new(format!("{TRIPLE} is none of the release's")))?;
