@@ -12,6 +12,8 @@ struct Tables {
     files: HashMap<u64, Open>,
     /// Inodes that have lost what was written, and fail for as long as anybody has them open to write.
     lost: HashSet<u64>,
+    /// Open files that have lost what was written, and whose next barrier or closing says so, once.
+    untold: HashSet<u64>,
     last: u64,
 }
 
@@ -74,6 +76,11 @@ impl Handles {
         self.tables().files.get(&handle.0).map(|open| FileRef::clone(&open.file)).ok_or(Errno::BADF)
     }
 
+    /// For barriers, and when the file is closed: the loss that is told once.
+    pub(crate) fn told(&self, handle: Handle) -> Result<(), Errno> {
+        if self.tables().untold.remove(&handle.0) { Err(Errno::IO) } else { Ok(()) }
+    }
+
     /// For changes and barriers.
     pub(crate) fn whole(&self, handle: Handle) -> Result<FileRef, Errno> {
         let tables = self.tables();
@@ -86,15 +93,23 @@ impl Handles {
 
     pub(crate) fn closed(&self, handle: Handle) {
         let mut tables = self.tables();
+        tables.untold.remove(&handle.0);
         let Some(closed) = tables.files.remove(&handle.0) else { return };
         if !tables.files.values().any(|open| open.inode == closed.inode && open.writes) {
             tables.lost.remove(&closed.inode);
         }
     }
 
-    /// Those that are open to write and from which `lose` takes something, as it says, fail from now on.
-    pub(crate) fn lose(&self, lose: impl Fn(&FileRef) -> bool) {
-        let Tables { files, lost, .. } = &mut *self.tables();
-        lost.extend(files.values().filter(|open| open.writes && lose(&open.file)).map(|open| open.inode));
+    /// Those that are open to write and from which `lose` takes something, as it says, fail from now on, or say so
+    /// once.
+    pub(crate) fn lose(&self, is_told_always: bool, lose: impl Fn(&FileRef) -> bool) {
+        let Tables { files, lost, untold, .. } = &mut *self.tables();
+        for (handle, open) in files.iter().filter(|(_, open)| open.writes && lose(&open.file)) {
+            if is_told_always {
+                lost.insert(open.inode)
+            } else {
+                untold.insert(*handle)
+            };
+        }
     }
 }

@@ -6,9 +6,10 @@
 //! to a state that a power cut could have left, chosen by the seed, and mounts
 //! that. Told `lose`, it loses at once what is not durable of each file that is
 //! open to be written, and fails what changes or syncs that file until nobody
-//! has it open to be written any more. `ready` on standard output says that it
-//! has done so, or is mounted, with the length of the log. At the end of its
-//! input it unmounts and ends.
+//! has it open to be written any more. Told `lose once`, it says so to whoever
+//! syncs or closes what was open, once, and goes on. `ready` on standard output
+//! says that it has done so, or is mounted, with the length of the log. At the end
+//! of its input it unmounts and ends.
 //!
 //! An ability that is named is not there, and asking for it gives the errno:
 //! `links`, `xattrs`, `unnamed` (files without names), `exchange`.
@@ -77,8 +78,8 @@ fn serve(directory: &Path, lacking: &[Plan]) -> Result<(), Box<dyn Error>> {
     say(0)?;
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        if line == "lose" {
-            served.filesystem.lose();
+        if line == "lose" || line == "lose once" {
+            served.filesystem.lose(line == "lose");
             say(served.store.position())?;
             continue;
         }

@@ -52,16 +52,18 @@ impl Forgetful {
     }
 
     /// What is not durable of files that are open to write is lost, and each
-    /// that lost something tells so for as long as it is open, as JuiceFS does.
-    pub(crate) fn lose(&self) {
+    /// that lost something tells so for as long as it is open, as JuiceFS does; or
+    /// once, as sshfs does.
+    pub(crate) fn lose(&self, is_told_always: bool) {
         let _alone = self.calm.write().unwrap_or_else(PoisonError::into_inner);
-        self.handles.lose(|file| {
+        let lose = |file: &FileRef| {
             let before = bytes(file);
             self.store
                 .fail(Plan { effect: Effect::LosesUnsynced(EIO), ..Plan::once(0, EIO) }.of(Call::SyncAll));
             let _ = file.sync_all();
             bytes(file) != before
-        });
+        };
+        self.handles.lose(is_told_always, lose);
     }
 
     fn calm(&self) -> RwLockReadGuard<'_, ()> {
@@ -253,8 +255,8 @@ impl Filesystem for Forgetful {
         Ok(write.len)
     }
 
-    fn flush(&self, _: &Context, _: NodeId, _: Handle) -> Result<(), Errno> {
-        Ok(())
+    fn flush(&self, _: &Context, _: NodeId, handle: Handle) -> Result<(), Errno> {
+        self.handles.told(handle)
     }
 
     fn release(&self, _: &Context, _: NodeId, release: &Release) -> Result<(), Errno> {
@@ -265,6 +267,7 @@ impl Filesystem for Forgetful {
     fn fsync(&self, _: &Context, _: NodeId, handle: Handle, data_only: bool) -> Result<(), Errno> {
         let _calm = self.calm();
         let file = self.handles.whole(handle)?;
+        self.handles.told(handle)?;
         if data_only { file.sync_data() } else { file.sync_all() }.map_err(errno)
     }
 

@@ -141,3 +141,82 @@ fn a_change_that_fails_by_itself_costs_nothing() {
     trial.file.sync_data().expect("nothing is lost");
     assert_eq!(trial.content(), b"bbaa");
 }
+
+/// Files of the mount that this process has open to be written.
+fn open_to_write(trial: &Trial) -> usize {
+    const ACCESS: u32 = 0o3;
+    const READ_WRITE: u32 = 0o2;
+    let descriptors = std::fs::read_dir("/proc/self/fd").expect("listed").flatten();
+    let writes = |fd: &std::fs::DirEntry| {
+        let leads_there =
+            std::fs::read_link(fd.path()).is_ok_and(|link| link.starts_with(trial._directory.path()));
+        let info = std::path::Path::new("/proc/self/fdinfo").join(fd.file_name());
+        let info = std::fs::read_to_string(info).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0);
+        leads_there && flags & ACCESS == READ_WRITE
+    };
+    descriptors.filter(writes).count()
+}
+
+/// A store that tells of a loss once tells it to what was open then, be it closed since or not.
+#[test]
+fn what_a_closed_file_has_lost_is_told_to_who_syncs_it_later() {
+    for changes in [false, true] {
+        let mut trial = Trial::new(false);
+        trial.file.write_at(b"bb", 0).expect("written");
+        trial.file = trial.node.open(Access::ReadWrite).expect("open");
+        trial.mounted.lose_once();
+        if changes {
+            trial.file.write_at(b"cc", 2).expect("written");
+        }
+        assert_eq!(errno(trial.file.sync_data()), Some(EIO));
+        assert_eq!(errno(trial.store.sync_all()), Some(EIO));
+        trial.file.sync_data().expect("told once");
+        trial.store.sync_all().expect("told once");
+    }
+}
+
+#[test]
+fn what_was_synced_does_not_stay_open_for_the_stores_barrier() {
+    let trial = Trial::new(false);
+    let before = open_to_write(&trial);
+    for number in 0..40 {
+        let (_, file) = trial.store.root().create(format!("{number}").as_bytes(), 0o600).expect("made");
+        file.write_at(b"a", 0).expect("written");
+        file.sync_all().expect("durable");
+    }
+    assert_eq!(open_to_write(&trial), before);
+}
+
+#[test]
+fn one_handle_of_a_file_stays_open_however_often_it_is_opened() {
+    let trial = Trial::new(false);
+    let before = open_to_write(&trial);
+    for _ in 0..40 {
+        trial.node.open(Access::ReadWrite).expect("open").write_at(b"a", 0).expect("written");
+    }
+    assert!(open_to_write(&trial) <= before + 1);
+}
+
+/// Programs hide what is removed while it is open, so that its directory cannot be removed.
+#[test]
+fn what_nobody_has_open_is_closed_before_it_is_removed() {
+    let trial = Trial::new(false);
+    let root = trial.store.root();
+    let make = |name: &[u8]| {
+        let (_, file) = root.create(name, 0o600).expect("made");
+        file.write_at(b"a", 0).expect("written");
+        file
+    };
+    let before = open_to_write(&trial);
+    drop((make(b"removed"), make(b"replaced")));
+    let held = make(b"held");
+    assert_eq!(open_to_write(&trial), before + 3);
+    root.remove(b"removed").expect("removed");
+    root.rename(b"file", &*root, b"replaced", strongroom_store::RenameMode::Replace).expect("replaced");
+    root.remove(b"held").expect("removed");
+    assert_eq!(open_to_write(&trial), before + 1, "of what is held");
+    held.sync_all().expect("open");
+    trial.store.sync_all().expect("durable");
+}

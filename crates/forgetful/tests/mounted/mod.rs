@@ -24,7 +24,18 @@ impl Mounted {
     /// Loses what is not durable of the files that are open to be written.
     #[allow(dead_code, reason = "not every test loses anything")]
     pub(crate) fn lose(&mut self) {
-        writeln!(self.child.stdin.as_mut().expect("a pipe"), "lose").expect("told");
+        self.tell("lose");
+    }
+
+    /// The same, told once by each that was open.
+    #[allow(dead_code, reason = "not every test loses anything")]
+    pub(crate) fn lose_once(&mut self) {
+        self.tell("lose once");
+    }
+
+    #[allow(dead_code, reason = "not every test loses anything")]
+    fn tell(&mut self, word: &str) {
+        writeln!(self.child.stdin.as_mut().expect("a pipe"), "{word}").expect("told");
         assert!(self.answer().starts_with("ready "));
     }
 

@@ -46,7 +46,10 @@ impl FaultyFile {
                 self.file.lose_unsynced();
                 Err(error)
             }
-            _ => sync(),
+            _ => match self.shared.owed().remove(&self.file.inode()) {
+                Some(error) => Err(error),
+                None => sync(),
+            },
         }
     }
 }

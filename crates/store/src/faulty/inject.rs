@@ -84,8 +84,9 @@ pub enum Effect {
     /// A read returns at most so many bytes, as if the file ended there;
     /// other calls are not affected.
     ShortRead(usize),
-    /// A barrier on a file fails with this errno, and what it should have
-    /// made durable is lost, in memory too; other calls fail outright.
+    /// A barrier on a file or on the store fails with this errno, and what it
+    /// should have made durable of the content of files is lost, in memory too;
+    /// other calls fail outright.
     LosesUnsynced(i32),
     /// It fails with `EROFS` if it would change anything or is a barrier.
     ReadOnly,
@@ -198,7 +199,9 @@ impl Faults {
             Effect::PartialWrite { bytes, errno } if call == Call::Write => {
                 Ok(Verdict::Partial(bytes, Error::new(errno, operation)))
             }
-            Effect::LosesUnsynced(errno) if matches!(call, Call::SyncData | Call::SyncAll) => {
+            Effect::LosesUnsynced(errno)
+                if matches!(call, Call::SyncData | Call::SyncAll | Call::SyncStore) =>
+            {
                 Ok(Verdict::Lose(Error::new(errno, operation)))
             }
             Effect::PartialWrite { errno, .. } | Effect::LosesUnsynced(errno) => {

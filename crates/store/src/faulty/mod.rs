@@ -75,6 +75,7 @@ mod record;
 
 pub use inject::{Call, Effect, Plan};
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -134,6 +135,9 @@ pub enum Event {
 /// What all nodes of one faulty store share.
 struct Shared {
     faults: Mutex<Faults>,
+    /// What a barrier of the store has lost of files, which the next barrier of the
+    /// file tells of, too, as Linux does.
+    owed: Mutex<HashMap<u64, crate::Error>>,
     /// An open file stays what it was until it is refreshed.
     is_distant: bool,
 }
@@ -152,6 +156,10 @@ impl Shared {
     /// The same for calls that either fail or pass.
     fn pass(&self, call: Call, operation: &'static str) -> Result<()> {
         self.enter(call, operation).map(|_| ())
+    }
+
+    fn owed(&self) -> MutexGuard<'_, HashMap<u64, crate::Error>> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn faults(&self) -> MutexGuard<'_, Faults> {
@@ -230,7 +238,8 @@ impl FaultyStore {
     }
 
     fn sharing(memory: MemoryStore, is_distant: bool) -> FaultyStore {
-        let shared = Arc::new(Shared { faults: Mutex::new(Faults::new()), is_distant });
+        let shared =
+            Arc::new(Shared { faults: Mutex::new(Faults::new()), owed: Mutex::default(), is_distant });
         FaultyStore { memory, recorder: None, shared }
     }
 
@@ -304,8 +313,16 @@ impl Store for FaultyStore {
     }
 
     fn sync_all(&self) -> Result<()> {
-        self.shared.pass(Call::SyncStore, "syncfs")?;
-        self.memory.sync_all()
+        match self.shared.enter(Call::SyncStore, "syncfs")? {
+            Verdict::Lose(error) => {
+                let lost =
+                    self.recorder.as_ref().map(|recorder| recorder.lock().unwritten()).unwrap_or_default();
+                self.memory.lose_unsynced(&lost);
+                self.shared.owed().extend(lost.into_iter().map(|inode| (inode, error.clone())));
+                Err(error)
+            }
+            _ => self.memory.sync_all(),
+        }
     }
 
     fn space(&self) -> Result<Space> {

@@ -135,6 +135,15 @@ impl Recorder {
         deltas.map(Delta::touches).collect()
     }
 
+    /// The files whose content is not durable.
+    pub(super) fn unwritten(&self) -> HashSet<u64> {
+        let data = self.pending.iter().filter_map(|&at| match &self.log[at] {
+            Record::Data(data) => Some(data.inode),
+            _ => None,
+        });
+        data.collect()
+    }
+
     /// Makes the content of `inode` durable.
     fn flush_file(&mut self, inode: u64, tree: &Tree) {
         let log = &self.log;

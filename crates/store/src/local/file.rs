@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
-use super::handle::{Asker, Handle};
+use super::handle::Handle;
 use super::node::{attributes_of, timestamps};
 use super::refreshing::Refreshed;
 use super::{OpenMode, Shared, error};
@@ -73,9 +73,15 @@ impl LocalFile {
         self.handle.change(change).inspect_err(|_| self.note_failed())
     }
 
-    fn sync(&self, operation: &'static str, sync: impl Fn(&OwnedFd) -> rustix::io::Result<()>) -> Result<()> {
+    fn sync(
+        &self,
+        operation: &'static str,
+        is_whole: bool,
+        sync: impl Fn(&OwnedFd) -> rustix::io::Result<()>,
+    ) -> Result<()> {
         let _timing = self.store.times.barriers.begin_rare();
-        self.handle.sync(Asker::File, sync).map_err(error(operation)).inspect_err(|_| self.note_failed())
+        let synced = self.store.unsynced.sync_file(self.id, &self.handle, is_whole, sync);
+        synced.map_err(error(operation)).inspect_err(|_| self.note_failed())
     }
 
     fn note_failed(&self) {
@@ -257,11 +263,11 @@ impl File for LocalFile {
     }
 
     fn sync_data(&self) -> Result<()> {
-        self.sync("fdatasync", |fd| rustix::fs::fdatasync(fd))
+        self.sync("fdatasync", false, |fd| rustix::fs::fdatasync(fd))
     }
 
     fn sync_all(&self) -> Result<()> {
-        self.sync("fsync", |fd| rustix::fs::fsync(fd))
+        self.sync("fsync", true, |fd| rustix::fs::fsync(fd))
     }
 
     fn len(&self) -> Result<u64> {

@@ -11,17 +11,21 @@
 //! nobody's but ours. Therefore the next one fails with the same error: nobody
 //! takes for durable what was written to what was shut. That goes for the barriers
 //! of the file and for those of the whole store, each once, since whoever makes one
-//! hears nothing of the other.
+//! hears nothing of the other. Other programs tell of a loss once, to whoever has the
+//! file open, when he makes a barrier or closes it; so what was open before hands on
+//! what it is told when it is closed.
 //!
 //! On other file systems the kernel tells of a loss once, and there is nothing to
 //! get over.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rustix::fs::OFlags;
 use rustix::io::{Errno, retry_on_intr};
 
+use super::access::open_own;
 use super::{error, open_quietly, proc_link};
 use crate::{Result, low};
 
@@ -31,6 +35,10 @@ pub(super) struct Handle {
     fd: Arc<OwnedFd>,
     /// Of a file that a program serves, and that is open to be written.
     standing: Option<RwLock<Standing>>,
+    /// Held by a barrier from its beginning until what it was told is noted.
+    barrier: Mutex<()>,
+    /// How many changes were noted, for whoever asks whether one came meanwhile.
+    changes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -68,7 +76,22 @@ fn write(standing: &RwLock<Standing>) -> RwLockWriteGuard<'_, Standing> {
 impl Handle {
     /// `is_served`: by a program, and open to be written.
     pub(super) fn new(fd: Arc<OwnedFd>, is_served: bool) -> Handle {
-        Handle { fd, standing: is_served.then(RwLock::default) }
+        let standing = is_served.then(RwLock::default);
+        Handle { fd, standing, barrier: Mutex::default(), changes: AtomicU64::new(0) }
+    }
+
+    /// Whether a program serves the file, which is open to be written.
+    pub(super) fn is_served(&self) -> bool {
+        self.standing.is_some()
+    }
+
+    /// A change has been made.
+    pub(super) fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// For what changes nothing. It stays the same number for as long as the file is open.
@@ -100,12 +123,13 @@ impl Handle {
         sync: impl Fn(&OwnedFd) -> rustix::io::Result<()>,
     ) -> rustix::io::Result<()> {
         let Some(standing) = &self.standing else { return retry_on_intr(|| sync(&self.fd)) };
+        let _one = self.barrier.lock().unwrap_or_else(PoisonError::into_inner);
+        let owed = write(standing).owed[asker as usize].take();
+        if let Some(errno) = owed {
+            return Err(errno);
+        }
         // Nobody shuts it meanwhile: a barrier on what is open to be read alone says nothing.
         let open = read(standing);
-        if open.owed[asker as usize].is_some() {
-            drop(open);
-            return write(standing).owed[asker as usize].take().map_or(Ok(()), Err);
-        }
         let synced = if open.is_shut { Ok(()) } else { retry_on_intr(|| sync(&self.fd)) };
         drop(open);
         if let Err(errno) = synced {
@@ -129,14 +153,34 @@ impl Handle {
         standing.is_shut = self.replace(OFlags::RDONLY).is_ok();
     }
 
-    /// What `before`, another handle of the same file, owes to who syncs the
-    /// store is owed by this one.
+    /// What `before`, another handle of the same file, owes, and is told now that it
+    /// is to be closed, is owed by this one.
     pub(super) fn succeed(&self, before: &Handle) {
         let (Some(standing), Some(of_before)) = (&self.standing, &before.standing) else { return };
-        let owed = write(of_before).owed[Asker::Store as usize].take();
-        if owed.is_some() {
-            write(standing).owed[Asker::Store as usize] = owed;
+        let told = before.flush();
+        let owed = std::mem::take(&mut write(of_before).owed);
+        let mut standing = write(standing);
+        for (mine, owed) in standing.owed.iter_mut().zip(owed) {
+            *mine = mine.or(owed).or(told);
         }
+    }
+
+    /// Whether it owes nothing, and is told of no loss when it is to be closed.
+    pub(super) fn ends_well(&self) -> bool {
+        let Some(standing) = &self.standing else { return true };
+        if let Some(told) = self.flush() {
+            write(standing).owed = [Some(told); 2];
+        }
+        self.owes_nothing()
+    }
+
+    pub(super) fn owes_nothing(&self) -> bool {
+        self.standing.as_ref().is_none_or(|standing| read(standing).owed.iter().all(Option::is_none))
+    }
+
+    /// What is told to who closes the file.
+    fn flush(&self) -> Option<Errno> {
+        low::flush(&*self.fd).err().map(|failed| Errno::from_io_error(&failed).unwrap_or(Errno::IO))
     }
 
     fn open_anew(&self, standing: &mut Standing) -> Result<()> {
@@ -148,8 +192,8 @@ impl Handle {
     }
 
     fn replace(&self, access: OFlags) -> rustix::io::Result<()> {
-        let anew = open_quietly(rustix::fs::CWD, &proc_link(self.fd.as_fd()), access)?;
-        low::replace(&*self.fd, &anew)
-            .map_err(|failed| Errno::from_raw_os_error(failed.raw_os_error().unwrap_or_default()))
+        let link = proc_link(self.fd.as_fd());
+        let anew = open_own(&*self.fd, || open_quietly(rustix::fs::CWD, &link, access))?;
+        low::replace(&*self.fd, &anew).map_err(|failed| Errno::from_io_error(&failed).unwrap_or(Errno::IO))
     }
 }

@@ -11,6 +11,7 @@
 //! Modes given to the creating calls pass through the process's umask, as
 //! everywhere; a daemon that wants them exact sets the umask to 0.
 
+mod access;
 mod file;
 mod handle;
 mod node;
@@ -234,6 +235,12 @@ fn error(operation: &'static str) -> impl Fn(Errno) -> Error {
 /// Following it leads to the inode itself, even if that is a symlink.
 fn proc_link(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// A descriptor of the same inode that grants nothing but reference.
+fn reference_to(fd: &OwnedFd) -> Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    rustix::fs::open(proc_link(fd.as_fd()), flags, Mode::empty()).map_err(error("openat"))
 }
 
 /// Opens with `O_NOATIME`, so that reading the store does not dirty it, or

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::file::LocalFile;
 use super::handle::Handle;
 use super::unsynced::Note;
-use super::{Shared, checked_name, error, open_quietly, proc_link};
+use super::{Shared, checked_name, error, open_quietly, proc_link, reference_to};
 use crate::{
     Access, Attributes, DirectoryEntry, FileRef, InodeId, Kind, Node, NodeRef, RenameMode, Result, SetTime,
     Timestamp, XattrMode,
@@ -165,17 +165,20 @@ impl LocalNode {
         self.store.unsynced.node(self.id, self.kind, &self.fd)
     }
 
+    /// The entry `name` is about to be removed or replaced.
+    fn let_go(&self, name: &[u8]) {
+        if self.is_of_fuse()
+            && let Ok(found) = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+        {
+            self.store.unsynced.let_go(InodeId { device: found.st_dev, inode: found.st_ino });
+        }
+    }
+
     /// Begins a change of the entry `name`.
     fn change<'a>(&self, name: &'a [u8], operation: &'static str) -> Result<&'a [u8]> {
         self.store.writable(operation)?;
         checked_name(name, operation)
     }
-}
-
-/// A descriptor of the same inode that grants nothing but reference.
-fn reference_to(fd: &OwnedFd) -> Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    rustix::fs::open(proc_link(fd.as_fd()), flags, Mode::empty()).map_err(error("openat"))
 }
 
 /// Finds the local node behind `node`.
@@ -416,6 +419,7 @@ impl Node for LocalNode {
         let _timing = self.store.times.names.begin();
         let name = self.change(name, "unlinkat")?;
         let _change = self.changing();
+        self.let_go(name);
         rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()).map_err(error("unlinkat"))
     }
 
@@ -434,7 +438,10 @@ impl Node for LocalNode {
         let to = local(to, "renameat2")?;
         let _other_change = to.changing();
         let flags = match mode {
-            RenameMode::Replace => RenameFlags::empty(),
+            RenameMode::Replace => {
+                to.let_go(to_name);
+                RenameFlags::empty()
+            }
             RenameMode::NoReplace => RenameFlags::NOREPLACE,
             RenameMode::Exchange => RenameFlags::EXCHANGE,
             RenameMode::Whiteout => RenameFlags::WHITEOUT,

@@ -15,8 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, retry_on_intr};
 
+use super::access::open_own;
 use super::handle::{Asker, Handle};
-use super::{error, open_quietly, proc_link};
+use super::{error, open_quietly, proc_link, reference_to};
 use crate::{InodeId, Kind, Result};
 
 /// `f_type` of FUSE file systems (`FUSE_SUPER_MAGIC` in `linux/magic.h`).
@@ -30,29 +31,36 @@ pub(crate) fn is_fuse(fd: impl AsFd) -> rustix::io::Result<bool> {
 /// Inodes that were changed since the last barrier.
 #[derive(Debug, Default)]
 struct Changed {
-    /// Open files.
-    files: HashMap<InodeId, Arc<Handle>>,
+    /// Open files, each by all the handles that no barrier has covered.
+    files: HashMap<InodeId, Vec<Arc<Handle>>>,
     /// Directories and files, by descriptors that may be good for nothing
     /// but to be referred to.
     nodes: HashMap<InodeId, (Kind, Arc<OwnedFd>)>,
 }
 
 impl Changed {
-    /// Keeps the file's last handle: the one before may be shut, and a barrier
-    /// there covers nothing of what was written to this one.
-    fn keep(&mut self, id: InodeId, handle: &Arc<Handle>) {
-        let before = self.files.insert(id, Arc::clone(handle));
-        if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, handle)) {
-            handle.succeed(&before);
+    /// Keeps a handle of the file, and gives those that were kept before.
+    fn keep(&mut self, id: InodeId, handle: &Arc<Handle>) -> Vec<Arc<Handle>> {
+        let kept = self.files.entry(id).or_default();
+        if !kept.iter().any(|kept| Arc::ptr_eq(kept, handle)) {
+            kept.push(Arc::clone(handle));
+        }
+        kept.iter().filter(|kept| !Arc::ptr_eq(kept, handle)).map(Arc::clone).collect()
+    }
+
+    fn drop_handle(&mut self, id: InodeId, handle: &Arc<Handle>) {
+        let Some(kept) = self.files.get_mut(&id) else { return };
+        kept.retain(|kept| !Arc::ptr_eq(kept, handle));
+        if kept.is_empty() {
+            self.files.remove(&id);
         }
     }
 
     /// A barrier has failed: what it had taken is kept again.
     fn put_back(&mut self, taken: Changed) {
-        for (id, handle) in taken.files {
-            let newer = self.files.insert(id, handle);
-            if let Some(newer) = newer {
-                self.keep(id, &newer);
+        for (id, handles) in taken.files {
+            for handle in handles {
+                self.keep(id, &handle);
             }
         }
         self.nodes.extend(taken.nodes);
@@ -79,7 +87,12 @@ impl Drop for Note<'_> {
     fn drop(&mut self) {
         let Some(mut changed) = self.unsynced.changed() else { return };
         match self.changed {
-            By::File(handle) => changed.keep(self.id, handle),
+            By::File(handle) => {
+                handle.note_change();
+                let before = changed.keep(self.id, handle);
+                drop(changed);
+                self.unsynced.hand_on(self.id, before, handle);
+            }
             By::Node(kind @ (Kind::File | Kind::Directory), fd) => {
                 changed.nodes.entry(self.id).or_insert_with(|| (kind, Arc::clone(fd)));
             }
@@ -132,12 +145,82 @@ impl Unsynced {
         Note { unsynced: self, id, changed: By::Node(kind, fd) }
     }
 
+    /// `to` is kept, too: what was open before is closed, so that no more than one
+    /// handle of a file is kept for long. One that is open to be read takes nothing on.
+    fn hand_on(&self, id: InodeId, before: Vec<Arc<Handle>>, to: &Handle) {
+        for handle in before.into_iter().filter(|_| to.is_served()) {
+            // It may take as long as a barrier.
+            to.succeed(&handle);
+            if let Some(mut changed) = self.changed() {
+                changed.drop_handle(id, &handle);
+            }
+        }
+    }
+
+    /// What is kept of the file besides `handle`.
+    fn others(&self, id: InodeId, handle: &Arc<Handle>) -> Vec<Arc<Handle>> {
+        let Some(changed) = self.changed() else { return vec![] };
+        let kept = changed.files.get(&id).into_iter().flatten();
+        kept.filter(|kept| !Arc::ptr_eq(kept, handle)).map(Arc::clone).collect()
+    }
+
     /// A call on an open file has failed. What is kept of one that was open
     /// before, of the same inode, must not keep the store's error.
     pub(super) fn note_failed(&self, id: InodeId, failed: &Arc<Handle>) {
-        let kept = self.changed().and_then(|changed| changed.files.get(&id).cloned());
-        if let Some(other) = kept.filter(|other| !Arc::ptr_eq(other, failed)) {
+        for other in self.others(id, failed) {
             other.shut_if_lost();
+        }
+    }
+
+    /// A barrier on an open file, and on what was open before of the same inode.
+    /// With `is_whole`, which covers the attributes, the next barrier of the store
+    /// has nothing to do here, unless something is changed meanwhile.
+    pub(super) fn sync_file(
+        &self,
+        id: InodeId,
+        handle: &Arc<Handle>,
+        is_whole: bool,
+        sync: impl Fn(&OwnedFd) -> rustix::io::Result<()>,
+    ) -> rustix::io::Result<()> {
+        let changes = handle.changes();
+        let others = self.others(id, handle);
+        if !others.is_empty()
+            && let Some(mut changed) = self.changed()
+        {
+            changed.keep(id, handle);
+        }
+        self.hand_on(id, others, handle);
+        handle.sync(Asker::File, sync)?;
+        if is_whole
+            && let Some(mut changed) = self.changed()
+            && changed.files.get(&id).is_some_and(|kept| kept.len() == 1)
+            && handle.changes() == changes
+            && handle.owes_nothing()
+        {
+            changed.drop_handle(id, handle);
+        }
+        Ok(())
+    }
+
+    /// The entry of `id` is about to be removed. What is open of it for the next
+    /// barrier alone is closed: some programs do not remove what is open, but hide it
+    /// in its directory. The barrier covers the inode all the same, if it has other
+    /// names.
+    pub(super) fn let_go(&self, id: InodeId) {
+        let Some(mut changed) = self.changed() else { return };
+        let Some(kept) = changed.files.get(&id) else { return };
+        let is_nobodys = kept.iter().all(|handle| Arc::strong_count(handle) == 1);
+        let Some(reference) = kept.first().and_then(|handle| reference_to(handle.fd()).ok()) else { return };
+        if !is_nobodys {
+            return;
+        }
+        changed.nodes.entry(id).or_insert_with(|| (Kind::File, Arc::new(reference)));
+        let kept = changed.files.remove(&id).unwrap_or_default();
+        drop(changed);
+        for handle in kept.into_iter().filter(|handle| !handle.ends_well()) {
+            if let Some(mut changed) = self.changed() {
+                changed.keep(id, &handle);
+            }
         }
     }
 
@@ -158,21 +241,28 @@ impl Unsynced {
     }
 }
 
+/// All of them, whatever fails: who loses much is to hear of it once.
 fn sync_each(changed: &Changed) -> Result<()> {
-    for file in changed.files.values() {
-        file.sync(Asker::Store, |fd| rustix::fs::fsync(fd)).map_err(error("fsync"))?;
+    let mut outcome = Ok(());
+    for file in changed.files.values().flatten() {
+        let synced = file.sync(Asker::Store, |fd| rustix::fs::fsync(fd)).map_err(error("fsync"));
+        outcome = outcome.and(synced);
     }
     for (kind, fd) in changed.nodes.values() {
-        let opened = match kind {
-            Kind::Directory => open_quietly(fd, ".", OFlags::RDONLY | OFlags::DIRECTORY),
-            _ => open_quietly(rustix::fs::CWD, &proc_link(fd.as_fd()), OFlags::RDONLY),
-        };
-        match opened {
-            Ok(open) => retry_on_intr(|| rustix::fs::fsync(&open)).map_err(error("fsync"))?,
-            // What has been removed has nothing to be kept.
-            Err(Errno::NOENT | Errno::STALE) => {}
-            Err(errno) => return Err(error("openat")(errno)),
-        }
+        outcome = outcome.and(sync_node(*kind, fd));
     }
-    Ok(())
+    outcome
+}
+
+fn sync_node(kind: Kind, fd: &OwnedFd) -> Result<()> {
+    let opened = open_own(fd, || match kind {
+        Kind::Directory => open_quietly(fd, ".", OFlags::RDONLY | OFlags::DIRECTORY),
+        _ => open_quietly(rustix::fs::CWD, &proc_link(fd.as_fd()), OFlags::RDONLY),
+    });
+    match opened {
+        Ok(open) => retry_on_intr(|| rustix::fs::fsync(&open)).map_err(error("fsync")),
+        // What has been removed has nothing to be kept.
+        Err(Errno::NOENT | Errno::STALE) => Ok(()),
+        Err(errno) => Err(error("openat")(errno)),
+    }
 }

@@ -8,11 +8,13 @@
 
 mod claiming;
 mod fault;
+mod flushing;
 mod mapping;
 mod replacing;
 mod writing;
 
 pub(crate) use claiming::{lock_byte, loop_status};
+pub(crate) use flushing::flush;
 pub(crate) use mapping::{Mapping, WINDOW_LEN};
 pub(crate) use replacing::replace;
 pub(crate) use writing::write_shared;

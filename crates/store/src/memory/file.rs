@@ -37,6 +37,10 @@ impl MemoryFile {
         }
     }
 
+    pub(crate) fn inode(&self) -> u64 {
+        self.handle.inode
+    }
+
     /// As [`File::sync_data`] that fails: what was not synced is lost, in
     /// memory too.
     pub(crate) fn lose_unsynced(&self) {

@@ -23,6 +23,7 @@ pub(crate) use observer::{Barrier, DataChange, Observer};
 pub(crate) use pages::{PAGE, Page};
 pub(crate) use tree::{Delta, Tree};
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Limits, NodeRef, Result, Space, Store};
@@ -122,6 +123,12 @@ impl MemoryStore {
         let mut tree = self.shared.lock().tree().clone();
         tree.prune(|_| false);
         MemoryStore::from_tree(tree)
+    }
+
+    /// What was not synced of these files is lost.
+    pub(crate) fn lose_unsynced(&self, inodes: &HashSet<u64>) {
+        let mut state = self.shared.lock();
+        inodes.iter().for_each(|&inode| state.lose_unsynced(inode));
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
