@@ -14,6 +14,8 @@ pub(crate) struct Barriers {
     beginning: RwLock<()>,
     /// The latest that has succeeded.
     done: AtomicU64,
+    /// The latest that has failed, 0 for none.
+    failed: AtomicU64,
     /// Held by each from its beginning to its end; whether one has failed.
     alone: Mutex<bool>,
 }
@@ -40,6 +42,11 @@ impl Barriers {
         self.done.load(Ordering::Acquire) > begun
     }
 
+    /// The same, and none has failed since then.
+    pub(crate) fn covers_surely(&self, begun: u64) -> bool {
+        self.covers(begun) && self.failed.load(Ordering::Acquire) <= begun
+    }
+
     /// Keeps barriers from beginning for as long as the guard lives. Who holds
     /// it waits for none.
     pub(crate) fn stand(&self) -> Standing<'_> {
@@ -63,6 +70,11 @@ impl Barriers {
     /// Whether one has failed so far: others may not have heard of what it lost.
     pub(crate) fn has_failed(&self) -> bool {
         *self.alone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// That one has failed.
+    pub(crate) fn failed(&self, number: u64) {
+        self.failed.fetch_max(number, Ordering::AcqRel);
     }
 
     /// That one has succeeded.

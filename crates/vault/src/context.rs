@@ -133,13 +133,24 @@ impl Context {
     pub(crate) fn sync_store(&self) -> Result<()> {
         let moment = self.freshness.as_ref().map(Freshness::now);
         let number = self.barriers.begin();
-        self.barriers.alone(|| Ok(self.store.sync_all()?))?;
+        self.barriers.alone(|| Ok(self.store.sync_all()?)).inspect_err(|error| {
+            self.barriers.failed(number);
+            self.note_losses(error);
+        })?;
         self.barriers.succeeded(number);
         self.waiting.forget_moved(&self.barriers);
         if let (Some(freshness), Some(moment)) = (&self.freshness, moment) {
             freshness.barrier_passed(moment);
         }
         Ok(())
+    }
+
+    /// A barrier of the store has failed: what has been released since the last one
+    /// may be lost, and the store tells of it once.
+    fn note_losses(&self, error: &Error) {
+        for inode in self.waiting.note_lost_releases(error) {
+            self.untold.note(inode, error);
+        }
     }
 
     /// The vault header has been written, durably unless a test plants a fault.

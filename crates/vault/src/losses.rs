@@ -43,6 +43,11 @@ impl Losses {
         }
     }
 
+    /// Why a barrier has failed, if nobody was told yet.
+    pub(crate) fn untold(&self) -> Option<&Error> {
+        self.last.as_ref().filter(|_| self.count > self.told)
+    }
+
     /// Whether somebody who began at `before` has to be told.
     pub(crate) fn concern(&self, before: u64) -> bool {
         self.count > before.min(self.told)

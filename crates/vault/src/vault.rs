@@ -479,7 +479,7 @@ fn settle(
     }
     let context = &contents.context;
     contents.commit_pending()?;
-    context.store.sync_all()?;
+    context.sync_store()?;
     context.fenced.check()?;
     let mut header = lock(header);
     for listed in &mut header.sessions {

@@ -56,7 +56,7 @@ impl Trial {
 
     fn step(&mut self, number: usize) {
         if self.rng.below(6) == 0 {
-            let call = [Call::SyncData, Call::SyncAll][self.rng.below(2) as usize];
+            let call = [Call::SyncData, Call::SyncAll, Call::SyncStore][self.rng.below(3) as usize];
             self.store.heal();
             let plan = Plan { effect: Effect::LosesUnsynced(EIO), ..Plan::once(self.rng.below(3), EIO) };
             self.store.fail(plan.of(call));
@@ -191,7 +191,7 @@ fn overwrite_and_sync(vault: &Vault, writer: u64, rng: &mut Rng) -> Vec<(String,
 
 /// Lets barriers lose what they should cover, now and then.
 fn lose(store: &FaultyStore, rng: &mut Rng) {
-    let call = [Call::SyncData, Call::SyncAll][rng.below(2) as usize];
+    let call = [Call::SyncData, Call::SyncAll, Call::SyncStore][rng.below(3) as usize];
     let plan = Plan { effect: Effect::LosesUnsynced(EIO), ..Plan::once(rng.below(3), EIO) };
     store.fail(plan.of(call));
     std::thread::sleep(Duration::from_millis(20 + rng.below(40)));
@@ -240,5 +240,105 @@ fn so_it_is_when_several_write_and_somebody_syncs_everything() {
         let files: Vec<_> = files.iter().map(|(name, allowed)| (name.as_str(), allowed)).collect();
         compare(&files, &vault, &format!("seed {seed}"));
         check_power_cuts(&store, &files, &format!("seed {seed}"));
+    }
+}
+
+/// A vault on a store of which barriers are to lose what they should cover, and a file that was closed unsynced.
+fn released(blocks: &[u8]) -> (Arc<FaultyStore>, Vault, u64) {
+    let memory = MemoryStore::new();
+    support::create(&memory, Suite::Xaes256Gcm, BlockSize::MIN);
+    let store = Arc::new(FaultyStore::new(memory));
+    let vault = open(Arc::clone(&store) as Arc<dyn Store>);
+    vault.sync().unwrap();
+    let (entry, content) = support::create_file(vault.namespace(), "file");
+    for (at, &byte) in blocks.iter().enumerate() {
+        write(&content, at as u64 * BLOCK, &vec![byte; BLOCK as usize]).unwrap();
+    }
+    drop(content);
+    vault.namespace().release(entry.number);
+    (store, vault, entry.number)
+}
+
+fn reopened(vault: &Vault, number: u64) -> Arc<Content> {
+    vault.namespace().open(number, Opening { write: true, ..Opening::default() }).unwrap()
+}
+
+fn lose_once(store: &FaultyStore, call: Call) {
+    store.heal();
+    store.fail(Plan { effect: Effect::LosesUnsynced(EIO), ..Plan::once(0, EIO) }.of(call));
+}
+
+fn is_io_error<T>(result: Result<T, Error>) -> bool {
+    matches!(result, Err(Error::Store(error)) if error.errno() == EIO)
+}
+
+/// Who closes a file that has lost blocks does not make it whole.
+#[test]
+fn what_is_written_to_a_file_that_lost_something_and_was_closed_is_there() {
+    let (store, vault, number) = released(&[7, 8]);
+    vault.sync().unwrap();
+    let content = reopened(&vault, number);
+    write(&content, 2 * BLOCK, &[9; BLOCK as usize]).unwrap();
+    lose_once(&store, Call::SyncAll);
+    assert!(is_io_error(content.sync()));
+    store.heal();
+    drop(content);
+    vault.namespace().release(number);
+    let content = reopened(&vault, number);
+    write(&content, 2 * BLOCK, &[9; BLOCK as usize]).unwrap();
+    content.sync().unwrap();
+    for image in [NOTHING, EVERYTHING, 3, 8] {
+        let vault = open(Arc::new(store.image(store.position(), image)));
+        let entry = vault.namespace().lookup(ROOT, b"file").unwrap();
+        let found = read_all(&vault.namespace().open(entry.number, Opening::default()).unwrap()).unwrap();
+        assert_eq!(found[2 * BLOCK as usize..], [9; BLOCK as usize]);
+    }
+}
+
+/// What stands in the journal of a file that was never durable is of no use without its header page.
+#[test]
+fn a_header_page_that_is_lost_is_written_again_where_a_replay_looks_for_it() {
+    let (store, vault, number) = released(&[7, 8, 9]);
+    let content = reopened(&vault, number);
+    write(&content, BLOCK, &[1; BLOCK as usize]).unwrap();
+    lose_once(&store, Call::SyncAll);
+    assert!(is_io_error(content.sync()));
+    store.heal();
+    for (at, byte) in [7, 1, 9].into_iter().enumerate() {
+        write(&content, at as u64 * BLOCK, &vec![byte; BLOCK as usize]).unwrap();
+    }
+    content.sync().unwrap();
+    for image in [NOTHING, EVERYTHING, 3, 8] {
+        let vault = open(Arc::new(store.image(store.position(), image)));
+        let entry = vault.namespace().lookup(ROOT, b"file").unwrap();
+        let found = read_all(&vault.namespace().open(entry.number, Opening::default()).unwrap()).unwrap();
+        let expected: Vec<u8> = [7, 1, 9].into_iter().flat_map(|byte| vec![byte; BLOCK as usize]).collect();
+        assert!(found == expected, "image {image}");
+    }
+}
+
+/// A file that a barrier of the store has covered while it was open is not taken for one that was never durable.
+#[test]
+fn what_who_syncs_all_was_promised_is_there_after_a_later_loss_and_a_power_cut() {
+    let (store, vault, number) = released(&[7, 8]);
+    let content = reopened(&vault, number);
+    vault.sync().unwrap();
+    let promised = store.position();
+    write(&content, 2 * BLOCK, &[9; BLOCK as usize]).unwrap();
+    lose_once(&store, Call::SyncAll);
+    assert!(is_io_error(content.sync()));
+    store.heal();
+    write(&content, 2 * BLOCK, &[9; BLOCK as usize]).unwrap();
+    content.sync().unwrap();
+    for position in promised..=store.position() {
+        for image in [NOTHING, EVERYTHING, 3, 8, 21] {
+            let vault = open(Arc::new(store.image(position, image)));
+            let entry = vault.namespace().lookup(ROOT, b"file").unwrap();
+            let content = vault.namespace().open(entry.number, Opening::default());
+            let content = content.unwrap_or_else(|error| panic!("{position}, image {image}: {error:?}"));
+            let found = support::read(&content, 0, 2 * BLOCK as usize).unwrap();
+            assert!(found[..BLOCK as usize] == [7; BLOCK as usize], "{position}, image {image}");
+            assert!(found[BLOCK as usize..] == [8; BLOCK as usize], "{position}, image {image}");
+        }
     }
 }

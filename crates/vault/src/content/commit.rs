@@ -60,6 +60,10 @@ impl Content {
     fn told_of_losses(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
         let before = self.learn_habits();
         let outcome = sync();
+        // A barrier of the store that failed meanwhile took it for released.
+        if let Some(lost) = self.context.waiting.take_lost(self.inode) {
+            self.write_state().losses.note(&lost.error);
+        }
         if outcome.is_ok() && !self.read_state().losses.concern(before) {
             return Ok(());
         }
@@ -97,8 +101,9 @@ impl Content {
     /// A barrier has failed that should have covered what was written to this
     /// file, in place or in the journal.
     pub(super) fn note_loss(&self, error: &Error) {
-        self.context.untold.note(self.inode, error);
         self.write_state().losses.note(error);
+        // Whoever is told of it between the two has it told once more.
+        self.context.untold.note(self.inode, error);
     }
 
     /// A barrier on the stored file and all its attributes.
@@ -382,6 +387,7 @@ impl Content {
                 state.retake(&[PageAddress::HEADER]);
             }
             state.birth = Birth::Durable;
+            state.home_is_lost = false;
         }
         state.has_failed &= !emission.barrier;
         if state.birth.is_durable() && emission.barrier {
@@ -447,7 +453,7 @@ impl Content {
         if emission.barrier && state.birth.is_written() {
             // What the barrier should have covered may be lost, the header
             // page and the length with it.
-            state.begin_anew();
+            state.begin_anew(&self.context.barriers);
             self.relearn_len(state);
         }
     }

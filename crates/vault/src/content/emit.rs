@@ -216,11 +216,16 @@ impl Content {
         promise: &mut Promise<'_>,
         images: &mut Images,
     ) -> Result<()> {
-        let referenced = page_referenced(state, address) && self.context.rules.keeps(Rule::JournalPages);
-        if state.birth.is_written() && (referenced || has_images(state, address)) {
+        let is_header = address == PageAddress::HEADER;
+        let referenced = page_referenced(state, address)
+            && (is_header || !state.home_is_lost)
+            && self.context.rules.keeps(Rule::JournalPages);
+        let is_journaled = state.birth.is_written() && (referenced || has_images(state, address));
+        if is_journaled {
             let place = promise.write_images(bytes, 1)?;
             images.pages.push(PageImage { kind: address.kind, number: address.number, place, tag });
-        } else {
+        }
+        if !is_journaled || (is_header && state.home_is_lost) {
             let offset = state.geometry.page_offset(address.kind, address.number).0;
             self.file.write_at(bytes, offset)?;
             state.home_len = state.home_len.max(offset + PAGE_LEN as u64);

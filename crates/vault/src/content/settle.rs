@@ -159,7 +159,13 @@ impl Content {
         context.check_version(page.header.file, &image)?;
         let mut state = State::new(context.geometry, header);
         state.nodes.insert(0, NodeSlot::read(node, image));
-        let unsynced = context.waiting.unsynced_since(opened.node.id());
+        // Whoever is told takes it; this content may be one of two, and go.
+        let lost = context.waiting.lost(opened.node.id());
+        let was_unsynced = lost.as_ref().is_some_and(|lost| lost.was_unsynced);
+        let unsynced = context.waiting.unsynced_since(opened.node.id()).or(was_unsynced.then_some(None));
+        if let Some(lost) = lost {
+            state.losses.note(&lost.error);
+        }
         state.unsynced = unsynced.is_some();
         // What no barrier may have covered yet was released in this session.
         let is_durable =

@@ -18,6 +18,7 @@ use super::images;
 use super::journaled::Journaled;
 use super::life::{Birth, Naming};
 use super::pending::Pending;
+use crate::barriers::Barriers;
 use crate::freshness::Version;
 use crate::journal::Place;
 use crate::losses::Losses;
@@ -157,6 +158,10 @@ pub(crate) struct State {
     /// A change of the stored file has failed since its last barrier: what was
     /// written before may be lost, which a barrier has to say.
     pub(crate) has_failed: bool,
+    /// Of a file that was never durable, and has something in the journal: a barrier
+    /// has failed that should have covered its pages. They are written in place
+    /// anew, the header page both there and to the journal.
+    pub(crate) home_is_lost: bool,
     /// A commit has made it durable, with what barriers before had lost: a crash
     /// would take it away for that, until its header page says *settled*.
     pub(crate) is_unsettled: bool,
@@ -283,6 +288,7 @@ impl State {
             unsynced: false,
             losses: Losses::default(),
             has_failed: false,
+            home_is_lost: false,
             is_unsettled: false,
             moved: None,
             habit: Habit::default(),
@@ -506,12 +512,19 @@ impl State {
 
     /// A barrier that should have covered the file has failed. One that was never
     /// durable is written in place anew, header page and all: by what stands there
-    /// a replay knows the file that a record is of.
-    pub(crate) fn begin_anew(&mut self) {
-        if self.birth.is_durable() || !self.stands_in_place() {
+    /// a replay knows the file that a record is of. One that another barrier has
+    /// covered is durable, and its header page is to say so.
+    pub(crate) fn begin_anew(&mut self, barriers: &Barriers) {
+        if self.birth.written_since().is_some_and(|since| barriers.covers_surely(since)) {
+            (self.birth, self.is_unsettled) = (Birth::Durable, true);
+        }
+        if self.birth.is_durable() {
             return self.retake(&[PageAddress::HEADER]);
         }
-        self.birth = Birth::Unwritten;
+        match self.stands_in_place() {
+            true => self.birth = Birth::Unwritten,
+            false => self.home_is_lost = true,
+        }
         let nodes = self.nodes.keys().map(|&number| PageAddress::node(GroupIndex(number)));
         let pages: Vec<PageAddress> = nodes.chain(self.maps.keys().copied()).collect();
         self.retake(&pages);

@@ -69,6 +69,9 @@ impl Table {
         if state.unsynced && is_named {
             waiting.note_released(content.inode, state.birth.written_since());
         }
+        if let Some(error) = state.losses.untold().filter(|_| is_named) {
+            waiting.note_lost(content.inode, error.clone());
+        }
         if let Some(since) = state.moved.filter(|since| !content.context.barriers.covers(*since)) {
             waiting.note_moved(content.inode, since);
         }
@@ -165,6 +168,7 @@ impl Contents {
         let mut id = [0; FileId::LEN];
         getrandom::fill(&mut id).map_err(|_| Error::Entropy)?;
         self.context.waiting.synced_alone(node.id());
+        self.context.waiting.take_lost(node.id());
         self.table.forget(node.id());
         let content = Content::newborn(self, Opened { node, file }, FileId(id), home);
         content.note_created();
@@ -206,6 +210,7 @@ impl Contents {
     /// Nobody has anything of a stored file any more, the kernel included.
     pub(crate) fn forget(&self, inode: InodeId) {
         self.table.forget(inode);
+        self.context.waiting.take_lost(inode);
     }
 
     /// No file will be opened any more: who still has one keeps it, and the
@@ -229,10 +234,14 @@ impl Contents {
         if !self.context.rules.keeps(Rule::SourceBeforeReplace) {
             return Ok(());
         }
+        let waiting = &self.context.waiting;
+        if let Some(lost) = waiting.take_lost(node.id()) {
+            self.context.untold.told(node.id());
+            return Err(lost.error);
+        }
         if let Some(content) = self.live(node.id()) {
             return content.sync_pending();
         }
-        let waiting = &self.context.waiting;
         if let Some(release) = waiting.release_of(node.id()) {
             node.open(Access::ReadWrite)?.sync_data()?;
             waiting.synced(&HashMap::from([(node.id(), release)]));
@@ -333,13 +342,13 @@ mod tests {
     use std::time::Duration;
 
     use strongroom_format::vault::Suite;
-    use strongroom_store::Store;
     use strongroom_store::faulty::{Call, Effect, FaultyStore, Plan};
     use strongroom_store::memory::MemoryStore;
+    use strongroom_store::{RenameMode, Store};
     use strongroom_units::BlockSize;
 
     use super::*;
-    use crate::namespace::Opening;
+    use crate::namespace::{Opening, ROOT};
     use crate::support;
 
     /// The background lists contents, and drops them some barriers later. Were
@@ -422,5 +431,50 @@ mod tests {
         content.sync().unwrap();
         vault.namespace().release(entry.number);
         assert!(!is_never_durable(&open()));
+    }
+
+    /// The store tells of a loss once, and that was the background's barrier: whoever
+    /// syncs everything is told, and whoever opens the file again and syncs it.
+    #[test]
+    fn what_a_barrier_of_the_store_loses_of_a_closed_file_is_told() {
+        const EIO: i32 = 5;
+        let store = Arc::new(FaultyStore::new(MemoryStore::new()));
+        support::create(&*store, Suite::Xaes256Gcm, BlockSize::MIN);
+        let vault = support::open(Arc::clone(&store) as Arc<dyn Store>);
+        let is_told = |result: Result<()>| {
+            assert!(matches!(result, Err(Error::Store(error)) if error.errno() == EIO));
+        };
+        let (entry, content) = support::create_file(vault.namespace(), "file");
+        support::write(&content, 0, b"text").unwrap();
+        let context = Arc::clone(&content.context);
+        drop(content);
+        vault.namespace().release(entry.number);
+
+        store.fail(Plan::once(0, EIO).of(Call::SyncStore));
+        is_told(context.sync_store());
+        let released = context.waiting.unsynced();
+        context.sync_store().unwrap();
+        context.waiting.synced(&released);
+
+        is_told(vault.sync());
+        vault.sync().unwrap();
+        let opening = Opening { write: true, ..Opening::default() };
+        let content = vault.namespace().open(entry.number, opening).unwrap();
+        is_told(content.sync());
+        content.sync().unwrap();
+        vault.namespace().release(entry.number);
+        drop(content);
+
+        // A file is not renamed over another before its own loss is told.
+        let (entry, content) = support::create_file(vault.namespace(), "other");
+        support::write(&content, 0, b"text").unwrap();
+        drop(content);
+        vault.namespace().release(entry.number);
+        store.heal();
+        store.fail(Plan::once(0, EIO).of(Call::SyncStore));
+        is_told(context.sync_store());
+        let rename = || vault.namespace().rename(ROOT, b"other", ROOT, b"file", RenameMode::Replace);
+        is_told(rename());
+        rename().unwrap();
     }
 }

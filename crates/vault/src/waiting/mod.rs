@@ -17,6 +17,7 @@ use std::sync::PoisonError;
 use strongroom_store::InodeId;
 
 use crate::barriers::Barriers;
+use crate::error::Error;
 pub(crate) use attributed::{Attribute, Attributed};
 pub(crate) use specials::Specials;
 pub(crate) use stale_homes::{StaleHome, StaleHomes};
@@ -37,6 +38,17 @@ pub(crate) struct Waiting {
     /// under their new names: how many barriers of the store had begun then.
     moved: Mutex<HashMap<InodeId, u64>>,
     stale_homes: Mutex<StaleHomes>,
+    /// Released files of which something may be lost, and nobody who synced the
+    /// file was told.
+    lost: Mutex<HashMap<InodeId, Lost>>,
+}
+
+/// What a barrier has lost of a released file.
+#[derive(Clone)]
+pub(crate) struct Lost {
+    pub(crate) error: Error,
+    /// Of one that no barrier had covered: whoever opens it again makes it durable.
+    pub(crate) was_unsynced: bool,
 }
 
 /// Files by the number of their last release: a barrier covers those releases
@@ -154,6 +166,32 @@ impl Waiting {
         since.retain(|inode, _| files.contains_key(inode));
     }
 
+    /// A barrier of the store has failed. Gives the files of which something may be
+    /// lost: the released ones, and special records just made.
+    pub(crate) fn note_lost_releases(&self, error: &Error) -> Vec<InodeId> {
+        let mut lost: Vec<InodeId> = lock(&self.unsynced).files.keys().copied().collect();
+        for &inode in &lost {
+            lock(&self.lost).insert(inode, Lost { error: error.clone(), was_unsynced: true });
+        }
+        lost.extend(self.specials().made());
+        lost
+    }
+
+    /// A file is released of which something is lost that nobody was told.
+    pub(crate) fn note_lost(&self, inode: InodeId, error: Error) {
+        lock(&self.lost).entry(inode).or_insert(Lost { error, was_unsynced: false });
+    }
+
+    /// What is lost of a file, and was not told.
+    pub(crate) fn lost(&self, inode: InodeId) -> Option<Lost> {
+        lock(&self.lost).get(&inode).cloned()
+    }
+
+    /// What is lost of a file, for whoever tells of it.
+    pub(crate) fn take_lost(&self, inode: InodeId) -> Option<Lost> {
+        lock(&self.lost).remove(&inode)
+    }
+
     /// A barrier on the stored file itself has covered its releases: it is live,
     /// and none has come since. Or it is another file than the one that was
     /// released, and has its inode number.
@@ -161,6 +199,10 @@ impl Waiting {
         let mut unsynced = lock(&self.unsynced);
         unsynced.files.remove(&inode);
         unsynced.since.remove(&inode);
+        drop(unsynced);
+        if let Some(lost) = lock(&self.lost).get_mut(&inode) {
+            lost.was_unsynced = false;
+        }
     }
 
     /// How many barriers had begun when a file that is not live was renamed

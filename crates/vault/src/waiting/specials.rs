@@ -45,6 +45,11 @@ impl Specials {
         self.made.values().any(|(_, of)| directory.is_none_or(|directory| *of == directory))
     }
 
+    /// Those that were made, as of the last look.
+    pub(super) fn made(&self) -> Vec<InodeId> {
+        self.made.keys().copied().collect()
+    }
+
     /// How many were made.
     pub(super) fn count(&self) -> usize {
         self.made.len()
