@@ -318,7 +318,7 @@ impl Store for FaultyStore {
                 let lost =
                     self.recorder.as_ref().map(|recorder| recorder.lock().unwritten()).unwrap_or_default();
                 self.memory.lose_unsynced(&lost);
-                self.shared.owed().extend(lost.into_iter().map(|inode| (inode, error.clone())));
+                self.shared.owed().extend(lost.into_iter().map(|inode| (inode, error)));
                 Err(error)
             }
             _ => self.memory.sync_all(),
