@@ -191,9 +191,9 @@ impl History {
     }
 
     /// Remembers how far a check by time has come; with `None`, that a pass is
-    /// complete.
-    pub(crate) fn remember_scrub(&self, vault: VaultId, scrub: Option<SeenFiles>, output: Output) {
-        self.update(vault, |known| Some(Record { scrub, ..known? }), |text| output.warn(text));
+    /// complete. False where that cannot be remembered.
+    pub(crate) fn remember_scrub(&self, vault: VaultId, scrub: Option<SeenFiles>, output: Output) -> bool {
+        self.update(vault, |known| Some(Record { scrub, ..known? }), |text| output.warn(text))
     }
 
     /// Keeps the header's sequence number if it is higher than what is
@@ -212,18 +212,22 @@ impl History {
         // A damaged record stays until it is accepted, as its warning says.
         match self.directory.as_deref().map(|directory| record::read(directory, header.vault)) {
             Some(Err(_)) if !in_any_case => {}
-            _ => self.update(header.vault, change, tell),
+            _ => {
+                self.update(header.vault, change, tell);
+            }
         }
     }
 
+    /// False where nothing can be remembered.
     fn update(
         &self,
         vault: VaultId,
         change: impl FnOnce(Option<Record>) -> Option<Record>,
         tell: impl FnOnce(&str),
-    ) {
-        let Some(directory) = &self.directory else { return };
-        if let Err(why) = record::update(directory, vault, change)
+    ) -> bool {
+        let Some(directory) = &self.directory else { return false };
+        let updated = record::update(directory, vault, change);
+        if let Err(why) = &updated
             && !self.told.swap(true, Ordering::Relaxed)
         {
             tell(&format!(
@@ -232,6 +236,7 @@ impl History {
                 directory.display()
             ));
         }
+        updated.is_ok()
     }
 }
 

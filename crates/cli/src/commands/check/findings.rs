@@ -322,7 +322,7 @@ pub(super) fn text(document: &Document) -> String {
         );
     }
     if let Some(scrub) = &document.scrub {
-        text.push_str(&scrub.text());
+        text.push_str(&scrub.text(document.interrupted));
     }
     match document.damage.len() {
         0 if document.scrub.as_ref().is_some_and(|scrub| scrub.next.is_some() || scrub.resumed) => {

@@ -68,9 +68,8 @@ pub(crate) fn run(args: &CheckArgs, output: Output) -> Result<Exit> {
     let findings = Findings::new(args.repair);
     let extent = extent(args, &subject.header, &history, output)?;
     let mut document = check(args, &subject, &findings, &interrupt, extent)?;
-    // Of what an interrupt has cut short nobody knows what was looked at.
-    if let Some(scrub) = document.scrub.as_ref().filter(|_| !document.interrupted) {
-        history.remember_scrub(subject.header.vault, scrub.seen.clone(), output);
+    if let Some(scrub) = &mut document.scrub {
+        scrub.is_remembered = history.remember_scrub(subject.header.vault, scrub.seen.clone(), output);
     }
     if args.repair && !document.interrupted {
         document.repair =

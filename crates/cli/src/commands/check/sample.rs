@@ -2,7 +2,7 @@
 //! each time. Groups of blocks are drawn one by one, so that a part of a large
 //! file is looked at too, and every run draws anew.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde::Serialize;
 use strongroom_units::GroupIndex;
@@ -25,14 +25,21 @@ pub(super) struct Sample {
     percent: Percent,
     groups: AtomicU64,
     examined: AtomicU64,
+    has_drawn: AtomicBool,
 }
 
 impl Sample {
     pub(super) fn new(percent: Percent) -> Sample {
-        Sample { percent, groups: AtomicU64::new(0), examined: AtomicU64::new(0) }
+        Sample {
+            percent,
+            groups: AtomicU64::new(0),
+            examined: AtomicU64::new(0),
+            has_drawn: AtomicBool::new(false),
+        }
     }
 
-    /// Those of a file's groups that are to be looked at.
+    /// Those of a file's groups that are to be looked at. Of the first file that
+    /// has any it is one at least: a sample of nothing says nothing.
     pub(super) fn draw(&self, groups: &[GroupIndex]) -> Vec<GroupIndex> {
         // One in 2^32 more or less is no matter.
         let bound = (self.percent.get() / 100.0 * f64::from(u32::MAX)) as u32;
@@ -40,7 +47,11 @@ impl Sample {
             // Without random bytes everything is looked at, which is never wrong.
             self.percent.get() >= 100.0 || getrandom::u32().map_or(true, |drawn| drawn < bound)
         };
-        let drawn: Vec<GroupIndex> = groups.iter().copied().filter(is_drawn).collect();
+        let mut drawn: Vec<GroupIndex> = groups.iter().copied().filter(is_drawn).collect();
+        if !groups.is_empty() && !self.has_drawn.swap(true, Ordering::Relaxed) && drawn.is_empty() {
+            let place = getrandom::u64().unwrap_or_default() % groups.len() as u64;
+            drawn.push(groups[usize::try_from(place).expect("below a length")]);
+        }
         self.groups.fetch_add(groups.len() as u64, Ordering::Relaxed);
         self.examined.fetch_add(drawn.len() as u64, Ordering::Relaxed);
         drawn
@@ -85,5 +96,14 @@ mod tests {
         let sampled = sample.sampled();
         assert_eq!((sampled.groups, sampled.examined), (20_000, (first.len() + second.len()) as u64));
         assert_eq!(of("100").draw(&groups), groups);
+    }
+
+    #[test]
+    fn of_the_first_file_with_contents_one_group_is_drawn_at_least() {
+        let groups: Vec<GroupIndex> = (0..3).map(GroupIndex).collect();
+        let sample = of("0.0000001");
+        assert_eq!(sample.draw(&[]).len(), 0);
+        assert_eq!(sample.draw(&groups).len(), 1);
+        assert_eq!(sample.draw(&groups).len(), 0);
     }
 }

@@ -1,9 +1,11 @@
 //! A check by time: whole files in the order of their stored paths, for as long
 //! as was asked for. The next one goes on where this one ended, so that in the
-//! end every file was looked at, however large the store.
+//! end every file was looked at, however large the store. So does the one after
+//! an interrupt: each file is promised ([`Promise`]) before it is handed over, and
+//! one whose promise is not kept is left to the next.
 
 use std::cmp::Ordering as Order;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,27 +23,34 @@ pub(super) struct Scrubbed {
     pub(super) resumed: bool,
     /// When this pass over the whole vault began.
     pub(super) pass_began: String,
-    /// Files that were looked at in this pass.
+    /// Files that were looked at in this pass; those after `next` twice.
     pub(super) pass_files: u64,
     /// The stored path where the next one goes on; none when the pass is complete.
     pub(super) next: Option<String>,
     /// What to remember; none when the pass is complete.
     #[serde(skip)]
     pub(super) seen: Option<SeenFiles>,
+    /// Whether it was remembered.
+    #[serde(skip)]
+    pub(super) is_remembered: bool,
 }
 
 impl Scrubbed {
-    /// For people.
-    pub(super) fn text(&self) -> String {
+    /// For people. Whether an interrupt has ended it, the caller knows.
+    pub(super) fn text(&self, is_interrupted: bool) -> String {
         let Scrubbed { pass_files, pass_began, .. } = self;
         match &self.next {
             Some(_) => format!(
-                "Time is up. Files looked at since {pass_began}: {pass_files}; the next `check --sample TIME` goes \
-                 on with the others.\n"
+                "{} Files looked at since {pass_began}: {pass_files}; {}.\n",
+                if is_interrupted { "The pass is not complete." } else { "Time is up." },
+                match self.is_remembered {
+                    true => "the next `check --sample TIME` goes on with the others",
+                    false => "that is not remembered, and the next `check --sample TIME` begins anew",
+                }
             ),
             None => format!(
                 "The pass is complete: every file was looked at since {pass_began}, {pass_files} in all.{}\n",
-                match self.resumed {
+                match self.resumed || is_interrupted {
                     true =>
                         " What is left over, and what is gone or was put back, shows in a whole check alone.",
                     false => "",
@@ -59,6 +68,38 @@ pub(super) struct Scrub {
     has_begun: AtomicBool,
     /// The first of those that it came too late for.
     next: Mutex<Option<Vec<u8>>>,
+    /// Those that were counted and are left to the next one.
+    uncounted: AtomicU64,
+}
+
+/// That a file will be looked at. Where it is dropped and not kept, the next
+/// check begins with the file, if with none before it.
+pub(super) struct Promise<'v> {
+    scrub: &'v Scrub,
+    stored: Vec<u8>,
+    is_counted: bool,
+    is_kept: bool,
+}
+
+impl Promise<'_> {
+    /// The file is one of those that were counted.
+    pub(super) fn count(&mut self) {
+        self.is_counted = true;
+    }
+
+    /// It was looked at.
+    pub(super) fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.scrub.leave(&self.stored);
+            self.scrub.uncounted.fetch_add(self.is_counted.into(), Ordering::Relaxed);
+        }
+    }
 }
 
 impl Scrub {
@@ -70,6 +111,7 @@ impl Scrub {
             before,
             has_begun: AtomicBool::new(false),
             next: Mutex::default(),
+            uncounted: AtomicU64::new(0),
         }
     }
 
@@ -91,11 +133,21 @@ impl Scrub {
         if !self.has_begun.swap(true, Ordering::Relaxed) || self.began.elapsed() < self.limit {
             return true;
         }
+        self.leave(stored);
+        false
+    }
+
+    /// That an entry will be looked at.
+    pub(super) fn promise(&self, stored: Vec<u8>) -> Promise<'_> {
+        Promise { scrub: self, stored, is_counted: false, is_kept: false }
+    }
+
+    /// Leaves an entry, and what comes after it, to the next check.
+    pub(super) fn leave(&self, stored: &[u8]) {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         if next.as_ref().is_none_or(|next| compare(stored, next) == Order::Less) {
             *next = Some(stored.to_vec());
         }
-        false
     }
 
     /// Whether it has ended before all was looked at.
@@ -116,6 +168,7 @@ impl Scrub {
 
     /// What is told of it.
     pub(super) fn scrubbed(&self, files: u64) -> Scrubbed {
+        let files = files.saturating_sub(self.uncounted.load(Ordering::Relaxed));
         let seen = self.seen(files);
         Scrubbed {
             limit_s: self.limit.as_secs_f64(),
@@ -124,6 +177,7 @@ impl Scrub {
             pass_files: self.pass_files(files),
             next: seen.as_ref().map(|seen| seen.next.clone()),
             seen,
+            is_remembered: false,
         }
     }
 
@@ -176,5 +230,22 @@ mod tests {
         assert!(scrub.is_over());
         assert_eq!(scrub.seen(3), Some(SeenFiles { next: "c/d".to_owned(), began: 1, files: 13 }));
         assert_eq!(Scrub::new(Duration::MAX, None).seen(3), None);
+    }
+
+    #[test]
+    fn the_next_begins_with_the_first_that_was_promised_and_not_looked_at() {
+        let scrub = Scrub::new(Duration::MAX, None);
+        let mut promises: Vec<_> = ["a", "b", "c", "d"].map(|path| scrub.promise(path.into())).into();
+        promises.iter_mut().take(3).for_each(Promise::count);
+        promises.remove(0).keep();
+        promises.remove(1).keep();
+        assert_eq!(scrub.scrubbed(3).next, None);
+        drop(promises);
+        let scrubbed = scrub.scrubbed(3);
+        assert_eq!((scrubbed.next.as_deref(), scrubbed.pass_files), (Some("b"), 2));
+        let text = scrubbed.text(true);
+        assert!(text.starts_with("The pass is not complete. ") && text.contains("begins anew"), "{text}");
+        let text = Scrubbed { is_remembered: true, ..scrubbed }.text(false);
+        assert!(text.starts_with("Time is up. ") && text.contains("goes on"), "{text}");
     }
 }

@@ -16,7 +16,7 @@ use strongroom_vault::{Damage, Error, Recovered};
 use super::facts::{Fact, Misplaced};
 use super::findings::{Finding, Findings, Recovery};
 use super::sample::Sample;
-use super::scrub::Scrub;
+use super::scrub::{Promise, Scrub};
 use crate::progress::Progress;
 use crate::tree::{Interrupt, Parts, groups_of, parts_of};
 
@@ -67,6 +67,8 @@ struct Verifying<'v, 'a> {
     examination: Mutex<Option<Examination>>,
     groups: Vec<GroupIndex>,
     examined: Mutex<Examined>,
+    /// Kept once all of it was looked at.
+    promise: Mutex<Option<Promise<'v>>>,
     /// Of the directory where the file's own name is lost.
     path: Vec<u8>,
     stored: Option<Vec<u8>>,
@@ -113,13 +115,38 @@ impl<'a> Verifier<'a> {
         if let Extent::Scrub(scrub) = &self.extent { Some(scrub) } else { None }
     }
 
+    /// That a file will be looked at, where the next check has to know.
+    pub(super) fn promise(&self, folder: &Folder, item: &Item) -> Option<Promise<'_>> {
+        self.scrub().map(|scrub| scrub.promise(joined(&folder.stored, &item.stored)))
+    }
+
     /// Opens a file; none when there is nothing more to verify of it, or no time
     /// for it.
-    pub(super) fn begin<'v>(&'v self, folder: &Folder, item: &Item) -> Option<Box<dyn Parts + 'v>> {
+    pub(super) fn begin<'v>(
+        &'v self,
+        folder: &Folder,
+        item: &Item,
+        mut promise: Option<Promise<'v>>,
+    ) -> Option<Box<dyn Parts + 'v>> {
         let is_late = |scrub: &Scrub| !scrub.begins(&joined(&folder.stored, &item.stored));
         if self.scrub().is_some_and(is_late) {
             return None;
         }
+        match self.open(folder, item, promise.as_mut()) {
+            Some(verifying) => Some(Box::new(Verifying { promise: Mutex::new(promise), ..verifying })),
+            None => {
+                promise.into_iter().for_each(Promise::keep);
+                None
+            }
+        }
+    }
+
+    fn open<'v>(
+        &'v self,
+        folder: &Folder,
+        item: &Item,
+        promise: Option<&mut Promise<'v>>,
+    ) -> Option<Verifying<'v, 'a>> {
         let (path, stored) = match &item.name {
             Named::Plain(name) => (joined(&folder.plain, name), None),
             Named::Conflict { .. } => {
@@ -139,6 +166,7 @@ impl<'a> Verifier<'a> {
         let is_first = attributes.links <= 1 || lock(&self.linked).insert(attributes.id);
         if is_first {
             self.files.fetch_add(1, Ordering::Relaxed);
+            promise.into_iter().for_each(Promise::count);
             self.progress.done_file();
         }
         let opened = self.survey.open(item);
@@ -201,7 +229,7 @@ impl<'a> Verifier<'a> {
         opened: Opened,
         path: Vec<u8>,
         stored: Option<Vec<u8>>,
-    ) -> Option<Box<dyn Parts + 'v>> {
+    ) -> Option<Verifying<'v, 'a>> {
         opened.content.read_once();
         let examination = match opened.content.examination() {
             Ok(examination) => examination,
@@ -217,16 +245,17 @@ impl<'a> Verifier<'a> {
             Some(sample) => sample.take_all(examination.groups()),
             None => examination.groups().to_vec(),
         };
-        Some(Box::new(Verifying {
+        Some(Verifying {
             verifier: self,
             content: std::sync::Arc::clone(&opened.content),
             groups,
             opened: Mutex::new(Some(opened)),
             examination: Mutex::new(Some(examination)),
             examined: Mutex::default(),
+            promise: Mutex::default(),
             path,
             stored,
-        }))
+        })
     }
 
     /// Tells of a second version that a synchronisation program has left.
@@ -341,10 +370,12 @@ impl Parts for Verifying<'_, '_> {
         let examined = std::mem::take(&mut *lock(&self.examined));
         self.verifier.bytes.fetch_add(examined.bytes, Ordering::Relaxed);
         let examination = lock(&self.examination).take().expect("a file is finished once");
+        let promise = lock(&self.promise).take();
         let mut losses = if self.verifier.interrupt.is_asked() {
             // Of what was not looked at nothing is said.
             examined.losses
         } else {
+            promise.into_iter().for_each(Promise::keep);
             Content::conclude(examination, examined)
         };
         losses.sort_by_key(|loss| loss.range.as_ref().map_or(0, |range| range.start));

@@ -72,7 +72,11 @@ impl<'v, 'a> Walk<'v, 'a> {
                 continue;
             };
             let stored = joined(&level.folder.stored, &listed.stored);
-            if self.interrupt.is_asked() || self.verifier.scrub().is_some_and(Scrub::is_over) {
+            let is_over = self.verifier.scrub().is_some_and(Scrub::is_over);
+            if self.interrupt.is_asked() || is_over {
+                if let Some(scrub) = self.verifier.scrub().filter(|_| !is_over) {
+                    scrub.leave(&stored);
+                }
                 return;
             }
             if self.verifier.scrub().is_some_and(|scrub| scrub.is_past(&stored)) {
@@ -187,7 +191,8 @@ impl<'v, 'a> Walk<'v, 'a> {
         match &item.sort {
             Sort::File | Sort::Broken(_) => {
                 let (verifier, folder) = (self.verifier, folder.clone());
-                pool.submit(Box::new(move || verifier.begin(&folder, &item)));
+                let promise = verifier.promise(&folder, &item);
+                pool.submit(Box::new(move || verifier.begin(&folder, &item, promise)));
                 return None;
             }
             Sort::Directory => match self.survey.enter(folder, &item) {
