@@ -215,7 +215,7 @@ pub(crate) fn exit_of(errno: i32) -> Exit {
 }
 
 /// What may help with an error number of the store.
-fn hint_of(errno: i32) -> Option<&'static str> {
+pub(crate) fn hint_of(errno: i32) -> Option<&'static str> {
     use rustix::io::Errno;
     Some(match Errno::from_raw_os_error(errno) {
         Errno::NOSPC | Errno::DQUOT => {

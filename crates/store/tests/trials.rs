@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
-use strongroom_store::trials::{Ability, Finding, Trials};
+use strongroom_store::trials::{Ability, Finding, Stopped, Trials};
 
 /// As another process would: a description of its own.
 fn honest(file: &Path) -> std::io::Result<bool> {
@@ -14,7 +14,7 @@ fn honest(file: &Path) -> std::io::Result<bool> {
 
 fn found(directory: &Path, other: &dyn Fn(&Path) -> std::io::Result<bool>) -> HashMap<Ability, Finding> {
     let trials = Trials::begin(directory).expect("it may be written");
-    let findings = trials.run(other);
+    let findings = trials.run(other, &|| true).expect("all are made");
     trials.end().expect("removed");
     assert_eq!(std::fs::read_dir(directory).expect("a directory").count(), 0, "nothing is left");
     let count = findings.len();
@@ -52,6 +52,37 @@ fn a_directory_of_this_machine_keeps_what_a_vault_needs() {
             assert!(found[&ability].kept, "{directory:?}: {:?}", found[&ability]);
         }
     }
+}
+
+#[test]
+fn they_end_when_that_is_asked_and_leave_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let trials = Trials::begin(directory.path()).expect("it may be written");
+    let left = std::cell::Cell::new(3_u32);
+    let goes_on = || left.replace(left.get().saturating_sub(1)) > 0;
+    assert_eq!(trials.run(&honest, &goes_on), Err(Stopped::Asked));
+    trials.end().expect("removed");
+    assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0);
+}
+
+#[test]
+fn what_killed_ones_have_left_is_removed_and_nothing_else() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let make = |name: String, age_s: u64| {
+        let path = directory.path().join(name);
+        std::fs::create_dir_all(path.join("0")).expect("made");
+        let changed = std::time::SystemTime::now() - std::time::Duration::from_secs(age_s);
+        File::open(&path).and_then(|file| file.set_modified(changed)).expect("ours");
+        path
+    };
+    // Above the largest number of a process.
+    let gone = make(".n~doctor-4194305".into(), 7200);
+    let young = make(".n~doctor-4194306".into(), 60);
+    let living = make(".n~doctor-1".into(), 7200);
+    let foreign = make(".n~doctor-x".into(), 7200);
+    Trials::begin(directory.path()).and_then(Trials::end).expect("begun and ended");
+    let kept = [gone, young, living, foreign].map(|path| path.exists());
+    assert_eq!(kept, [false, true, true, true]);
 }
 
 #[test]

@@ -9,7 +9,8 @@ use clap::Args;
 /// With STORE, a directory, it is tried there what a vault needs of the file
 /// system: names, links, renames, locks, barriers, times. A line for each says
 /// whether it is kept, and what a vault lacks without; the exit code is 6 when
-/// no vault can live there. What is made for it is removed again.
+/// no vault can live there, and 7 when there is no room to try it. What is made
+/// for it is removed again.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  strongroom doctor\n  strongroom doctor /mnt/nas")]
 pub(crate) struct DoctorArgs {

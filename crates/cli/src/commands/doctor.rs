@@ -126,9 +126,18 @@ fn fuse_device() -> Item {
         Err(_) => item("fuse-device", Verdict::Missing, format!("{path} is missing"), hint),
         Ok(_) => match fs::File::options().read(true).write(true).open(path) {
             Ok(_) => item("fuse-device", Verdict::Good, format!("{path} can be opened"), None),
-            Err(error) => item("fuse-device", Verdict::Missing, format!("{path}: {error}"), hint),
+            Err(error) => {
+                let hint = fuse_hint(&error).or(hint);
+                item("fuse-device", Verdict::Missing, format!("{path}: {error}"), hint)
+            }
         },
     }
+}
+
+/// What to do where `/dev/fuse` is there and this user may not open it.
+fn fuse_hint(error: &std::io::Error) -> Option<&'static str> {
+    let is_refused = error.kind() == std::io::ErrorKind::PermissionDenied;
+    is_refused.then_some("Users must be able to open /dev/fuse (mode 0666): chmod 0666 /dev/fuse, as root.")
 }
 
 fn fusermount() -> Item {
@@ -356,6 +365,13 @@ mod tests {
         assert_eq!(recommended.len(), 1);
         assert!(recommended[0].available);
         assert_eq!(suites.len(), Suite::ALL.len());
+    }
+
+    #[test]
+    fn a_device_that_may_not_be_opened_needs_another_mode() {
+        let hint = |errno| fuse_hint(&std::io::Error::from_raw_os_error(errno));
+        assert!(hint(13).is_some_and(|hint| hint.contains("mode 0666")));
+        assert_eq!(hint(6), None);
     }
 
     #[test]

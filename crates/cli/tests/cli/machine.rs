@@ -49,6 +49,55 @@ fn doctor_says_what_cannot_be_tried_and_locks_for_others() {
     place.line("doctor --try-lock file").expect(5);
 }
 
+/// The signal has to come between two trials: the program is stopped once its
+/// directory is there, and tried again when it was done by then.
+#[test]
+fn a_doctor_that_is_interrupted_leaves_nothing() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("store")).expect("a directory");
+    let entries = || std::fs::read_dir(place.path("store")).expect("there").count();
+    let signal = |name: &str, pid: u32| {
+        Command::new("kill").args([name, &pid.to_string()]).status().expect("kill");
+    };
+    for attempt in 0..40 {
+        let mut doctor = Command::new(env!("CARGO_BIN_EXE_strongroom"));
+        doctor.args(["doctor", "store", "--json"]).current_dir(place.path(""));
+        doctor.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = doctor.spawn().expect("started");
+        while entries() == 0 && child.try_wait().expect("a child").is_none() {
+            std::thread::yield_now();
+        }
+        for name in ["-STOP", if attempt % 2 == 0 { "-INT" } else { "-TERM" }, "-CONT"] {
+            signal(name, child.id());
+        }
+        let run = finish(child.wait_with_output().expect("it ends by itself"));
+        assert_eq!(entries(), 0, "nothing is left");
+        if run.code != 0 {
+            run.expect(1).error_text("interrupted");
+            return;
+        }
+    }
+    panic!("it was never asked between two trials");
+}
+
+#[test]
+fn a_full_store_is_called_full_by_doctor() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root mounts a small file system");
+        return;
+    }
+    let place = Place::new();
+    std::fs::create_dir(place.path("store")).expect("a directory");
+    let program = place.command(["doctor", "store", "--json"]);
+    let mut small = Command::new("unshare");
+    small.args(["--mount", "sh", "-c", "mount -t tmpfs -o size=64k none store && exec \"$@\"", "sh"]);
+    small.arg(program.get_program()).args(program.get_args());
+    small.current_dir(place.path("")).stdin(Stdio::null()).env("LC_ALL", "C");
+    let error = finish(small.output().expect("unshare")).expect(7).error();
+    assert_eq!(error["kind"], "store");
+    assert!(error["message"].as_str().is_some_and(|text| text.contains("the store is full")), "{error}");
+}
+
 /// As in a container or `chroot` where nobody has mounted it.
 #[test]
 fn where_proc_is_not_mounted_that_is_said() {

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Gid, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use super::{Answer, Place, at, kept, lost, make, refused};
+use super::{Answer, Failed, Place, at, kept, lost, make, refused};
 
 /// An attribute that no vault uses.
 const XATTR: &str = "user.strongroom.trial";
@@ -106,7 +106,7 @@ pub(super) fn old_times(place: &Place<'_>) -> Answer {
 }
 
 /// Sets the time of a new file and tells what it is when it is looked at anew.
-fn set_time(path: &Path, (seconds, nanoseconds): (i64, i64)) -> Result<(i64, i64), String> {
+fn set_time(path: &Path, (seconds, nanoseconds): (i64, i64)) -> Result<(i64, i64), Failed> {
     make(path, b"text")?;
     let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
     let times = Timestamps { last_access: time, last_modification: time };

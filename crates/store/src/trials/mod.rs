@@ -20,7 +20,7 @@ mod syncs;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::io::Errno;
 
@@ -31,6 +31,10 @@ const DIRECTORY: &str = ".n~doctor-";
 /// How long what was removed may take to go: some systems keep what was open
 /// for a moment.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(20);
+
+/// How old a directory is that is left over, if its process is gone: one of
+/// another machine may look so.
+const LEFT_OVER_AGE: Duration = Duration::from_secs(3600);
 
 /// What a file system may keep or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,13 +112,30 @@ pub struct Finding {
     pub found: String,
 }
 
+/// Why trials have ended before all were made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// There is no room for them, or the quota has none: nothing is known of
+    /// what the file system keeps. The step that failed, in words.
+    Full(String),
+    /// Whoever runs them wants no more.
+    Asked,
+}
+
 /// What a trial tells: in words whether it is kept, or which step failed.
 enum Told {
     Kept(String),
     Lost(String),
 }
 
-type Answer = std::result::Result<Told, String>;
+/// A step that failed, in words.
+struct Failed {
+    words: String,
+    /// There was no room.
+    is_full: bool,
+}
+
+type Answer = std::result::Result<Told, Failed>;
 
 fn kept(found: impl Into<String>) -> Answer {
     Ok(Told::Kept(found.into()))
@@ -182,28 +203,42 @@ pub struct Trials {
 }
 
 impl Trials {
-    /// Makes the directory, in `store`.
+    /// Makes the directory, in `store`, and removes those that trials have left
+    /// which were killed more than an hour ago.
     ///
     /// # Errors
     /// What the system reports: nobody can try what may not be written.
     pub fn begin(store: &Path) -> io::Result<Trials> {
+        remove_left_over(store);
         let directory = store.join(format!("{DIRECTORY}{}", std::process::id()));
         fs::create_dir(&directory)?;
         Ok(Trials { directory, removed: false })
     }
 
     /// Makes every trial, one after another. `other` has another process try to
-    /// lock a file (`flock(2)`, exclusively), and tells whether it could.
-    #[must_use]
-    pub fn run(&self, other: &dyn Fn(&Path) -> io::Result<bool>) -> Vec<Finding> {
+    /// lock a file (`flock(2)`, exclusively), and tells whether it could. Before
+    /// each trial `goes_on` is asked whether there shall be more.
+    ///
+    /// # Errors
+    /// Why not all were made.
+    pub fn run(
+        &self,
+        other: &dyn Fn(&Path) -> io::Result<bool>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<Finding>, Stopped> {
         let made = |(number, (ability, trial)): (usize, (Ability, Trial))| {
+            if !goes_on() {
+                return Err(Stopped::Asked);
+            }
             let place = Place { directory: self.directory.join(number.to_string()), other };
             let told = fs::create_dir(&place.directory).map_err(at("mkdir")).and_then(|()| trial(&place));
             let (kept, found) = match told {
                 Ok(Told::Kept(found)) => (true, found),
-                Ok(Told::Lost(found)) | Err(found) => (false, found),
+                Ok(Told::Lost(found)) => (false, found),
+                Err(Failed { words, is_full: true }) => return Err(Stopped::Full(words)),
+                Err(Failed { words, is_full: false }) => (false, words),
             };
-            Finding { ability, kept, found }
+            Ok(Finding { ability, kept, found })
         };
         TRIALS.into_iter().enumerate().map(made).collect()
     }
@@ -221,7 +256,7 @@ impl Trials {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(error) if Instant::now() >= deadline => {
                     let kind = error.kind();
-                    let told = format!("{} {}", self.directory.display(), at("stays")(error));
+                    let told = format!("{} {}", self.directory.display(), at("stays")(error).words);
                     return Err(io::Error::new(kind, told));
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(200)),
@@ -238,30 +273,53 @@ impl Drop for Trials {
     }
 }
 
+/// Removes the directories of trials that were killed, as far as that can be
+/// done.
+fn remove_left_over(store: &Path) {
+    let Ok(entries) = fs::read_dir(store) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(DIRECTORY)?.parse::<u32>().ok());
+        // In a container each process may have the same number.
+        let is_gone =
+            |process| process == std::process::id() || !Path::new(&format!("/proc/{process}")).exists();
+        let is_old = || {
+            let changed = entry.metadata().and_then(|found| found.modified()).ok();
+            let age = changed.and_then(|changed| SystemTime::now().duration_since(changed).ok());
+            age.is_some_and(|age| age > LEFT_OVER_AGE)
+        };
+        if process.is_some_and(is_gone) && is_old() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// Turns an error of `step` into words.
-fn at<E: Into<io::Error>>(step: &'static str) -> impl Fn(E) -> String {
+fn at<E: Into<io::Error>>(step: &'static str) -> impl Fn(E) -> Failed {
     move |error| {
-        let error = error.into().to_string();
+        let error = error.into();
+        let is_full = matches!(Errno::from_io_error(&error), Some(Errno::NOSPC | Errno::DQUOT));
+        let error = error.to_string();
         // The number says nothing that the words do not.
         let words = error.split(" (os error").next().unwrap_or_default();
-        format!("{step}: {words}")
+        Failed { words: format!("{step}: {words}"), is_full }
     }
 }
 
 /// Makes a file with these bytes, which must not be there.
-fn make(path: &Path, bytes: &[u8]) -> std::result::Result<(), String> {
+fn make(path: &Path, bytes: &[u8]) -> std::result::Result<(), Failed> {
     let file = File::create_new(path).map_err(at("creating a file"))?;
     std::os::unix::fs::FileExt::write_all_at(&file, bytes, 0).map_err(at("writing"))?;
     drop(file);
     Ok(())
 }
 
-fn read(path: &Path) -> std::result::Result<Vec<u8>, String> {
+fn read(path: &Path) -> std::result::Result<Vec<u8>, Failed> {
     fs::read(path).map_err(at("reading again"))
 }
 
 /// Opens for reading and writing.
-fn open(path: &Path) -> std::result::Result<File, String> {
+fn open(path: &Path) -> std::result::Result<File, Failed> {
     File::options().read(true).write(true).open(path).map_err(at("opening"))
 }
 

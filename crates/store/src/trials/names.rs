@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-use super::{Answer, Place, at, kept, lost, make, read};
+use super::{Answer, Failed, Place, at, kept, lost, make, read};
 
 /// Files in the directory that is listed.
 const MANY: usize = 60;
@@ -84,10 +84,10 @@ fn differ(place: &Place<'_>, one: &[u8], other: &[u8]) -> Answer {
 }
 
 /// The names in the place, sorted.
-fn listed(place: &Place<'_>) -> Result<Vec<Vec<u8>>, String> {
+fn listed(place: &Place<'_>) -> Result<Vec<Vec<u8>>, Failed> {
     let entries = fs::read_dir(&place.directory).map_err(at("listing"))?;
     let names = entries.map(|entry| Ok(entry.map_err(at("listing"))?.file_name().as_bytes().to_vec()));
-    let mut names = names.collect::<Result<Vec<_>, String>>()?;
+    let mut names = names.collect::<Result<Vec<_>, Failed>>()?;
     names.sort();
     Ok(names)
 }

@@ -11,14 +11,15 @@ use std::process::{Command, Stdio};
 use rustix::fs::{AtFlags, CWD, FlockOperation, StatxFlags, flock};
 use rustix::io::Errno;
 use serde::Serialize;
-use strongroom_store::trials::{Ability, Finding, Trials};
+use strongroom_store::trials::{Ability, Finding, Stopped, Trials};
 
 use super::{Verdict, verdicts};
 use crate::again;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Exit, Failure, Result, hint_of};
 use crate::fit::Display;
 use crate::proc;
 use crate::report::Output;
+use crate::tree::Interrupt;
 
 /// What a vault makes of an ability.
 enum Need {
@@ -60,16 +61,28 @@ struct Document {
 /// there.
 ///
 /// # Errors
-/// Unsupported without `/proc`, or what the system reports where nothing can be
-/// tried, or of the output.
+/// Unsupported without `/proc`; the store's where it is full; other when it was
+/// interrupted; or what the system reports where nothing can be tried, or of the
+/// output.
 pub(crate) fn run(store: &Path, output: Output) -> Result<Exit> {
     proc::need()?;
+    let interrupt = Interrupt::listen();
     let trials = Trials::begin(store).map_err(|error| {
-        Failure::system(store, &error)
-            .hint("A store is tried by making files in it: name a directory that you may write.")
+        let failure = Failure::system(store, &error);
+        let hint = match failure.exit() {
+            Exit::Store => hint_of(error.raw_os_error().unwrap_or_default()).unwrap_or(TRIED),
+            _ => TRIED,
+        };
+        failure.hint(hint)
     })?;
-    let findings = trials.run(&other_process);
+    let findings = trials.run(&other_process, &|| !interrupt.is_asked());
     let left = trials.end().err().map(|error| error.to_string());
+    let findings = findings.map_err(|stopped| {
+        if let Some(left) = &left {
+            output.warn(left);
+        }
+        self::stopped(stopped).at(store)
+    })?;
     let items: Vec<Item> = findings.into_iter().map(judged).collect();
     let document = Document {
         schema: "strongroom.doctor-store/1",
@@ -85,6 +98,17 @@ pub(crate) fn run(store: &Path, output: Output) -> Result<Exit> {
         output.warn(left);
     }
     Ok(if document.suitable { Exit::Done } else { Exit::Unsupported })
+}
+
+/// How a store is tried.
+const TRIED: &str = "A store is tried by making files in it: name a directory that you may write.";
+
+fn stopped(stopped: Stopped) -> Failure {
+    match stopped {
+        Stopped::Full(step) => Failure::new(Exit::Store, format!("the store is full: {step}"))
+            .hint("What it keeps was not found out. Free some space there, a few megabytes, and try again."),
+        Stopped::Asked => Failure::new(Exit::Other, "interrupted: not everything was tried"),
+    }
 }
 
 /// Tries to lock `file` as [`other_process`] has asked this process to.
