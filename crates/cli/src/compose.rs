@@ -123,6 +123,29 @@ pub(crate) fn engines(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>> {
     }
 }
 
+/// Refuses a name that none of the engines has, here or elsewhere.
+///
+/// # Errors
+/// Usage for a name that there is not; unsupported for a tier beside devices
+/// that this CPU does not have.
+pub(crate) fn refuse_unknown(name: &str) -> Result<()> {
+    let (beside, devices) = device::beside(name);
+    if device::kind(devices).is_some() {
+        return match beside.map(of_tier).transpose()? {
+            Some(None) => Err(unknown(name)),
+            _ => Ok(()),
+        };
+    }
+    // Making one for a GPU takes seconds.
+    if gpu::is_name(name) {
+        return Ok(());
+    }
+    match engines(Some(name)) {
+        Err(failure) if failure.exit() == Exit::Usage => Err(failure),
+        _ => Ok(()),
+    }
+}
+
 /// The tier of the CPU that has this name, if one has.
 ///
 /// # Errors

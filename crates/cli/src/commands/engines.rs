@@ -15,7 +15,7 @@ use crate::fit::Display;
 use crate::fit::table::{Column, Form};
 use crate::profile::{Found as ProfileFound, Hardware, file};
 use crate::report::Output;
-use crate::{device, gpu};
+use crate::{compose, device, gpu};
 
 /// Whether and when an engine computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -94,8 +94,9 @@ struct Document {
 /// Tells what computes. The exit code is 6 when a self-test failed.
 ///
 /// # Errors
-/// When the report cannot be written.
+/// Usage for a name that no engine has, or when the report cannot be written.
 pub(crate) fn run(args: &EnginesArgs, output: Output) -> Result<Exit> {
+    args.engine.as_deref().map_or(Ok(()), compose::refuse_unknown)?;
     let Survey { mut engines, hardware, found } = survey_here();
     engines.extend(named_reports(args.engine.as_deref())?);
     let document = Document {

@@ -34,6 +34,20 @@ fn engines_are_listed_with_their_self_tests() {
 }
 
 #[test]
+fn an_engine_that_there_is_not_is_refused() {
+    let place = Place::new();
+    for name in ["nosuch", "nosuch+qat:0"] {
+        let refused = run(&place, &format!("engines --engine {name}")).expect(2);
+        assert!(
+            refused.stderr.contains(name) && refused.stderr.contains("cpu-portable"),
+            "{}",
+            refused.stderr
+        );
+    }
+    run(&place, "engines --engine cpu-portable").expect(0);
+}
+
+#[test]
 fn crypto_is_measured_in_three_forms() {
     let place = Place::new();
     let line = "bench crypto aes-xts --engine cpu --quick --key-size 512";
