@@ -63,8 +63,10 @@ pub(crate) fn run(args: &StatusArgs, output: Output) -> Result<Exit> {
 pub(crate) fn own(output: Output) -> Result<Asked> {
     let uid = rustix::process::geteuid().as_raw();
     let mut asked = Asked { mounts: Vec::new(), unanswered: Vec::new() };
-    for mounted in mounts::vaults()?.into_iter().filter(|mounted| uid == 0 || mounted.owner == uid) {
-        match ask(&mounted) {
+    let mounts: Vec<_> =
+        mounts::vaults()?.into_iter().filter(|mounted| uid == 0 || mounted.owner == uid).collect();
+    for (mounted, answer) in mounts.iter().zip(side_by_side(&mounts, ask)) {
+        match answer {
             Ok(status) => asked.mounts.push(status),
             Err(failure) => {
                 output.warn(failure.message());
@@ -73,6 +75,16 @@ pub(crate) fn own(output: Output) -> Result<Asked> {
         }
     }
     Ok(asked)
+}
+
+/// What `ask` gives for each, in their order. None waits for one that does not
+/// answer.
+fn side_by_side<T: Sync, A: Send>(of: &[T], ask: impl Fn(&T) -> A + Sync) -> Vec<A> {
+    let ask = &ask;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = of.iter().map(|one| scope.spawn(move || ask(one))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("asking does not panic")).collect()
+    })
 }
 
 fn ask(mounted: &mounts::Mounted) -> Result<MountStatus> {
@@ -259,6 +271,20 @@ fn engine_text(engine: &EngineStatus) -> String {
 pub(super) mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn none_waits_for_another() {
+        let here = std::sync::atomic::AtomicUsize::new(0);
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let meet = |of: &usize| {
+            here.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            while here.load(std::sync::atomic::Ordering::Relaxed) < 3 && std::time::Instant::now() < until {
+                std::thread::yield_now();
+            }
+            (*of, std::time::Instant::now() < until)
+        };
+        assert_eq!(side_by_side(&[1, 2, 3], meet), [(1, true), (2, true), (3, true)]);
+    }
 
     /// A mount that has done a little.
     pub(crate) fn sample() -> MountStatus {
