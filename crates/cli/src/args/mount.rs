@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::history::HistoryArgs;
 use super::secret::SecretArgs;
-use super::values::{ENGINE, LogTarget, SETTING, duration, size};
+use super::values::{ENGINE, LogTarget, SETTING, duration, size, some_time};
 use strongroom_fuse::TransportChoice;
 
 /// Options of `mount`.
@@ -46,7 +46,7 @@ pub(crate) struct MountArgs {
     #[arg(long)]
     pub(crate) allow_other: bool,
     /// Unmount after this long without use, as 10m or 2h
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub(crate) idle: Option<Duration>,
     /// Compute with this engine: `auto` takes all that are worth it here, `cpu` the best of the CPU alone; or a
     /// name that `strongroom engines` lists [default: auto]
@@ -154,7 +154,7 @@ pub(crate) struct SyncArgs {
 /// Options of `status`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StatusArgs {
-    /// Where it is mounted [default: all mounts of this user]
+    /// Where it is mounted [default: all mounts of this user; for root, of everybody]
     #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
     /// Show it on the whole terminal as it changes, until q is pressed

@@ -46,9 +46,24 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(|| "too long".to_owned())
 }
 
+/// As [`duration`], and not none.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("no time at all".to_owned()),
+        time => Ok(time),
+    }
+}
+
 fn split(text: &str) -> Result<(u64, &str), String> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number = text[..end].parse().map_err(|_| "expected a whole number first".to_owned())?;
+    if end == 0 {
+        return Err("expected a whole number first".to_owned());
+    }
+    // Digits alone.
+    let number = text[..end].parse().map_err(|_| "too large".to_owned())?;
     Ok((number, text[end..].trim_start()))
 }
 
@@ -209,9 +224,10 @@ impl FromStr for Percent {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Percent, Self::Err> {
-        match text.strip_suffix('%').unwrap_or(text).parse::<f64>() {
+        match text.strip_suffix('%').unwrap_or(text).trim_end().parse::<f64>() {
             Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(Percent(percent)),
-            _ => Err("a percentage is above 0 and at most 100"),
+            Ok(_) => Err("a percentage is above 0 and at most 100"),
+            Err(_) => Err("expected a number of percent, as 5%, or a time, as 30m"),
         }
     }
 }
@@ -242,10 +258,7 @@ impl FromStr for Sample {
 
     fn from_str(text: &str) -> Result<Sample, String> {
         if text.ends_with(|end: char| end.is_ascii_alphabetic()) {
-            return match duration(text)? {
-                Duration::ZERO => Err("no time at all".to_owned()),
-                time => Ok(Sample::Time(time)),
-            };
+            return some_time(text).map(Sample::Time);
         }
         text.parse().map(Sample::Part).map_err(str::to_owned)
     }
@@ -306,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_percentage_is_a_part_and_not_nothing() {
-        for text in ["5", "5%", "0.1", "100"] {
+        for text in ["5", "5%", "5 %", "0.1", "100"] {
             assert!(text.parse::<Percent>().is_ok(), "{text}");
         }
         for text in ["0", "-1", "100.1", "NaN", "", "five"] {
@@ -319,8 +332,16 @@ mod tests {
         assert_eq!("5%".parse(), Ok(Sample::Part(Percent(5.0))));
         assert_eq!("5".parse(), Ok(Sample::Part(Percent(5.0))));
         assert_eq!("5m".parse(), Ok(Sample::Time(Duration::from_secs(300))));
-        for bad in ["0s", "5w", "0", "m", ""] {
-            assert!(bad.parse::<Sample>().is_err(), "{bad}");
+        for (bad, why) in [
+            ("0s", "no time at all"),
+            ("5w", "with ms, s, m, h or d"),
+            ("0", "above 0"),
+            ("m", "a whole number first"),
+            ("", "as 5%, or a time, as 30m"),
+            ("999999999999999999999s", "too large"),
+        ] {
+            let said = bad.parse::<Sample>().expect_err(bad);
+            assert!(said.contains(why), "{bad}: {said}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::ValueEnum as _;
 
 use crate::args::mount::Transport;
-use crate::args::values::{LogTarget, duration, size};
+use crate::args::values::{LogTarget, size, some_time};
 use crate::daemon::Plan;
 use crate::failure::{Failure, Result};
 use crate::secrets::Source;
@@ -100,7 +100,7 @@ fn with_value(plan: &mut Plan, name: &str, value: &str) -> Result<bool> {
     let path = || PathBuf::from(value);
     match name {
         "fsname" => value.clone_into(&mut plan.mount.source),
-        "idle" => plan.idle = Some(duration(value).map_err(wrong)?),
+        "idle" => plan.idle = Some(some_time(value).map_err(wrong)?),
         "engine" => plan.engine = Some(crate::device::absolute(value)),
         "transport" => {
             let transport =
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn unknown_words_are_refused_unless_sloppy() {
-        for word in ["sync", "uid=7", "quota", "idle=soon", "durability=none", "alpha=many"] {
+        for word in ["sync", "uid=7", "quota", "idle=soon", "idle=0s", "durability=none", "alpha=many"] {
             assert!(plan(word, Strictness::Strict).is_err(), "{word}");
         }
         assert!(plan("sync,uid=7,,quota", Strictness::Sloppy).is_ok());
