@@ -396,7 +396,10 @@ pub(crate) fn exchange<A: DeserializeOwned>(
 
 fn gone() -> Failure {
     Failure::new(Exit::Other, "the daemon ended without closing the vault")
-        .hint("What was synced is safe; the next mount recovers the rest. The system's log may say why.")
+        .hint(
+        "While the store is there, what was synced is safe; what was not may be lost. The next mount recovers what it \
+         can. The system's log may say why.",
+    )
 }
 
 /// Nobody answers for a mount.

@@ -52,7 +52,10 @@ pub(crate) fn run(args: &UmountArgs, output: Output) -> Result<Exit> {
 
 /// The mount is gone, and nobody has said that the vault is closed.
 const UNANSWERED: &str = "unmounted, but no daemon answered: the vault was not closed";
-const RECOVERED: &str = "What was synced is safe; the next mount recovers the rest. The system's log may say why the daemon ended.";
+/// What is left, if the store is still there: that may not be looked at here, since one that does not answer would
+/// hold this up.
+const RECOVERED: &str = "While the store is there, what was synced is safe; what was not may be lost. The next mount \
+                         recovers what it can. The system's log may say why the daemon ended.";
 
 /// Has the daemon unmount, and waits for its end.
 fn orderly(mounted: &Mounted, mut client: Client, lazy: bool, output: Output) -> Result<()> {

@@ -17,7 +17,7 @@ pub(crate) mod server;
 pub(crate) mod status;
 pub(crate) mod unmounting;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use rustix::io::Errno;
 use signal_hook::iterator::Signals;
 use strongroom_engine::Engine;
 use strongroom_format::vault::header::Header;
+use strongroom_format::vault::names::VAULT_DIRECTORY;
 use strongroom_fuse::adapter::{Adapter, DamageLog, Timeouts};
 use strongroom_fuse::{
     Ended, Mount, MountError, MountErrorKind, MountOptions, Session, SessionError, SessionHandle,
@@ -271,8 +272,8 @@ fn serve(plan: &Plan, unlocked: Unlocked, ready: Ready, output: Output) -> Resul
     };
     freshness::check_missing(plan, header.vault)?;
     let options = OpenOptions { guards, observer: Arc::clone(&damage) as Arc<_>, ..plan.vault_options() };
-    let vault = Vault::open(store, engine, header, root, &options)
-        .map_err(|error| freshness::explain(error, &plan.vault, file))?;
+    let vault =
+        Vault::open(store, engine, header, root, &options).map_err(|error| not_opened(plan, error))?;
     match file {
         Some(file) => {
             freshness::tell(&vault, file, output);
@@ -293,6 +294,26 @@ fn serve(plan: &Plan, unlocked: Unlocked, ready: Ready, output: Output) -> Resul
     // Whoever is told of the end may use the vault at once.
     drop(lock);
     daemon.ending.conclude(outcome)
+}
+
+/// The journal takes its whole room before anything is written.
+fn not_opened(plan: &Plan, error: strongroom_vault::Error) -> Failure {
+    let hint = (!plan.is_read_only()).then(|| no_room(&error, plan.journal_len)).flatten();
+    let failure = freshness::explain(error, &plan.vault, plan.freshness.as_deref());
+    hint.into_iter().fold(failure, Failure::hint)
+}
+
+/// What to do where a store has no room for a mount.
+fn no_room(error: &strongroom_vault::Error, journal_len: u64) -> Option<String> {
+    let strongroom_vault::Error::Store(error) = error else { return None };
+    let full = [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error);
+    full.contains(&error.errno()).then(|| {
+        format!(
+            "A mount for writing takes {} for the journal: free some space there, or give the journal less with \
+             --journal-size, at least 16MiB. What is in the vault is unharmed.",
+            report::bytes(journal_len)
+        )
+    })
 }
 
 fn not_locked(plan: &Plan, error: LockError) -> Failure {
@@ -392,8 +413,7 @@ fn verdict(
     if let Err(error) = closed {
         let failure = Failure::from(error).at(&plan.vault);
         let message = format!("the vault could not be closed cleanly: {}", failure.message());
-        return Err(Failure::new(failure.exit(), message)
-            .hint("What was synced is safe; the next mount recovers the rest."));
+        return Err(Failure::new(failure.exit(), message).hint(what_is_left(&plan.vault)));
     }
     match ran {
         Ok(Ended::Unmounted | Ended::Aborted) => Ok(()),
@@ -401,6 +421,19 @@ fn verdict(
             Err(Failure::new(Exit::Unsupported, error.to_string()))
         }
         Err(error) => Err(Failure::new(Exit::Other, error.to_string())),
+    }
+}
+
+/// What a vault has that was not closed.
+fn what_is_left(vault: &Path) -> String {
+    let found = std::fs::symlink_metadata(vault.join(VAULT_DIRECTORY));
+    match found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        true => format!(
+            "The vault is no longer at {}: bring it back, or restore a backup. What was not synced may be lost.",
+            report::shown(vault.as_os_str().as_encoded_bytes())
+        ),
+        false => "What was synced is safe; what was not may be lost. The next mount recovers what it can."
+            .to_owned(),
     }
 }
 
@@ -449,4 +482,27 @@ pub(crate) fn explain(error: MountError) -> Failure {
         }
     };
     Failure::new(exit, message).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_without_room_for_the_journal_is_told_of_its_size() {
+        let error = |errno| strongroom_vault::Error::Store(strongroom_store::Error::new(errno, "fallocate"));
+        let hint = no_room(&error(28), 64 << 20).expect("ENOSPC");
+        assert!(hint.contains("64 MiB for the journal") && hint.contains("--journal-size"), "{hint}");
+        assert_eq!(no_room(&error(5), 64 << 20), None);
+    }
+
+    #[test]
+    fn of_a_vault_that_has_gone_nothing_is_promised() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let gone = what_is_left(directory.path());
+        assert!(gone.contains("no longer at") && !gone.contains("safe"), "{gone}");
+        std::fs::create_dir(directory.path().join(VAULT_DIRECTORY)).expect("made");
+        let there = what_is_left(directory.path());
+        assert!(there.contains("What was synced is safe; what was not may be lost"), "{there}");
+    }
 }
