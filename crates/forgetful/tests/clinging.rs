@@ -198,25 +198,3 @@ fn one_handle_of_a_file_stays_open_however_often_it_is_opened() {
     }
     assert!(open_to_write(&trial) <= before + 1);
 }
-
-/// Programs hide what is removed while it is open, so that its directory cannot be removed.
-#[test]
-fn what_nobody_has_open_is_closed_before_it_is_removed() {
-    let trial = Trial::new(false);
-    let root = trial.store.root();
-    let make = |name: &[u8]| {
-        let (_, file) = root.create(name, 0o600).expect("made");
-        file.write_at(b"a", 0).expect("written");
-        file
-    };
-    let before = open_to_write(&trial);
-    drop((make(b"removed"), make(b"replaced")));
-    let held = make(b"held");
-    assert_eq!(open_to_write(&trial), before + 3);
-    root.remove(b"removed").expect("removed");
-    root.rename(b"file", &*root, b"replaced", strongroom_store::RenameMode::Replace).expect("replaced");
-    root.remove(b"held").expect("removed");
-    assert_eq!(open_to_write(&trial), before + 1, "of what is held");
-    held.sync_all().expect("open");
-    trial.store.sync_all().expect("durable");
-}

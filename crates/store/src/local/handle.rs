@@ -165,22 +165,16 @@ impl Handle {
         }
     }
 
-    /// Whether it owes nothing, and is told of no loss when it is to be closed.
-    pub(super) fn ends_well(&self) -> bool {
-        let Some(standing) = &self.standing else { return true };
-        if let Some(told) = self.flush() {
-            write(standing).owed = [Some(told); 2];
-        }
-        self.owes_nothing()
-    }
-
     pub(super) fn owes_nothing(&self) -> bool {
         self.standing.as_ref().is_none_or(|standing| read(standing).owed.iter().all(Option::is_none))
     }
 
     /// What is told to who closes the file.
     fn flush(&self) -> Option<Errno> {
-        low::flush(&*self.fd).err().map(|failed| Errno::from_io_error(&failed).unwrap_or(Errno::IO))
+        let failed = low::flush(&*self.fd).err()?;
+        let told = Errno::from_io_error(&failed).unwrap_or(Errno::IO);
+        // What has been removed has nothing to be kept.
+        (!matches!(told, Errno::NOENT | Errno::STALE)).then_some(told)
     }
 
     fn open_anew(&self, standing: &mut Standing) -> Result<()> {

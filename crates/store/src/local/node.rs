@@ -165,15 +165,6 @@ impl LocalNode {
         self.store.unsynced.node(self.id, self.kind, &self.fd)
     }
 
-    /// The entry `name` is about to be removed or replaced.
-    fn let_go(&self, name: &[u8]) {
-        if self.is_of_fuse()
-            && let Ok(found) = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
-        {
-            self.store.unsynced.let_go(InodeId { device: found.st_dev, inode: found.st_ino });
-        }
-    }
-
     /// Begins a change of the entry `name`.
     fn change<'a>(&self, name: &'a [u8], operation: &'static str) -> Result<&'a [u8]> {
         self.store.writable(operation)?;
@@ -419,7 +410,6 @@ impl Node for LocalNode {
         let _timing = self.store.times.names.begin();
         let name = self.change(name, "unlinkat")?;
         let _change = self.changing();
-        self.let_go(name);
         rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()).map_err(error("unlinkat"))
     }
 
@@ -438,10 +428,7 @@ impl Node for LocalNode {
         let to = local(to, "renameat2")?;
         let _other_change = to.changing();
         let flags = match mode {
-            RenameMode::Replace => {
-                to.let_go(to_name);
-                RenameFlags::empty()
-            }
+            RenameMode::Replace => RenameFlags::empty(),
             RenameMode::NoReplace => RenameFlags::NOREPLACE,
             RenameMode::Exchange => RenameFlags::EXCHANGE,
             RenameMode::Whiteout => RenameFlags::WHITEOUT,

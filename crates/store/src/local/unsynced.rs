@@ -17,7 +17,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::access::open_own;
 use super::handle::{Asker, Handle};
-use super::{error, open_quietly, proc_link, reference_to};
+use super::{error, open_quietly, proc_link};
 use crate::{InodeId, Kind, Result};
 
 /// `f_type` of FUSE file systems (`FUSE_SUPER_MAGIC` in `linux/magic.h`).
@@ -200,28 +200,6 @@ impl Unsynced {
             changed.drop_handle(id, handle);
         }
         Ok(())
-    }
-
-    /// The entry of `id` is about to be removed. What is open of it for the next
-    /// barrier alone is closed: some programs do not remove what is open, but hide it
-    /// in its directory. The barrier covers the inode all the same, if it has other
-    /// names.
-    pub(super) fn let_go(&self, id: InodeId) {
-        let Some(mut changed) = self.changed() else { return };
-        let Some(kept) = changed.files.get(&id) else { return };
-        let is_nobodys = kept.iter().all(|handle| Arc::strong_count(handle) == 1);
-        let Some(reference) = kept.first().and_then(|handle| reference_to(handle.fd()).ok()) else { return };
-        if !is_nobodys {
-            return;
-        }
-        changed.nodes.entry(id).or_insert_with(|| (Kind::File, Arc::new(reference)));
-        let kept = changed.files.remove(&id).unwrap_or_default();
-        drop(changed);
-        for handle in kept.into_iter().filter(|handle| !handle.ends_well()) {
-            if let Some(mut changed) = self.changed() {
-                changed.keep(id, &handle);
-            }
-        }
     }
 
     /// Makes durable what was noted before; false when nothing is noted here,
