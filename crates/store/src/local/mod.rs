@@ -237,12 +237,6 @@ fn proc_link(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// A descriptor of the same inode that grants nothing but reference.
-fn reference_to(fd: &OwnedFd) -> Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    rustix::fs::open(proc_link(fd.as_fd()), flags, Mode::empty()).map_err(error("openat"))
-}
-
 /// Opens with `O_NOATIME`, so that reading the store does not dirty it, or
 /// without where the caller does not own the inode.
 fn open_quietly(fd: impl AsFd, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::file::LocalFile;
 use super::handle::Handle;
 use super::unsynced::Note;
-use super::{Shared, checked_name, error, open_quietly, proc_link, reference_to};
+use super::{Shared, checked_name, error, open_quietly, proc_link};
 use crate::{
     Access, Attributes, DirectoryEntry, FileRef, InodeId, Kind, Node, NodeRef, RenameMode, Result, SetTime,
     Timestamp, XattrMode,
@@ -170,6 +170,12 @@ impl LocalNode {
         self.store.writable(operation)?;
         checked_name(name, operation)
     }
+}
+
+/// A descriptor of the same inode that grants nothing but reference.
+fn reference_to(fd: &OwnedFd) -> Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    rustix::fs::open(proc_link(fd.as_fd()), flags, Mode::empty()).map_err(error("openat"))
 }
 
 /// Finds the local node behind `node`.
