@@ -376,8 +376,8 @@ impl Vault {
     /// ended; what comes later is refused by nobody and lost.
     ///
     /// # Errors
-    /// What the store reported; the session then stays listed, and the next
-    /// mount recovers.
+    /// What the store reported, now or before when nobody was told; the session
+    /// then stays listed, and the next mount recovers.
     pub fn close(&self) -> Result<()> {
         self.stopping.store(true, Ordering::Release);
         if let Some(sweeper) = lock(&self.sweeper).take() {
@@ -387,7 +387,7 @@ impl Vault {
             committer.stop(&self.context);
         }
         let Some(session) = self.session else { return Ok(()) };
-        self.contents.settle_all()?;
+        self.settle_all()?;
         self.context.fenced.check()?;
         let mut header = lock(&self.header);
         header
@@ -401,6 +401,16 @@ impl Vault {
         self.context.note_header(&header);
         Segments::remove(&*private, session)?;
         self.context.freshness.as_ref().map_or(Ok(()), Freshness::flush)
+    }
+
+    /// Tried twice: what the store's barrier tells may be what whoever synced a
+    /// file was told before, and is over.
+    fn settle_all(&self) -> Result<()> {
+        let settled = match self.contents.settle_all() {
+            Err(Error::Store(_)) => self.contents.settle_all(),
+            settled => settled,
+        };
+        settled.and(self.context.waiting.any_lost().map_or(Ok(()), Err))
     }
 
     /// Ends the threads without bringing anything home, as a crash would: for

@@ -19,6 +19,7 @@ use support::{Rng, options, read_all, write};
 
 const BLOCK: u64 = 4096;
 const EIO: i32 = 5;
+const ENOENT: i32 = 2;
 
 /// A block: what it may hold.
 type Allowed = Vec<u8>;
@@ -341,4 +342,81 @@ fn what_who_syncs_all_was_promised_is_there_after_a_later_loss_and_a_power_cut()
             assert!(found[BLOCK as usize..] == [8; BLOCK as usize], "{position}, image {image}");
         }
     }
+}
+
+/// As after a crash: what was never durable is whole or is not there.
+fn is_whole_or_gone(store: Arc<FaultyStore>, name: &str, expected: &[u8]) {
+    store.heal();
+    let vault = open(store);
+    match vault.namespace().lookup(ROOT, name.as_bytes()) {
+        Ok(entry) => {
+            let content = vault.namespace().open(entry.number, Opening::default()).unwrap();
+            assert!(read_all(&content).is_ok_and(|found| found == expected));
+        }
+        Err(error) => assert_eq!(error.errno(), ENOENT),
+    }
+    vault.close().unwrap();
+}
+
+/// What is lost of a file that is open, and that nobody syncs, is told when the vault is closed. Whoever has synced
+/// the file knows.
+#[test]
+fn who_closes_a_vault_is_told_what_is_lost_of_open_files() {
+    for is_told in [false, true] {
+        let (store, vault, _) = released(&[7, 8]);
+        vault.sync().unwrap();
+        let (entry, content) = support::create_file(vault.namespace(), "new");
+        write(&content, 0, &[1; BLOCK as usize]).unwrap();
+        lose_once(&store, Call::SyncData);
+        vault.sync().unwrap_err();
+        // What a later barrier covers does not come back.
+        vault.sync().unwrap();
+        if is_told {
+            assert!(is_io_error(content.sync()));
+        }
+        drop(content);
+        vault.namespace().release(entry.number);
+        // An error that is over, and of which all are told that it concerns.
+        store.heal();
+        store.fail(Plan::once(0, EIO).of(Call::SyncStore));
+        let before = store.fired();
+        assert_eq!(is_io_error(vault.close()), !is_told);
+        assert_eq!(store.fired(), before + 1);
+    }
+}
+
+/// What is lost of a file that nobody synced is told at the latest when the vault is closed, and the next session
+/// looks for it.
+#[test]
+fn who_closes_a_vault_is_told_what_is_lost_of_closed_files() {
+    for is_noticed_before in [false, true] {
+        let (store, vault, _) = released(&[7, 8]);
+        lose_once(&store, Call::SyncStore);
+        if is_noticed_before {
+            // What a later barrier covers does not come back.
+            vault.sync().unwrap_err();
+            vault.sync().unwrap();
+        }
+        assert!(is_io_error(vault.close()));
+        is_whole_or_gone(store, "file", &[[7; BLOCK as usize], [8; BLOCK as usize]].concat());
+    }
+}
+
+/// What the kernel forgets is still lost; what somebody removes is not.
+#[test]
+fn a_loss_ends_with_the_file_alone() {
+    let (store, vault, number) = released(&[7, 8]);
+    lose_once(&store, Call::SyncStore);
+    vault.sync().unwrap_err();
+    store.heal();
+    vault.namespace().forget(number, 1);
+    assert!(is_io_error(vault.close()), "forgotten");
+
+    let (store, vault, number) = released(&[7, 8]);
+    lose_once(&store, Call::SyncStore);
+    vault.sync().unwrap_err();
+    store.heal();
+    vault.namespace().forget(number, 1);
+    vault.namespace().remove(ROOT, b"file").unwrap();
+    vault.close().expect("removed");
 }

@@ -240,7 +240,8 @@ impl Content {
         let offset = size.start_of(first).0;
         let len = (size.start_of(last).0 - offset) as usize + size.block_len(last, view.plain_len());
         if scratch.len() < len {
-            *scratch = self.block_buffer(len.max(BATCH));
+            // In steps: most files are far smaller than a batch.
+            *scratch = self.block_buffer(len.next_power_of_two());
         }
         match self.open_blocks(view, first, last, scratch) {
             Ok(()) => {

@@ -210,7 +210,13 @@ impl Contents {
     /// Nobody has anything of a stored file any more, the kernel included.
     pub(crate) fn forget(&self, inode: InodeId) {
         self.table.forget(inode);
+    }
+
+    /// The last name of a stored file has been removed: what is lost of it is no
+    /// loss to be told of.
+    pub(crate) fn removed(&self, inode: InodeId) {
         self.context.waiting.take_lost(inode);
+        self.context.untold.told(inode);
     }
 
     /// No file will be opened any more: who still has one keeps it, and the

@@ -162,6 +162,7 @@ impl Namespace {
         }
         self.contents.note_special_durable(node.id());
         if node.kind() == Kind::File {
+            self.contents.removed(node.id());
             let live = match &inode {
                 Some(inode) => inode.live(&self.contents),
                 None => self.contents.live(node.id()),

@@ -187,6 +187,11 @@ impl Waiting {
         lock(&self.lost).get(&inode).cloned()
     }
 
+    /// Why something is lost of a file, if it is of any and nobody was told.
+    pub(crate) fn any_lost(&self) -> Option<Error> {
+        lock(&self.lost).values().next().map(|lost| lost.error.clone())
+    }
+
     /// What is lost of a file, for whoever tells of it.
     pub(crate) fn take_lost(&self, inode: InodeId) -> Option<Lost> {
         lock(&self.lost).remove(&inode)

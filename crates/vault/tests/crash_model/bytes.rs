@@ -98,7 +98,7 @@ impl Bytes {
     /// Reads a file: all its data, and the edges of its holes.
     pub(crate) fn read(content: &Content, size: u64) -> Result<Bytes, String> {
         let mut found = Bytes { len: content.plain_len(), size, blocks: BTreeMap::new() };
-        let mut buffer = Buffer::new(READ);
+        let mut buffer = Buffer::new(READ.min(found.len as usize).max(1));
         let mut at = 0;
         while at < found.len {
             let data = match content.seek_data(at) {
