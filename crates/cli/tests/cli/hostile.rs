@@ -205,10 +205,10 @@ fn a_side_file_of_another_kind_loses_its_name_alone() {
 }
 
 /// Directories one in the other, `depth` of them, each with what `fill` makes.
-fn nest(top: &Path, name: &str, fill: impl Fn(&rustix::fd::OwnedFd)) {
+fn nest(top: &Path, name: &str, depth: usize, fill: impl Fn(&rustix::fd::OwnedFd)) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut directory = openat(CWD, top, flags, Mode::empty()).expect("a directory");
-    for _ in 0..DEPTH {
+    for _ in 0..depth {
         mkdirat(&directory, name, Mode::RWXU).expect("made");
         directory = openat(&directory, name, flags, Mode::empty()).expect("opened");
         fill(&directory);
@@ -225,7 +225,7 @@ fn unnest(top: &Path, name: &str) {
         directory = next;
         depth += 1;
     }
-    for _ in 0..DEPTH {
+    for _ in 0..depth {
         let _ = std::fs::remove_dir_all(format!("/proc/self/fd/{}/.id", directory.as_raw_fd()));
         directory = openat(&directory, "..", flags, Mode::empty()).expect("a directory");
         unlinkat(&directory, name, AtFlags::REMOVEDIR).expect("it is empty");
@@ -250,7 +250,7 @@ fn a_directory_copied_into_itself_is_found_and_not_followed() {
     let docs = place.stored("docs");
     let record = docs.join(".id");
     let name = std::fs::read_dir(&record).expect("a record").flatten().next().expect("a name").file_name();
-    nest(&docs, &name_of(&docs), |directory| {
+    nest(&docs, &name_of(&docs), DEPTH, |directory| {
         rustix::fs::mkdirat(directory, ".id", Mode::RWXU).expect("a record");
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
         let path = std::path::Path::new(".id").join(&name);
@@ -266,7 +266,7 @@ fn a_directory_copied_into_itself_is_found_and_not_followed() {
 fn a_tree_deeper_than_any_path_is_found_and_not_followed() {
     let place = filled();
     let docs = place.stored("docs");
-    nest(&docs, &name_of(&docs), |_| {});
+    nest(&docs, &name_of(&docs), DEPTH, |_| {});
     checked_and_salvaged(&place, "not followed");
     unnest(&docs, &name_of(&docs));
 }

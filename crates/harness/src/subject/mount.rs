@@ -26,6 +26,8 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 const UNMOUNT_LIMIT: Duration = Duration::from_secs(120);
 /// How long "busy" is taken for the tail of a process that just ended.
 const BUSY_LIMIT: Duration = Duration::from_secs(5);
+/// The exit code of a daemon whose store has failed (`docs/exit-codes.md`).
+const LOST: i32 = 7;
 const POLL: Duration = Duration::from_millis(5);
 
 /// How the daemon is started.
@@ -118,6 +120,14 @@ impl Mount {
         self.stop()
     }
 
+    /// The same where the store may have lost what nobody synced. True when the daemon ended with the code that
+    /// says so.
+    pub fn unmount_after_losses(mut self) -> Result<bool> {
+        let code = self.ended()?;
+        ensure!(code == 0 || code == LOST, "{}", self.wrong_end(code));
+        Ok(code == LOST)
+    }
+
     /// Kills the daemon, wherever it is, and takes the dead mount away.
     pub fn crash(mut self) -> Result {
         let Some(mut active) = self.active.take() else { return Ok(()) };
@@ -172,7 +182,18 @@ impl Mount {
     }
 
     fn stop(&mut self) -> Result {
-        let Some(mut active) = self.active.take() else { return Ok(()) };
+        let code = self.ended()?;
+        ensure!(code == 0, "{}", self.wrong_end(code));
+        Ok(())
+    }
+
+    fn wrong_end(&self, code: i32) -> String {
+        format!("the daemon ended with code {code}\n{}", log_tail(&self.vault.place.log))
+    }
+
+    /// Unmounts, and gives the daemon's exit code.
+    fn ended(&mut self) -> Result<i32> {
+        let Some(mut active) = self.active.take() else { return Ok(0) };
         let outcome = stop_cleanly(&self.vault, &mut active);
         if outcome.is_err() {
             force(self.path(), &mut active);
@@ -304,7 +325,7 @@ fn watch(connection: Connection, limit: Duration) -> Sender<()> {
     sender
 }
 
-fn stop_cleanly(vault: &Vault, active: &mut Active) -> Result {
+fn stop_cleanly(vault: &Vault, active: &mut Active) -> Result<i32> {
     let deadline = Instant::now() + BUSY_LIMIT;
     loop {
         let mut command =
@@ -318,15 +339,18 @@ fn stop_cleanly(vault: &Vault, active: &mut Active) -> Result {
         ensure!(Instant::now() < deadline, "`{}`: {}", command::shown(&command), finished.output().trim());
         thread::sleep(Duration::from_millis(100));
     }
-    match &mut active.child {
+    let code = match &mut active.child {
         Some(child) => {
             let status = command::wait(child, UNMOUNT_LIMIT).context("the daemon after the unmount")?;
-            ensure!(status.success(), "the daemon ended with {status}");
+            status.code().ok_or_else(|| Failure::new(format!("the daemon ended with {status}")))?
         }
-        None => wait_gone(active.pid, UNMOUNT_LIMIT)?,
-    }
+        None => {
+            wait_gone(active.pid, UNMOUNT_LIMIT)?;
+            0
+        }
+    };
     ensure!(Connection::of(&vault.place.directory)?.is_none(), "still mounted after the unmount");
-    Ok(())
+    Ok(code)
 }
 
 /// Waits for a process that is not our child to end.
