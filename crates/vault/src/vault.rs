@@ -410,7 +410,8 @@ impl Vault {
             Err(Error::Store(_)) => self.contents.settle_all(),
             settled => settled,
         };
-        settled.and(self.context.waiting.any_lost().map_or(Ok(()), Err))
+        settled?;
+        self.context.waiting.take_all_lost().map_or(Ok(()), Err)
     }
 
     /// Ends the threads without bringing anything home, as a crash would: for

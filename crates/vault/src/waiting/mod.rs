@@ -187,9 +187,10 @@ impl Waiting {
         lock(&self.lost).get(&inode).cloned()
     }
 
-    /// Why something is lost of a file, if it is of any and nobody was told.
-    pub(crate) fn any_lost(&self) -> Option<Error> {
-        lock(&self.lost).values().next().map(|lost| lost.error.clone())
+    /// Why something is lost of files of which nobody was told, for whoever tells of
+    /// it: of all at once.
+    pub(crate) fn take_all_lost(&self) -> Option<Error> {
+        std::mem::take(&mut *lock(&self.lost)).into_values().next().map(|lost| lost.error)
     }
 
     /// What is lost of a file, for whoever tells of it.
