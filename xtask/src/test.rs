@@ -20,7 +20,7 @@ use strongroom_suites::{
 };
 
 /// Compiling for the tests from nothing, on two slow cores, and running them.
-const CARGO_LIMIT: Duration = Duration::from_secs(25 * 60);
+const CARGO_LIMIT: Duration = Duration::from_secs(40 * 60);
 
 #[derive(Args)]
 pub(crate) struct TestArgs {
