@@ -4,18 +4,18 @@
 //! how many images each form has, and its time limit. Rules of masks are left out in builds for tests alone, and
 //! the histories of `mask_histories` show those that no power cut does.
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use clap::Args;
 
-use strongroom_harness::command;
+use crate::programs;
 use strongroom_harness::failure::Result;
 use strongroom_harness::tally::Tally;
-use strongroom_harness::workspace;
 
-/// Distinct images of the short form, which CI runs.
-const SHORT: u64 = 50_000;
+/// Distinct images unless told otherwise.
+const IMAGES: u64 = 50_000;
+/// Distinct images of the short form of `cargo xtask test`, which CI runs.
+const SHORT: u64 = 10_000;
 /// Distinct images of the long form of `cargo xtask test`.
 const LONG: u64 = 1_000_000;
 /// Building, and a slow machine's images.
@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(12 * 60 * 60);
 #[derive(Args)]
 pub(crate) struct CrashArgs {
     /// Distinct images to check
-    #[arg(long, default_value_t = SHORT)]
+    #[arg(long, default_value_t = IMAGES)]
     images: u64,
     /// The first history
     #[arg(long, default_value_t = 0)]
@@ -48,9 +48,6 @@ impl CrashArgs {
     }
 }
 
-/// The feature with which a rule of masks can be left out.
-const PLANTED: [&str; 2] = ["--features", "planted-faults"];
-
 /// Runs the images and the planted faults, or what was asked for of them.
 pub(crate) fn run(arguments: &CrashArgs) -> Result<Tally> {
     let CrashArgs { images, first, seed, image, rules } = *arguments;
@@ -58,26 +55,20 @@ pub(crate) fn run(arguments: &CrashArgs) -> Result<Tally> {
     if let Some(seed) = seed {
         let mut words = vec!["--seed".to_owned(), seed.to_string()];
         words.extend(image.into_iter().flat_map(|image| ["--image".to_owned(), image.to_string()]));
-        judge(&mut tally, &[], "crash", &words)?;
+        judge(&mut tally, "crash", &words)?;
         return Ok(tally);
     }
-    judge(&mut tally, &PLANTED, "crash", &["--rules".to_owned()])?;
-    judge(&mut tally, &PLANTED, "mask_histories", &["--nocapture".to_owned()])?;
+    judge(&mut tally, "crash", &["--rules".to_owned()])?;
+    judge(&mut tally, "mask_histories", &["--nocapture".to_owned()])?;
     if !rules {
         let words = ["--images".to_owned(), images.to_string(), "--first".to_owned(), first.to_string()];
-        judge(&mut tally, &[], "crash", &words)?;
+        judge(&mut tally, "crash", &words)?;
     }
     Ok(tally)
 }
 
-fn judge(tally: &mut Tally, features: &[&str], target: &str, words: &[String]) -> Result {
-    let mut command = workspace::cargo();
-    command.args(["test", "--quiet", "--package", "strongroom-vault"]).args(features);
-    command.args(["--test", target, "--"]).args(words);
-    // Hours may pass: its lines are shown as they come.
-    command.stdin(Stdio::null());
-    let mut child = command::spawn(&mut command)?;
-    if command::wait(&mut child, LIMIT)?.success() {
+fn judge(tally: &mut Tally, target: &str, words: &[String]) -> Result {
+    if programs::shown(target, words, LIMIT)? {
         tally.passed += 1;
     } else {
         tally.failures.push(format!("{target} {}", words.join(" ")));

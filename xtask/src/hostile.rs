@@ -3,18 +3,21 @@
 //! The program that does it is the test target `hostile` of `strongroom-vault`; here are its arguments,
 //! how many compositions each form has, its time limit, and how the rules of readers are left out in turn.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use clap::Args;
 
+use crate::programs;
 use strongroom_harness::command;
 use strongroom_harness::failure::{Result, ensure};
 use strongroom_harness::tally::Tally;
 use strongroom_harness::workspace;
 
-/// Compositions of the short form, which CI runs.
-const SHORT: u64 = 100_000;
+/// Compositions unless told otherwise.
+const COMPOSITIONS: u64 = 100_000;
+/// Compositions of the short form of `cargo xtask test`, which CI runs.
+const SHORT: u64 = 25_000;
 /// Compositions of the long form of `cargo xtask test`.
 const LONG: u64 = 1_000_000;
 /// Building, and a slow machine's compositions.
@@ -23,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(12 * 60 * 60);
 #[derive(Args)]
 pub(crate) struct HostileArgs {
     /// Attacks to compose, a thousand of each history
-    #[arg(long, default_value_t = SHORT)]
+    #[arg(long, default_value_t = COMPOSITIONS)]
     compositions: u64,
     /// The first history
     #[arg(long, default_value_t = 0)]
@@ -47,35 +50,23 @@ pub(crate) fn run(arguments: &HostileArgs) -> Result<Tally> {
     if !rules {
         let words =
             ["--compositions".to_owned(), compositions.to_string(), "--first".to_owned(), first.to_string()];
-        judge(&mut tally, &mut program(&[], &words), &words.join(" "))?;
+        judge(&mut tally, &words)?;
     }
-    judge(&mut tally, &mut program(&PLANTED, &["--rules".to_owned()]), "--rules")?;
+    judge(&mut tally, &["--rules".to_owned()])?;
     for own in own_tests()? {
         own.left_out(&mut tally)?;
     }
     Ok(tally)
 }
 
-/// The feature with which a reader's rule can be left out.
-const PLANTED: [&str; 2] = ["--features", "planted-faults"];
-/// Names that rule to the tests.
+/// Names to the tests the rule of readers that is left out.
 const VARIABLE: &str = "STRONGROOM_TEST_LEAVE_OUT";
 
-fn program(features: &[&str], words: &[String]) -> Command {
-    let mut command = workspace::cargo();
-    command.args(["test", "--quiet", "--package", "strongroom-vault"]).args(features);
-    command.args(["--test", "hostile", "--"]).args(words);
-    command
-}
-
-/// It takes minutes: its lines are shown as they come.
-fn judge(tally: &mut Tally, command: &mut Command, what: &str) -> Result {
-    command.stdin(Stdio::null());
-    let mut child = command::spawn(command)?;
-    if command::wait(&mut child, LIMIT)?.success() {
+fn judge(tally: &mut Tally, words: &[String]) -> Result {
+    if programs::shown("hostile", words, LIMIT)? {
         tally.passed += 1;
     } else {
-        tally.failures.push(format!("hostile {what}"));
+        tally.failures.push(format!("hostile {}", words.join(" ")));
     }
     Ok(())
 }
@@ -90,7 +81,7 @@ struct OwnTest {
 
 /// As the program that leaves out the others lists them.
 fn own_tests() -> Result<Vec<OwnTest>> {
-    let finished = command::finish(&mut program(&PLANTED, &["--own".to_owned()]), LIMIT)?;
+    let finished = command::finish(program("hostile").arg("--own"), LIMIT)?;
     ensure!(finished.status.success(), "{}", finished.output());
     let own = |line: &str| match line.split(' ').collect::<Vec<_>>()[..] {
         ["own", rule, target, test] => {
@@ -101,14 +92,19 @@ fn own_tests() -> Result<Vec<OwnTest>> {
     Ok(finished.stdout.lines().filter_map(own).collect())
 }
 
+fn program(target: &str) -> Command {
+    let mut command = workspace::cargo();
+    command.args(["test", "--quiet"]).args(programs::WHOLE_WORKSPACE).args(["--test", target, "--"]);
+    command
+}
+
 impl OwnTest {
     /// Runs the test with the rule kept, and left out.
     fn left_out(&self, tally: &mut Tally) -> Result {
         let Self { rule, target, test } = self;
         let run = |left_out: bool| {
-            let mut command = workspace::cargo();
-            command.args(["test", "--quiet", "--package", "strongroom-vault"]).args(PLANTED);
-            command.args(["--test", target, "--", "--exact", test]);
+            let mut command = program(target);
+            command.args(["--exact", test]);
             if left_out {
                 command.env(VARIABLE, rule);
             }

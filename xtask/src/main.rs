@@ -18,6 +18,7 @@ mod layers;
 mod model;
 mod offer;
 mod papers;
+mod programs;
 mod shipped;
 mod simulate;
 mod soundness;

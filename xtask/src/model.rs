@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-use crate::test;
+use crate::programs;
 use strongroom_harness::command;
 use strongroom_harness::failure::{Failure, Result, ensure};
 use strongroom_harness::tally::Tally;
@@ -48,8 +48,7 @@ pub(crate) fn run(arguments: &ModelArgs) -> Result<Tally> {
     for target in MODELS {
         let tried = try_orders(target, arguments.orders)?;
         println!("  {}: {}", target[1], tried.summary());
-        tally.passed += tried.passed;
-        tally.failures.extend(tried.failures);
+        tally.add(tried);
     }
     Ok(tally)
 }
@@ -58,7 +57,7 @@ fn try_orders(target: &[&str], orders: u32) -> Result<Tally> {
     let mut command = Command::new(build(target)?);
     command.arg("model::").env("STRONGROOM_MODEL_ORDERS", orders.to_string());
     let finished = command::finish(&mut command, LIMIT)?;
-    let mut tally = test::parse(&finished.stdout);
+    let mut tally = programs::parse(&finished.stdout);
     ensure!(tally.passed > 0 || !tally.failures.is_empty(), "no model was built:\n{}", finished.output());
     if !finished.status.success() {
         // The schedule that failed is longer than anybody reads.

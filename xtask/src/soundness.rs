@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::test;
+use crate::programs;
 use strongroom_harness::command;
 use strongroom_harness::failure::{Result, ensure};
 use strongroom_harness::tally::Tally;
@@ -122,9 +122,7 @@ pub(crate) fn run(arguments: &SoundnessArgs) -> Result<Tally> {
         }
         let found = judged(run)?;
         println!("  {}: {}", run.name, found.summary());
-        tally.passed += found.passed;
-        tally.skipped += found.skipped;
-        tally.failures.extend(found.failures);
+        tally.add(found);
     }
     Ok(tally)
 }
@@ -165,7 +163,7 @@ fn judged(run: &Run) -> Result<Tally> {
     }
     command.args(run.arguments).env("CARGO_TARGET_DIR", directory);
     let finished = command::finish(&mut command, LIMIT)?;
-    let mut tally = test::parse(&finished.stdout);
+    let mut tally = programs::parse(&finished.stdout);
     if !finished.status.success() {
         println!("{}", finished.output());
         if tally.failures.is_empty() {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::offer::Switch;
+use crate::programs::{self, Built, TestProgram, WHOLE_WORKSPACE};
 use crate::{arm, crash, dudect, fuzz, gpu, hostile, model, soundness};
 use strongroom_harness::command;
 use strongroom_harness::failure::{Failure, Result, ensure};
@@ -19,8 +20,16 @@ use strongroom_suites::{
     age, demo, fsx, git, kill, luks, posix, postgres, powercut, readme, soak, sparse, sqlite, stress,
 };
 
-/// Compiling for the tests from nothing, on two slow cores, and running them.
-const CARGO_LIMIT: Duration = Duration::from_secs(40 * 60);
+/// Compiling for the tests from nothing, on two slow cores.
+const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
+/// Of one test program, beside others.
+const PROGRAM_LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// Test programs that are suites of their own.
+const SUITES_OF_THEIR_OWN: [&str; 3] = ["crash", "hostile", "mask_histories"];
+/// What takes longest, in this order. It begins first, so that no processor waits for it in the end.
+const SLOWEST: [&str; 8] =
+    ["cli", "proof", "faults", "memory", "attacks", "golden", "conformance", "strongroom_papers"];
 
 #[derive(Args)]
 pub(crate) struct TestArgs {
@@ -38,92 +47,143 @@ pub(crate) struct TestArgs {
     only: Vec<String>,
 }
 
+/// What the suites run on.
+struct Under {
+    subject: SubjectArgs,
+    /// The store that forgets.
+    forgetful: Option<PathBuf>,
+    long: bool,
+}
+
 struct Suite {
     name: &'static str,
     needs_root: bool,
-    run: fn(&SubjectArgs, bool) -> Result<Tally>,
+    run: fn(&Under) -> Result<Tally>,
 }
 
 const SUITES: [Suite; 24] = [
-    Suite { name: "cargo", needs_root: false, run: |_, _| cargo_test() },
-    Suite { name: "unruly", needs_root: false, run: |_, _| unruly_test() },
-    Suite { name: "crash", needs_root: false, run: |_, long| crash::run(&crash::CrashArgs::on(long)) },
+    Suite { name: "cargo", needs_root: false, run: |_| cargo_test() },
+    Suite { name: "unruly", needs_root: false, run: |_| unruly_test() },
+    Suite { name: "crash", needs_root: false, run: |under| crash::run(&crash::CrashArgs::on(under.long)) },
     Suite {
         name: "hostile",
         needs_root: false,
-        run: |_, long| hostile::run(&hostile::HostileArgs::on(long)),
+        run: |under| hostile::run(&hostile::HostileArgs::on(under.long)),
     },
     Suite {
         name: "soundness",
         needs_root: false,
-        run: |_, long| soundness::run(&soundness::SoundnessArgs::on(long)),
+        run: |under| soundness::run(&soundness::SoundnessArgs::on(under.long)),
     },
-    Suite { name: "model", needs_root: false, run: |_, long| model::run(&model::ModelArgs::on(long)) },
+    Suite { name: "model", needs_root: false, run: |under| model::run(&model::ModelArgs::on(under.long)) },
     Suite {
         name: "fuzz",
         needs_root: false,
-        run: |subject, long| fuzz::run(&fuzz::FuzzArgs::on(subject.binary.clone(), long)),
+        run: |under| fuzz::run(&fuzz::FuzzArgs::on(under.subject.binary.clone(), under.long)),
     },
-    Suite { name: "gpu", needs_root: false, run: |_, _| gpu::run(&gpu::GpuArgs::all()) },
-    Suite { name: "arm", needs_root: true, run: |_, long| arm::run(&arm::ArmArgs::on(long)) },
-    Suite { name: "dudect", needs_root: false, run: |_, long| dudect::run(&dudect::DudectArgs::on(long)) },
-    Suite { name: "demo", needs_root: false, run: |subject, _| demo::run(&demo::DemoArgs::on(subject)) },
+    Suite { name: "gpu", needs_root: false, run: |_| gpu::run(&gpu::GpuArgs::all()) },
+    Suite { name: "arm", needs_root: true, run: |under| arm::run(&arm::ArmArgs::on(under.long)) },
+    Suite {
+        name: "dudect",
+        needs_root: false,
+        run: |under| dudect::run(&dudect::DudectArgs::on(under.long)),
+    },
+    Suite { name: "demo", needs_root: false, run: |under| demo::run(&demo::DemoArgs::on(&under.subject)) },
     Suite {
         name: "readme",
         needs_root: false,
-        run: |subject, _| readme::run(&readme::ReadmeArgs::on(subject.binary.clone(), subject.work.clone())),
+        run: |under| {
+            readme::run(&readme::ReadmeArgs::on(under.subject.binary.clone(), under.subject.work.clone()))
+        },
     },
-    Suite { name: "posix", needs_root: true, run: |subject, _| posix::run(&posix::PosixArgs::on(subject)) },
-    Suite { name: "fsx", needs_root: false, run: |subject, long| fsx::run(&fsx::FsxArgs::on(subject, long)) },
+    Suite { name: "posix", needs_root: true, run: |under| posix::run(&posix::PosixArgs::on(&under.subject)) },
+    Suite {
+        name: "fsx",
+        needs_root: false,
+        run: |under| fsx::run(&fsx::FsxArgs::on(&under.subject, under.long)),
+    },
     Suite {
         name: "stress",
         needs_root: false,
-        run: |subject, long| stress::run(&stress::StressArgs::on(subject, long)),
+        run: |under| stress::run(&stress::StressArgs::on(&under.subject, under.long)),
     },
     Suite {
         name: "sqlite",
         needs_root: false,
-        run: |subject, long| sqlite::run(&sqlite::SqliteArgs::on(subject, long)),
+        run: |under| sqlite::run(&sqlite::SqliteArgs::on(&under.subject, under.long)),
     },
     Suite {
         name: "postgres",
         needs_root: true,
-        run: |subject, long| postgres::run(&postgres::PostgresArgs::on(subject, long)),
+        run: |under| postgres::run(&postgres::PostgresArgs::on(&under.subject, under.long)),
     },
     Suite {
         name: "kill",
         needs_root: false,
-        run: |subject, long| kill::run(&kill::KillArgs::on(subject, long)),
+        run: |under| kill::run(&kill::KillArgs::on(&under.subject, under.long)),
     },
     Suite {
         name: "powercut",
         needs_root: false,
-        run: |subject, long| powercut::run(&powercut::PowercutArgs::on(subject, long)),
+        run: |under| {
+            powercut::run(&powercut::PowercutArgs::on(&under.subject, under.forgetful.clone(), under.long))
+        },
     },
     Suite {
         name: "soak",
         needs_root: false,
-        run: |subject, long| soak::run(&soak::SoakArgs::on(subject, long)),
+        run: |under| soak::run(&soak::SoakArgs::on(&under.subject, under.long)),
     },
-    Suite { name: "git", needs_root: false, run: |subject, _| git::run(&git::GitArgs::on(subject)) },
+    Suite { name: "git", needs_root: false, run: |under| git::run(&git::GitArgs::on(&under.subject)) },
     Suite {
         name: "sparse",
         needs_root: false,
-        run: |subject, _| sparse::run(&sparse::SparseArgs::on(subject)),
+        run: |under| sparse::run(&sparse::SparseArgs::on(&under.subject)),
     },
     Suite {
         name: "luks",
         needs_root: true,
-        run: |subject, long| {
-            luks::run(&luks::LuksArgs::on(subject.binary.clone(), subject.work.clone(), long))
+        run: |under| {
+            luks::run(&luks::LuksArgs::on(
+                under.subject.binary.clone(),
+                under.subject.work.clone(),
+                under.long,
+            ))
         },
     },
     Suite {
         name: "age",
         needs_root: false,
-        run: |subject, _| age::run(&age::AgeArgs::on(subject.binary.clone(), subject.work.clone())),
+        run: |under| age::run(&age::AgeArgs::on(under.subject.binary.clone(), under.subject.work.clone())),
     },
 ];
+
+/// Those that run no program, or build one of their own.
+const WITHOUT_PROGRAM: [&str; 9] =
+    ["cargo", "unruly", "crash", "hostile", "soundness", "model", "gpu", "arm", "dudect"];
+
+impl Suite {
+    fn takes_program(&self) -> bool {
+        !WITHOUT_PROGRAM.contains(&self.name)
+    }
+}
+
+impl Under {
+    /// Builds the programs: in the short form those that the tests run, which have all features and check their
+    /// arithmetic; in the long form a release, which takes as long again to compile.
+    fn build(&mut self) -> Result {
+        if self.long {
+            self.subject.binary = Some(workspace::build_strongroom()?);
+            self.forgetful = Some(workspace::build("strongroom-forgetful", "forgetful")?);
+            return Ok(());
+        }
+        // Any test of each brings the program along.
+        let built = cargo_built(&["mount_file", "clinging"])?;
+        self.subject.binary = Some(built.binary("strongroom")?);
+        self.forgetful = Some(built.binary("forgetful")?);
+        Ok(())
+    }
+}
 
 /// Those that run over io_uring: names and attributes, many operations at once, a daemon that is killed, and
 /// long loads.
@@ -137,20 +197,18 @@ pub(crate) fn run(arguments: &TestArgs) -> Result {
     }
     let chosen =
         |suite: &Suite| arguments.only.is_empty() || arguments.only.iter().any(|name| name == suite.name);
-    let mut subject = SubjectArgs {
-        subject: Kind::Strongroom,
-        settings: arguments.settings.clone(),
-        work: arguments.work.clone(),
-        binary: None,
+    let mut under = Under {
+        subject: SubjectArgs {
+            subject: Kind::Strongroom,
+            settings: arguments.settings.clone(),
+            work: arguments.work.clone(),
+            binary: None,
+        },
+        forgetful: None,
+        long: arguments.long,
     };
-    if SUITES.iter().any(|suite| {
-        chosen(suite)
-            && !matches!(
-                suite.name,
-                "cargo" | "unruly" | "crash" | "hostile" | "soundness" | "model" | "gpu" | "arm" | "dudect"
-            )
-    }) {
-        subject.binary = Some(workspace::build_strongroom()?);
+    if SUITES.iter().any(|suite| chosen(suite) && suite.takes_program()) {
+        under.build()?;
     }
     let switch =
         Switch::find().map_err(|failure| println!("all suites run as the kernel is: {failure}")).ok();
@@ -162,7 +220,7 @@ pub(crate) fn run(arguments: &TestArgs) -> Result {
         let turned = switch.as_ref().map(|switch| switch.turn(over_io_uring)).transpose()?;
         let offered = if turned.is_some() && over_io_uring { ", with io_uring offered" } else { "" };
         println!("== {}{offered}", suite.name);
-        let Judged { line, failures: of_suite, success } = one(suite, &subject, arguments.long);
+        let Judged { line, failures: of_suite, success } = one(suite, &under);
         drop(turned);
         println!("{line}");
         lines.push(line);
@@ -196,13 +254,13 @@ fn reason_against(suite: &Suite) -> Option<String> {
     }
 }
 
-fn one(suite: &Suite, subject: &SubjectArgs, long: bool) -> Judged {
+fn one(suite: &Suite, under: &Under) -> Judged {
     let name = suite.name;
     if let Some(reason) = reason_against(suite) {
         return Judged { line: format!("{name}: not run ({reason})"), failures: vec![], success: true };
     }
     let began = Instant::now();
-    let tally = (suite.run)(subject, long).unwrap_or_else(|failure| {
+    let tally = (suite.run)(under).unwrap_or_else(|failure| {
         let mut tally = Tally::default();
         tally.fail(failure.to_string());
         tally
@@ -215,55 +273,41 @@ fn one(suite: &Suite, subject: &SubjectArgs, long: bool) -> Judged {
     }
 }
 
-/// `cargo test` of the whole workspace.
+/// The tests of the whole workspace, and the examples in its documentation.
 fn cargo_test() -> Result<Tally> {
-    let mut command = workspace::cargo();
-    command.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
-    let finished = command::finish(&mut command, CARGO_LIMIT)?;
-    Ok(judge(&finished))
+    let mut tests = cargo_built(&[])?.tests;
+    tests.retain(|test| !SUITES_OF_THEIR_OWN.contains(&test.name.as_str()));
+    let place = |test: &TestProgram| SLOWEST.iter().position(|slow| test.name == *slow);
+    tests.sort_by_key(|test| place(test).unwrap_or(SLOWEST.len()));
+    let mut tally = all(tests, &[]);
+    let mut examples = workspace::cargo();
+    examples.args(["test", "--doc"]).args(WHOLE_WORKSPACE);
+    tally.add(programs::judge(&command::finish(&mut examples, BUILD_LIMIT)?));
+    Ok(tally)
 }
 
 /// The vault's and the mount's tests once more, on an engine that answers late, out of order, or never.
 /// The crash campaigns and the faults call by call are left out: they test the order of writes, which no
 /// engine changes.
 fn unruly_test() -> Result<Tally> {
-    let mut command = workspace::cargo();
-    command.args(["test", "--workspace", "--all-features"]);
-    command.args(["--no-fail-fast", "--test", "content", "--test", "namespace", "--test", "attacks"]);
-    command.args(["--test", "attacks_names", "--test", "mount"]);
-    command.env("STRONGROOM_TEST_ENGINE", "unruly");
-    Ok(judge(&command::finish(&mut command, CARGO_LIMIT)?))
+    let tests = cargo_built(&["content", "namespace", "attacks", "attacks_names", "mount"])?.tests;
+    Ok(all(tests, &[("STRONGROOM_TEST_ENGINE", "unruly")]))
 }
 
-pub(crate) fn judge(finished: &command::Finished) -> Tally {
-    let mut tally = parse(&finished.stdout);
-    if !finished.status.success() {
-        println!("{}", finished.output());
-        if tally.failures.is_empty() {
-            tally.failures.push("cargo test did not run to its end".into());
-        }
-    }
-    tally
+/// The test programs of the workspace, or those of these names, and what they run.
+fn cargo_built(names: &[&str]) -> Result<Built> {
+    let mut cargo = workspace::cargo();
+    cargo.arg("test").args(WHOLE_WORKSPACE).args(names.iter().flat_map(|name| ["--test", *name]));
+    Built::by(&mut cargo, BUILD_LIMIT)
 }
 
-/// Adds up the `test result:` lines and collects the names of failed tests.
-pub(crate) fn parse(output: &str) -> Tally {
-    let mut tally = Tally::default();
-    for line in output.lines() {
-        if let Some(counts) = line.strip_prefix("test result: ") {
-            let number = |word: &str| -> u64 {
-                let before = counts.split(word).next().unwrap_or_default().trim_end();
-                before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
-            };
-            tally.passed += number(" passed");
-            tally.skipped += number(" ignored");
-        } else if let Some(name) =
-            line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED"))
-        {
-            tally.failures.push(name.to_owned());
-        }
-    }
-    tally
+/// Runs them side by side, in an environment with these variables.
+fn all(tests: Vec<TestProgram>, environment: &[(&str, &str)]) -> Tally {
+    programs::side_by_side(tests.into_iter(), |test| {
+        let mut command = test.command(&[]);
+        let found = test.judged(command.envs(environment.iter().copied()), PROGRAM_LIMIT);
+        (format!("{}: {}", test.of, test.name), found)
+    })
 }
 
 #[cfg(test)]
@@ -271,17 +315,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runs_over_io_uring_is_a_suite() {
-        assert!(OVER_IO_URING.iter().all(|name| SUITES.iter().any(|suite| suite.name == *name)));
-    }
-
-    #[test]
-    fn adds_up_what_cargo_test_prints() {
-        let tally = parse(
-            "test a ... ok\ntest b::c ... FAILED\ntest result: FAILED. 3 passed; 1 failed; 2 ignored; 0 measured\n\
-             test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n",
-        );
-        assert_eq!((tally.passed, tally.skipped), (15, 2));
-        assert_eq!(tally.failures, ["b::c"]);
+    fn what_is_said_of_suites_names_suites() {
+        let mut names = OVER_IO_URING.iter().chain(&WITHOUT_PROGRAM);
+        assert!(names.all(|name| SUITES.iter().any(|suite| suite.name == *name)));
     }
 }

@@ -5,7 +5,7 @@ mod mounted;
 
 use std::time::{Duration, Instant};
 
-use mounted::Mounted;
+use mounted::{Mounted, nothing_starts};
 use strongroom_store::local::{LocalStore, OpenMode};
 use strongroom_store::{Access, AllocateMode, FileRef, NodeRef, Result, Store};
 
@@ -166,6 +166,7 @@ fn what_a_closed_file_has_lost_is_told_to_who_syncs_it_later() {
         let mut trial = Trial::new(false);
         trial.file.write_at(b"bb", 0).expect("written");
         trial.file = trial.node.open(Access::ReadWrite).expect("open");
+        let _alone = nothing_starts();
         trial.mounted.lose_once();
         if changes {
             trial.file.write_at(b"cc", 2).expect("written");

@@ -33,6 +33,13 @@ impl Tally {
         self.failures.push(line);
     }
 
+    /// Adds what a part of the suite came to.
+    pub fn add(&mut self, part: Self) {
+        self.passed += part.passed;
+        self.skipped += part.skipped;
+        self.failures.extend(part.failures);
+    }
+
     /// `12 passed, 0 failed`, and the skipped ones if there are any.
     pub fn summary(&self) -> String {
         let mut text = format!("{} passed, {} failed", self.passed, self.failures.len());

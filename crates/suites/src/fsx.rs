@@ -20,7 +20,7 @@ use strongroom_harness::subject::{Kind, SUITES, Settings, Subject, SubjectArgs};
 use strongroom_harness::tally::Tally;
 
 /// What CI runs in all.
-const OPERATIONS_SHORT: u64 = 100_000;
+const OPERATIONS_SHORT: u64 = 50_000;
 /// What the long form runs in all.
 const OPERATIONS_LONG: u64 = 1_000_000;
 

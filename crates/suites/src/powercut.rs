@@ -58,10 +58,10 @@ pub struct PowercutArgs {
 }
 
 impl PowercutArgs {
-    /// The suite as `cargo xtask test` runs it.
-    pub fn on(subject: &SubjectArgs, long: bool) -> Self {
+    /// The suite as `cargo xtask test` runs it, on a built forgetful store.
+    pub fn on(subject: &SubjectArgs, forgetful: Option<PathBuf>, long: bool) -> Self {
         let (rounds, losses) = if long { (300, 150) } else { (15, 8) };
-        Self { subject: subject.clone(), rounds, losses, seed: 1, forgetful: None }
+        Self { subject: subject.clone(), rounds, losses, seed: 1, forgetful }
     }
 }
 

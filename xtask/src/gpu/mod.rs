@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::programs;
 use nvrtc::Nvrtc;
 use strongroom_harness::failure::{Failure, Result, ensure};
 use strongroom_harness::tally::Tally;
@@ -163,7 +164,7 @@ fn tested(setting: &Setting, tally: &mut Tally) {
     command.envs(setting.environment.iter().map(|(name, value)| (name, value)));
     match command::finish(&mut command, TEST_LIMIT) {
         Ok(finished) => {
-            let found = crate::test::judge(&finished);
+            let found = programs::judge(&finished);
             println!("  {}: {}", setting.name, found.summary());
             tally.passed += found.passed;
             tally.skipped += found.skipped;

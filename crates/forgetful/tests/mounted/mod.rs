@@ -3,6 +3,17 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Held while a process starts: until it has become its own program it has all open files of this one, and then closes
+/// them, which a store that tells of a loss once may tell.
+static STARTING: Mutex<()> = Mutex::new(());
+
+/// No process starts while the value lives.
+#[allow(dead_code, reason = "not every test loses anything")]
+pub(crate) fn nothing_starts() -> MutexGuard<'static, ()> {
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A mounted store, which goes with the value.
 pub(crate) struct Mounted {
@@ -14,7 +25,10 @@ impl Mounted {
     pub(crate) fn on(directory: &Path, lacking: &[String]) -> Mounted {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forgetful"));
         command.arg(directory).args(lacking).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("started");
+        let mut child = {
+            let _alone = nothing_starts();
+            command.spawn().expect("started")
+        };
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut mounted = Mounted { child, output };
         assert_eq!(mounted.answer(), "ready 0");
