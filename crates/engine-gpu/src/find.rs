@@ -25,11 +25,18 @@ pub struct Survey {
     pub missing: Vec<String>,
 }
 
-/// Looks for devices. Libraries are opened the first time, and stay open.
+const STATIC: &str = "a static program cannot open a GPU's driver: the Debian package can, and so can what cargo builds \
+    for this system's own C library";
+
+/// Looks for devices. Libraries are opened the first time, and stay open; a static program opens none.
 #[must_use]
 pub fn survey() -> &'static Survey {
     static SURVEY: OnceLock<Survey> = OnceLock::new();
     SURVEY.get_or_init(|| {
+        // Known while compiling, so that neither the kernels nor what calls a driver is in a static program.
+        if cfg!(target_feature = "crt-static") {
+            return Survey { devices: Vec::new(), missing: vec![STATIC.to_owned()] };
+        }
         let (cuda, opencl) = (sys::open_cuda(), sys::open_opencl());
         let missing = cuda.missing.into_iter().chain(opencl.missing).collect();
         Survey { devices: named(cuda.devices.into_iter().chain(opencl.devices)), missing }
