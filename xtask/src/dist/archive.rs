@@ -11,16 +11,17 @@ use strongroom_harness::failure::{Context, Result, ensure};
 
 use super::files::{EXAMPLES, HELPERS, LIMIT, Release, file_name, put, section, settle};
 
-/// In bytes, of an archive: boards and their networks are small.
+/// In bytes, of the program: boards and their networks are small.
 const SIZE_MAX: u64 = 10_000_000;
 const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 
 /// Writes the archive to `path`, everything in it below `name`; `scratch` is an empty directory.
 ///
 /// # Errors
-/// The program is not static, or the archive is too large.
+/// The program is not static, or too large.
 pub(super) fn make(release: &Release<'_>, scratch: &Path, name: &str, path: &Path) -> Result {
     ensure_static(&release.program)?;
+    ensure_small(&release.program)?;
     let root = scratch.join(name);
     fill(release, &root)?;
     settle(&root)?;
@@ -29,9 +30,16 @@ pub(super) fn make(release: &Release<'_>, scratch: &Path, name: &str, path: &Pat
     pack.args(["--create", "--format=gnu", "--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
     pack.arg(format!("--mtime=@{}", release.tree.epoch));
     pack.args(["--use-compress-program=gzip -9 -n", "--file"]).arg(path).arg(name);
-    command::output(&mut pack, LIMIT)?;
-    let size = fs::metadata(path)?.size();
-    ensure!(size < SIZE_MAX, "{} has {size} bytes, {SIZE_MAX} are too many", path.display());
+    command::output(&mut pack, LIMIT).map(drop)
+}
+
+fn ensure_small(program: &Path) -> Result {
+    let size = fs::metadata(program)?.size();
+    ensure!(
+        size < SIZE_MAX,
+        "the static program has {size} bytes, {SIZE_MAX} are too many: the linker that comes with Rust's own compiler \
+         makes it smaller than GCC's does"
+    );
     Ok(())
 }
 
@@ -163,6 +171,16 @@ mod tests {
             needs("  LOAD           0x000000\n  DYNAMIC        0x2d0\n 0x000000006ffffffb (FLAGS_1) PIE\n")
                 .is_empty()
         );
+    }
+
+    #[test]
+    fn a_program_of_ten_megabytes_is_too_large() -> Result {
+        let file = tempfile::NamedTempFile::new()?;
+        file.as_file().set_len(9_999_999)?;
+        ensure_small(file.path())?;
+        file.as_file().set_len(10_000_000)?;
+        assert!(ensure_small(file.path()).is_err());
+        Ok(())
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub(crate) struct Target {
     pub(super) is_small: bool,
     /// Where its standard library lies, unless it came with the compiler.
     pub(super) sysroot: Option<PathBuf>,
+    /// The directory with LLVM's linker, under the name by which GCC finds it there; without it GCC's is taken.
+    pub(super) linker: Option<PathBuf>,
     /// Which compilers are taken, as cargo and the build scripts of libraries read it.
     pub(crate) environment: Vec<(String, String)>,
     /// Where else its files lie, with the names that take the place of these paths.
@@ -44,6 +46,7 @@ impl Target {
             triple,
             is_small: false,
             sysroot: None,
+            linker: None,
             environment: vec![],
             prefixes: vec![],
             licences: vec![],
@@ -70,6 +73,12 @@ pub(super) fn program(root: &Path, target: &Target, directory: &Path) -> Result<
     let mut flags = remapped(&prefixes);
     if let Some(sysroot) = &target.sysroot {
         flags.push(format!("--sysroot={}", sysroot.display()));
+    }
+    if let Some(linker) = &target.linker {
+        // An address to be adjusted when the program starts takes a bit instead of 24 bytes.
+        let words = ["-fuse-ld=lld", "-Wl,--pack-dyn-relocs=relr"].map(str::to_owned);
+        let words = [format!("-B{}", linker.display())].into_iter().chain(words);
+        flags.extend(words.map(|word| format!("-Clink-arg={word}")));
     }
     build.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     let maps = prefixes.iter().map(|(path, name)| format!("-ffile-prefix-map={}={name}", path.display()));

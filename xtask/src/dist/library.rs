@@ -107,7 +107,8 @@ impl Platform {
             if installed { None } else { Some(self.sysroot(&archive, &directory, &environment)?) };
         let prefixes = vec![(directory, "/musl")];
         let triple = self.triple.to_owned();
-        Ok(Some(Target { triple, is_small: true, sysroot, environment, prefixes, licences }))
+        let linker = linker()?;
+        Ok(Some(Target { triple, is_small: true, sysroot, linker, environment, prefixes, licences }))
     }
 
     /// What runs a program for the architecture here, with Debian's libraries for it; nothing where this machine does.
@@ -223,6 +224,13 @@ impl Platform {
             (format!("CARGO_TARGET_{}_LINKER", suffix.to_uppercase()), self.tool("gcc")),
         ])
     }
+}
+
+/// The directory with LLVM's linker; none where the compiler came without one, as Debian's does.
+fn linker() -> Result<Option<PathBuf>> {
+    let directory = Path::new(rustc(&["--print", "sysroot"])?.trim()).join("lib/rustlib").join(host()?);
+    let directory = directory.join("bin/gcc-ld");
+    Ok(directory.join("ld.lld").is_file().then_some(directory))
 }
 
 /// Where the libraries for a target lie below a sysroot.

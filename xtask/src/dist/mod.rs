@@ -50,6 +50,9 @@ pub(crate) struct DistArgs {
     #[arg(long, value_name = "TARGET", value_delimiter = ',')]
     #[arg(value_parser = library::PLATFORMS.map(|platform| platform.triple))]
     build_std: Vec<String>,
+    /// Only the archives with static programs, not the packages
+    #[arg(long, conflicts_with = "binary")]
+    archives: bool,
     /// Compile a copy of the sources in another folder too, and compare the programs
     #[arg(long, conflicts_with = "binary")]
     verify: bool,
@@ -62,21 +65,7 @@ pub(crate) fn run(arguments: &DistArgs) -> Result {
     let out = arguments.out.clone().unwrap_or_else(|| tree.root.join("dist"));
     fs::create_dir_all(&out).context(out.display())?;
     let maker = Maker { tree: &tree, out: out.canonicalize()?, directory: workspace::target()?.join("dist") };
-    let host = Target::ordinary(library::host()?);
-    let linked = match &arguments.binary {
-        Some(binary) => binary.canonicalize().context(binary.display())?,
-        None => maker.compile(&host, arguments.verify)?,
-    };
-    let mut made = maker.package(None, &host, &linked)?;
-    for platform in library::PLATFORMS.iter().filter(|platform| !platform.is_here()) {
-        match platform.packaged()? {
-            Some(target) => {
-                let linked = maker.compile(&target, arguments.verify)?;
-                made.extend(maker.package(Some(platform), &target, &linked)?);
-            }
-            None => println!("no package: the compiler has no standard library for {}", platform.debian),
-        }
-    }
+    let mut made = if arguments.archives { Vec::new() } else { maker.packages(arguments)? };
     for platform in &library::PLATFORMS {
         let build = arguments.build_std.iter().any(|triple| triple == platform.triple);
         match platform.target(&maker.directory, build)? {
@@ -106,6 +95,26 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
+    /// The Debian packages: for this machine, and for what there is a compiler for.
+    fn packages(&self, arguments: &DistArgs) -> Result<Vec<PathBuf>> {
+        let host = Target::ordinary(library::host()?);
+        let linked = match &arguments.binary {
+            Some(binary) => binary.canonicalize().context(binary.display())?,
+            None => self.compile(&host, arguments.verify)?,
+        };
+        let mut made = self.package(None, &host, &linked)?;
+        for platform in library::PLATFORMS.iter().filter(|platform| !platform.is_here()) {
+            match platform.packaged()? {
+                Some(target) => {
+                    let linked = self.compile(&target, arguments.verify)?;
+                    made.extend(self.package(Some(platform), &target, &linked)?);
+                }
+                None => println!("no package: the compiler has no standard library for {}", platform.debian),
+            }
+        }
+        Ok(made)
+    }
+
     /// Compiles the program, with `verify` once more from another folder.
     fn compile(&self, target: &Target, verify: bool) -> Result<PathBuf> {
         let program = compile::program(&self.tree.root, target, &self.directory)?;
