@@ -3,7 +3,6 @@
 //! The program that does it is the test target `hostile` of `strongroom-vault`; here are its arguments,
 //! how many compositions each form has, its time limit, and how the rules of readers are left out in turn.
 
-use std::process::Command;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,7 +11,6 @@ use crate::programs;
 use strongroom_harness::command;
 use strongroom_harness::failure::{Result, ensure};
 use strongroom_harness::tally::Tally;
-use strongroom_harness::workspace;
 
 /// Compositions unless told otherwise.
 const COMPOSITIONS: u64 = 100_000;
@@ -81,7 +79,7 @@ struct OwnTest {
 
 /// As the program that leaves out the others lists them.
 fn own_tests() -> Result<Vec<OwnTest>> {
-    let finished = command::finish(program("hostile").arg("--own"), LIMIT)?;
+    let finished = command::finish(programs::of_workspace("hostile").arg("--own"), LIMIT)?;
     ensure!(finished.status.success(), "{}", finished.output());
     let own = |line: &str| match line.split(' ').collect::<Vec<_>>()[..] {
         ["own", rule, target, test] => {
@@ -92,18 +90,12 @@ fn own_tests() -> Result<Vec<OwnTest>> {
     Ok(finished.stdout.lines().filter_map(own).collect())
 }
 
-fn program(target: &str) -> Command {
-    let mut command = workspace::cargo();
-    command.args(["test", "--quiet"]).args(programs::WHOLE_WORKSPACE).args(["--test", target, "--"]);
-    command
-}
-
 impl OwnTest {
     /// Runs the test with the rule kept, and left out.
     fn left_out(&self, tally: &mut Tally) -> Result {
         let Self { rule, target, test } = self;
         let run = |left_out: bool| {
-            let mut command = program(target);
+            let mut command = programs::of_workspace(target);
             command.args(["--exact", test]);
             if left_out {
                 command.env(VARIABLE, rule);

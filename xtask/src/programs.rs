@@ -3,7 +3,7 @@
 //! `cargo test` runs them one after the other, and many of them wait or have one long test.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -67,6 +67,13 @@ impl Built {
         built
     }
 
+    /// The tests, those that take longest first and in this order, so that no processor waits for one in the end.
+    pub(crate) fn slowest_first(mut self, slowest: &[&str]) -> Vec<TestProgram> {
+        let place = |test: &TestProgram| slowest.iter().position(|slow| test.name == *slow);
+        self.tests.sort_by_key(|test| place(test).unwrap_or(slowest.len()));
+        self.tests
+    }
+
     /// A program that tests run.
     pub(crate) fn binary(&self, name: &str) -> Result<PathBuf> {
         let found = self.binaries.iter().find(|(built, _)| built == name);
@@ -124,7 +131,8 @@ pub(crate) fn side_by_side<Item: Send>(
             scope.spawn(|| {
                 while let Some(item) = next() {
                     let began = Instant::now();
-                    let (what, found) = run(&item);
+                    let (what, mut found) = run(&item);
+                    found.failures.iter_mut().for_each(|failure| failure.insert_str(0, &format!("{what}: ")));
                     let seconds = began.elapsed().as_secs();
                     if seconds >= WORTH_A_LINE || !found.failures.is_empty() {
                         println!("  {what}: {} ({seconds} s)", found.summary());
@@ -140,13 +148,17 @@ pub(crate) fn side_by_side<Item: Send>(
 /// Seconds: what took less is in the sum.
 const WORTH_A_LINE: u64 = 10;
 
-/// Runs a test program of the vault's with its words, as the whole workspace has it. Hours may pass: its lines are
-/// shown as they come.
-pub(crate) fn shown(target: &str, words: &[String], limit: Duration) -> Result<bool> {
+/// What runs a test program as the whole workspace has it; its own words follow.
+pub(crate) fn of_workspace(target: &str) -> Command {
     let mut command = workspace::cargo();
-    command.args(["test", "--quiet"]).args(WHOLE_WORKSPACE).args(["--test", target, "--"]).args(words);
-    command.stdin(std::process::Stdio::null());
-    let mut child = command::spawn(&mut command)?;
+    command.args(["test", "--quiet"]).args(WHOLE_WORKSPACE).args(["--test", target, "--"]);
+    command
+}
+
+/// Runs it. Hours may pass: its lines are shown as they come.
+pub(crate) fn shown(target: &str, words: &[String], limit: Duration) -> Result<bool> {
+    let mut command = of_workspace(target);
+    let mut child = command::spawn(command.args(words).stdin(Stdio::null()))?;
     Ok(command::wait(&mut child, limit)?.success())
 }
 
@@ -239,6 +251,7 @@ mod tests {
         let found = side_by_side(1..=9, |item| (item.to_string(), failed(format!("{item}"))));
         let mut failures = found.failures;
         failures.sort();
-        assert_eq!(failures, ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
+        let each: Vec<String> = (1..=9).map(|item| format!("{item}: {item}")).collect();
+        assert_eq!(failures, each);
     }
 }

@@ -27,7 +27,7 @@ const PROGRAM_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// Test programs that are suites of their own.
 const SUITES_OF_THEIR_OWN: [&str; 3] = ["crash", "hostile", "mask_histories"];
-/// What takes longest, in this order. It begins first, so that no processor waits for it in the end.
+/// What takes longest, in this order.
 const SLOWEST: [&str; 8] =
     ["cli", "proof", "faults", "memory", "attacks", "golden", "conformance", "strongroom_papers"];
 
@@ -275,10 +275,8 @@ fn one(suite: &Suite, under: &Under) -> Judged {
 
 /// The tests of the whole workspace, and the examples in its documentation.
 fn cargo_test() -> Result<Tally> {
-    let mut tests = cargo_built(&[])?.tests;
+    let mut tests = cargo_built(&[])?.slowest_first(&SLOWEST);
     tests.retain(|test| !SUITES_OF_THEIR_OWN.contains(&test.name.as_str()));
-    let place = |test: &TestProgram| SLOWEST.iter().position(|slow| test.name == *slow);
-    tests.sort_by_key(|test| place(test).unwrap_or(SLOWEST.len()));
     let mut tally = all(tests, &[]);
     let mut examples = workspace::cargo();
     examples.args(["test", "--doc"]).args(WHOLE_WORKSPACE);

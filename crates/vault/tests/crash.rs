@@ -84,7 +84,7 @@ fn main() -> ExitCode {
         let image = arguments.image;
         tests.push(("the_images_of_one_history_are_whole", Box::new(move || replay(seed, image))));
     }
-    if everything {
+    if everything || arguments.images.is_some() {
         tests.push(("a_history_without_a_cut_is_whole", Box::new(without_cuts)));
     }
     if everything || arguments.rules {

@@ -13,7 +13,7 @@ use strongroom_harness::workspace;
 
 use super::hidden;
 use super::machine::{AARCH64, BUILD_LIMIT};
-use crate::programs::{self, Built, TestProgram};
+use crate::programs::{self, Built};
 
 /// Crates whose tests all run.
 const WHOLE: [&str; 4] =
@@ -25,7 +25,7 @@ const OF_VAULT: [&str; 4] = ["attacks", "attacks_names", "content", "namespace"]
 /// Of these, what the short form leaves out: they change thousands of bytes and names one by one, and read all after
 /// each.
 const LONG: [&str; 2] = ["attacks", "attacks_names"];
-/// What takes longest, in this order. It begins first, so that no processor waits for it in the end.
+/// What takes longest, in this order.
 const SLOWEST: [&str; 4] = ["attacks", "conformance", "content", "suite"];
 
 /// Of one test program, beside others.
@@ -36,7 +36,8 @@ pub(super) fn run(tally: &mut Tally, long: bool) -> Result {
     AARCH64.need()?;
     let scratch = Scratch::new(None, "arm")?;
     let hidden = hidden::library(&AARCH64, scratch.path())?;
-    let programs = built(&targets(long)?)?;
+    let programs =
+        Built::by(AARCH64.cargo("test").args(targets(long)?), BUILD_LIMIT)?.slowest_first(&SLOWEST);
     let settings = [("ARMv8 cryptography", None), ("without it", Some(hidden.as_path()))];
     let runs = programs.iter().flat_map(|program| settings.map(|setting| (program, setting)));
     tally.add(programs::side_by_side(runs, |(program, (setting, hidden))| {
@@ -45,14 +46,6 @@ pub(super) fn run(tally: &mut Tally, long: bool) -> Result {
         (format!("{}: {}, {setting}", program.of, program.name), found)
     }));
     Ok(())
-}
-
-/// Compiles what `cargo test` is told by these words.
-fn built(words: &[String]) -> Result<Vec<TestProgram>> {
-    let mut programs = Built::by(AARCH64.cargo("test").args(words), BUILD_LIMIT)?.tests;
-    let place = |program: &TestProgram| SLOWEST.iter().position(|slow| program.name == *slow);
-    programs.sort_by_key(|program| place(program).unwrap_or(SLOWEST.len()));
-    Ok(programs)
 }
 
 /// What `cargo test` is told. Examples in the documentation are left out: they are compiled one by one.
