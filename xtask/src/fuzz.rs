@@ -1,4 +1,4 @@
-//! The fuzz targets, built with the stable compiler and run one after the other.
+//! The fuzz targets, built with the stable compiler and run side by side, one on each processor.
 //!
 //! `cargo fuzz` needs a nightly compiler for its sanitizers. The parsers have no unsafe code, so that coverage
 //! and checked arithmetic are what is needed, and these are flags of the stable one. Corpora begin with real
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::programs;
 use strongroom_harness::command;
 use strongroom_harness::failure::{Context, Failure, Result, ensure};
 use strongroom_harness::packages;
@@ -89,13 +90,11 @@ pub(crate) fn run(arguments: &FuzzArgs) -> Result<Tally> {
     let built = build(&directory)?;
     let subject = Subject::resolve(Kind::Strongroom, Settings::default(), arguments.binary.as_deref())?;
     let seeds = seeds(&subject)?;
-    let mut tally = Tally::default();
-    for target in TARGETS.iter().filter(chosen) {
+    Ok(programs::side_by_side(TARGETS.iter().filter(chosen), |target| {
         let outcome = plant(&directory.join("corpus").join(target), &seeds)
             .and_then(|()| fuzz(&built.join(target), target, &directory, arguments));
-        tally.count(target, outcome);
-    }
-    Ok(tally)
+        ((**target).to_owned(), programs::of_one(outcome))
+    }))
 }
 
 /// Builds all targets; gives the directory of the programs.

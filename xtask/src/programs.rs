@@ -113,6 +113,14 @@ impl TestProgram {
     }
 }
 
+/// What became of a single test.
+pub(crate) fn of_one(outcome: Result) -> Tally {
+    match outcome {
+        Ok(()) => Tally { passed: 1, ..Tally::default() },
+        Err(failure) => failed(failure.to_string()),
+    }
+}
+
 fn failed(failure: String) -> Tally {
     Tally { failures: vec![failure], ..Tally::default() }
 }

@@ -11,11 +11,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use serde_json::Value;
 
 use self::compare::Comparison;
 use self::copy::{Copied, Copier};
 use strongroom_harness::failure::{Context, Failure, Result, ensure};
-use strongroom_harness::subject::mount::MountOptions;
+use strongroom_harness::subject::mount::{Mount, MountOptions};
 use strongroom_harness::subject::vault::Vault;
 use strongroom_harness::subject::{Subject, SubjectArgs};
 use strongroom_harness::tally::Tally;
@@ -77,7 +78,7 @@ fn through(vault: &Vault, subject: &Subject, source: &Path) -> Result {
     let mut copier = Copier::new(None);
     copier.tree(source, &target).context("copying into the mount")?;
     println!("copied in: {}", rate("through the mount", copier.copied, began.elapsed()));
-    report_engine(&mount)?;
+    report_engines(&mount)?;
 
     let began = Instant::now();
     mount.remount()?;
@@ -108,27 +109,29 @@ fn through(vault: &Vault, subject: &Subject, source: &Path) -> Result {
     Ok(())
 }
 
-/// Prints what did the cryptography, as the mount itself reports it.
-fn report_engine(mount: &strongroom_harness::subject::mount::Mount) -> Result {
+/// Prints what did the cryptography, and why it was placed there, as the mount itself reports it.
+fn report_engines(mount: &Mount) -> Result {
     let Some(status) = mount.status()? else { return Ok(()) };
-    let said: Vec<String> = ["suite", "engine", "engines"]
-        .iter()
-        .filter_map(|key| Some(format!("  {key}: {}", find(&status, key)?)))
-        .collect();
-    ensure!(!said.is_empty(), "the status names no engine: {status}");
-    println!("{}", said.join("\n"));
+    let lines = of_engines(&status["mounts"][0]);
+    ensure!(!lines.is_empty(), "the status names no engine that did anything: {status}");
+    println!("  {}, by", status["mounts"][0]["suite"].as_str().unwrap_or("?"));
+    lines.iter().for_each(|line| println!("    {line}"));
     Ok(())
 }
 
-/// The first value with this key, at any depth: the demonstration shows it, whatever stands around it.
-fn find<'a>(value: &'a serde_json::Value, key: &str) -> Option<&'a serde_json::Value> {
-    match value {
-        serde_json::Value::Object(fields) => {
-            fields.get(key).or_else(|| fields.values().find_map(|field| find(field, key)))
-        }
-        serde_json::Value::Array(items) => items.iter().find_map(|item| find(item, key)),
-        _ => None,
-    }
+/// A line for each engine that did anything: how much, and the batches by the reason for which they were placed there.
+fn of_engines(mount: &Value) -> Vec<String> {
+    let line = |engine: &Value| {
+        let bytes = engine["bytes"].as_u64().filter(|bytes| *bytes > 0)?;
+        let reasons: Vec<String> = engine["placements"]
+            .as_object()?
+            .iter()
+            .map(|(why, batches)| format!("{why} {batches}"))
+            .collect();
+        let megabytes = bytes as f64 / 1e6;
+        Some(format!("{:14} {megabytes:8.1} MB   {}", engine["name"].as_str()?, reasons.join(", ")))
+    };
+    mount["engines"].as_array().into_iter().flatten().filter_map(line).collect()
 }
 
 fn rate(how: &str, amount: Copied, time: Duration) -> String {
@@ -140,4 +143,18 @@ fn rate(how: &str, amount: Copied, time: Duration) -> String {
         amount.files as f64 / seconds,
         amount.bytes as f64 / 1e6 / seconds,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_that_did_nothing_have_no_line() {
+        let mount = serde_json::json!({ "engines": [
+            { "name": "cpu-aes", "bytes": 2_500_000, "placements": { "least-cost": 40, "probe": 2 } },
+            { "name": "reference", "bytes": 0, "placements": {} },
+        ]});
+        assert_eq!(of_engines(&mount), ["cpu-aes             2.5 MB   least-cost 40, probe 2"]);
+    }
 }
