@@ -191,9 +191,14 @@ impl History {
     }
 
     /// Remembers how far a check by time has come; with `None`, that a pass is
-    /// complete. False where that cannot be remembered.
+    /// complete. False where that cannot be remembered: nothing can, or the record of the vault is damaged.
     pub(crate) fn remember_scrub(&self, vault: VaultId, scrub: Option<SeenFiles>, output: Output) -> bool {
-        self.update(vault, |known| Some(Record { scrub, ..known? }), |text| output.warn(text))
+        let mut is_kept = false;
+        let change = |known: Option<Record>| {
+            is_kept = known.is_some();
+            Some(Record { scrub, ..known? })
+        };
+        self.update(vault, change, |text| output.warn(text)) && is_kept
     }
 
     /// Keeps the header's sequence number if it is higher than what is

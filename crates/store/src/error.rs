@@ -36,6 +36,32 @@ impl Error {
         self.errno == rustix::io::Errno::NOENT.raw_os_error()
     }
 
+    /// True where the store itself has failed, and not only refused this call: no file system that works answers so.
+    /// Its device or its server does not work, or it has turned read-only.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        use rustix::io::Errno;
+        const FAILURES: [Errno; 16] = [
+            Errno::IO,
+            Errno::NXIO,
+            Errno::NODEV,
+            Errno::ROFS,
+            Errno::BADMSG,
+            Errno::UCLEAN,
+            Errno::REMOTEIO,
+            Errno::STALE,
+            Errno::NOTCONN,
+            Errno::TIMEDOUT,
+            Errno::CONNABORTED,
+            Errno::CONNREFUSED,
+            Errno::CONNRESET,
+            Errno::HOSTDOWN,
+            Errno::HOSTUNREACH,
+            Errno::SHUTDOWN,
+        ];
+        FAILURES.iter().any(|failure| failure.raw_os_error() == self.errno)
+    }
+
     /// True for "exists already".
     #[must_use]
     pub fn is_exists(&self) -> bool {
@@ -50,3 +76,18 @@ impl std::fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_no_failure_of_the_store() {
+        let is_failure = |errno: Errno| Error::new(errno.raw_os_error(), "openat").is_failure();
+        assert!([Errno::IO, Errno::NOTCONN, Errno::STALE, Errno::ROFS].into_iter().all(is_failure));
+        let refusals = [Errno::NOENT, Errno::NOSPC, Errno::ACCESS, Errno::OPNOTSUPP, Errno::NAMETOOLONG];
+        assert!(!refusals.into_iter().any(is_failure));
+    }
+}

@@ -40,7 +40,7 @@ impl Kind {
 }
 
 /// The device number of a mounted file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct DeviceNumber {
     /// Its upper part.
     pub(crate) major: u32,

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use strongroom_fuse::adapter::StoreFailures;
 use strongroom_sched::{EngineStatistics, Masks, Settings, Statistics};
+use strongroom_store::local::StoreWaits;
 use strongroom_vault::Recovered;
 
 use super::Daemon;
@@ -241,7 +243,7 @@ impl TimeStatus {
     }
 }
 
-/// Calls to the store that it has not answered for a second.
+/// How the store holds the mount up: calls that it has not answered for a second, and those in which it failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoreStatus {
     /// How many.
@@ -250,14 +252,24 @@ pub(crate) struct StoreStatus {
     pub(crate) longest_ns: u64,
     /// What that does: `reading`, `writing`, `a barrier` or `names`.
     pub(crate) what: Option<String>,
+    /// Requests that failed because the store did.
+    pub(crate) failed_requests: u64,
+    /// The call that failed last, with its error.
+    pub(crate) last_failure: Option<String>,
+    /// How long ago that was.
+    pub(crate) last_failure_ns: Option<u64>,
 }
 
-impl From<strongroom_store::local::StoreWaits> for StoreStatus {
-    fn from(waits: strongroom_store::local::StoreWaits) -> StoreStatus {
+impl StoreStatus {
+    fn new(waits: StoreWaits, failures: StoreFailures) -> StoreStatus {
+        let (last_failure, ago) = failures.last.unzip();
         StoreStatus {
             waiting: waits.calls,
             longest_ns: waits.longest.as_nanos() as u64,
             what: waits.what.map(str::to_owned),
+            failed_requests: failures.requests,
+            last_failure,
+            last_failure_ns: ago.map(|ago| ago.as_nanos() as u64),
         }
     }
 }
@@ -389,7 +401,7 @@ impl Daemon {
             scheduler: self.scheduler(),
             masks: self.masks(),
             time: self.time(&served, &engines),
-            store: self.local.waits().into(),
+            store: StoreStatus::new(self.local.waits(), self.adapter.store_failures()),
             engines: engines.engines.into_iter().chain([engines.fallback]).map(EngineStatus::from).collect(),
             read_bytes: served.bytes_read,
             read_around_bytes: served.bytes_prefetched,

@@ -5,6 +5,7 @@ pub(crate) mod bottleneck;
 mod prometheus;
 mod watch;
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use serde::Serialize;
@@ -40,15 +41,11 @@ pub(crate) struct Asked {
 /// Usage when nothing is mounted at the place asked for, or when its daemon
 /// does not answer.
 pub(crate) fn run(args: &StatusArgs, output: Output) -> Result<Exit> {
-    let asked = || match &args.directory {
-        Some(directory) => Ok(Asked { mounts: vec![ask(&mounts::at(directory)?)?], unanswered: Vec::new() }),
-        None => own(output),
-    };
     if args.watch {
-        watch::run(args.interval, || asked().map(|asked| asked.mounts))?;
+        watch::run(args.interval, || asked(args, output).map(|asked| asked.mounts))?;
         return Ok(Exit::Done);
     }
-    let asked = asked()?;
+    let asked = asked(args, output)?;
     if args.prometheus {
         output.print(&(), |()| prometheus::text(&asked))?;
         return Ok(Exit::Done);
@@ -58,14 +55,30 @@ pub(crate) fn run(args: &StatusArgs, output: Output) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// The status of what was asked for. That a daemon does not answer is a figure too, for who collects figures.
+fn asked(args: &StatusArgs, output: Output) -> Result<Asked> {
+    let Some(directory) = &args.directory else { return own(output) };
+    let mounted = mounts::at(directory)?;
+    if args.prometheus {
+        return Ok(ask_all(&[mounted], output));
+    }
+    Ok(Asked { mounts: vec![ask(&mounted)?], unanswered: Vec::new() })
+}
+
 /// The status of every mount that this user may ask; one that does not answer
-/// is warned of.
+/// is warned of. What is mounted at several places counts once, at the first.
 pub(crate) fn own(output: Output) -> Result<Asked> {
     let uid = rustix::process::geteuid().as_raw();
+    let mut known = HashSet::new();
+    let is_first = |mounted: &mounts::Mounted| known.insert(mounted.device);
+    let is_asked = |mounted: &mounts::Mounted| uid == 0 || mounted.owner == uid;
+    let mounts: Vec<_> = mounts::vaults()?.into_iter().filter(is_asked).filter(is_first).collect();
+    Ok(ask_all(&mounts, output))
+}
+
+fn ask_all(mounts: &[mounts::Mounted], output: Output) -> Asked {
     let mut asked = Asked { mounts: Vec::new(), unanswered: Vec::new() };
-    let mounts: Vec<_> =
-        mounts::vaults()?.into_iter().filter(|mounted| uid == 0 || mounted.owner == uid).collect();
-    for (mounted, answer) in mounts.iter().zip(side_by_side(&mounts, ask)) {
+    for (mounted, answer) in mounts.iter().zip(side_by_side(mounts, ask)) {
         match answer {
             Ok(status) => asked.mounts.push(status),
             Err(failure) => {
@@ -74,7 +87,7 @@ pub(crate) fn own(output: Output) -> Result<Asked> {
             }
         }
     }
-    Ok(asked)
+    asked
 }
 
 /// What `ask` gives for each, in their order. None waits for one that does not
@@ -175,6 +188,9 @@ fn mount_text(status: &MountStatus) -> String {
     if let Some(waits) = store_text(&status.store) {
         line("WAITING", waits);
     }
+    if let Some(failures) = failures_text(&status.store) {
+        line("FAILED", failures);
+    }
     line("requests", format!("{total}, of which {refused} had an error as answer"));
     line("open", format!("{} files and directories", status.open));
     if status.settling {
@@ -207,10 +223,21 @@ fn mount_text(status: &MountStatus) -> String {
 
 /// That the store holds the mount up by not answering, in words.
 fn store_text(store: &StoreStatus) -> Option<String> {
-    let StoreStatus { waiting, longest_ns, what } = store;
+    let StoreStatus { waiting, longest_ns, what, .. } = store;
     let what = what.as_deref()?;
     let calls = if *waiting == 1 { "1 call".to_owned() } else { format!("{waiting} calls") };
     Some(format!("the store does not answer: {calls}, {what} for {} s", longest_ns / 1_000_000_000))
+}
+
+/// That the store has failed requests, in words.
+fn failures_text(store: &StoreStatus) -> Option<String> {
+    let StoreStatus { failed_requests, last_failure: Some(last), last_failure_ns: Some(ago), .. } = store
+    else {
+        return None;
+    };
+    let requests =
+        if *failed_requests == 1 { "1 request".to_owned() } else { format!("{failed_requests} requests") };
+    Some(format!("the store failed: {requests}, the last {} s ago: {last}", ago / 1_000_000_000))
 }
 
 /// What was recomputed of an engine's results, in words.
@@ -332,12 +359,32 @@ pub(super) mod tests {
     fn a_store_that_does_not_answer_is_named() {
         let mut status = sample();
         assert!(!mount_text(&status).contains("WAITING"));
-        status.store = StoreStatus { waiting: 2, longest_ns: 42_500_000_000, what: Some("a barrier".into()) };
+        status.store = StoreStatus {
+            waiting: 2,
+            longest_ns: 42_500_000_000,
+            what: Some("a barrier".into()),
+            ..StoreStatus::default()
+        };
         let text = mount_text(&status);
         assert!(
             text.contains("WAITING      the store does not answer: 2 calls, a barrier for 42 s"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_store_that_failed_is_named() {
+        let mut status = sample();
+        assert!(!mount_text(&status).contains("FAILED"));
+        status.store = StoreStatus {
+            failed_requests: 3,
+            last_failure: Some("openat: Transport endpoint is not connected".into()),
+            last_failure_ns: Some(2_500_000_000),
+            ..StoreStatus::default()
+        };
+        let text = mount_text(&status);
+        let line = "FAILED       the store failed: 3 requests, the last 2 s ago: openat: Transport";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]

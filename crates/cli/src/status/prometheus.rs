@@ -103,6 +103,12 @@ const METRICS: &[Metric] = &[
         one(s.store.longest_ns as f64 / SECOND)
     }),
     metric(
+        "strongroom_store_failed_requests_total",
+        "counter",
+        "Requests that failed because the store did",
+        |s| one(s.store.failed_requests as f64),
+    ),
+    metric(
         "strongroom_engine_bytes_total",
         "counter",
         "Bytes given to an engine",

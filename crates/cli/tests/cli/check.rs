@@ -127,6 +127,7 @@ fn checks_by_time_go_on_where_the_last_one_ended() {
             (&files.into(), &(runs > 1).into()),
             "{document:#}"
         );
+        assert_eq!(scrub["remembered"], true);
         if scrub["next"].is_null() {
             break document;
         }
@@ -142,6 +143,24 @@ fn checks_by_time_go_on_where_the_last_one_ended() {
     let text = place.line("check v --password-file password --sample 1ms --threads 1 --no-history").stdout;
     assert!(text.contains("the next `check --sample TIME` begins anew"), "{text}");
     place.line("check v --password-file password --sample 0s").expect(2);
+}
+
+#[test]
+fn a_check_by_time_that_is_not_remembered_says_so() {
+    let place = filled();
+    check(&place).expect(0);
+    let states = std::fs::read_dir(place.path(".state/strongroom")).expect("a state directory");
+    let mut states = states.map(|file| file.expect("a file").path());
+    let record = states.find(|path| path.extension().is_some_and(|kind| kind == "json")).expect("a record");
+    std::fs::write(record, "{").expect("written");
+    let line = "check v --password-file password --threads 1 --sample 1ms";
+    for _ in 0..2 {
+        let scrub = place.line(&format!("{line} --json")).expect(0).document()["scrub"].clone();
+        let told = (&scrub["resumed"], &scrub["pass_files"], &scrub["remembered"]);
+        assert_eq!(told, (&false.into(), &1.into(), &false.into()), "{scrub:#}");
+    }
+    let text = place.line(line).expect(0).stdout;
+    assert!(text.contains("begins anew"), "{text}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod damage;
 mod handles;
 mod lost;
 mod pruning;
+mod store_failures;
 mod unwritten;
 mod whiteout;
 
@@ -31,6 +32,7 @@ use strongroom_vault::{Error, Vault};
 
 use self::handles::Handles;
 use self::lost::Lost;
+use self::store_failures::FailureLog;
 use self::unwritten::{SEEK_DATA, SEEK_HOLE, Unwritten};
 use crate::abi::directory::{DirectoryEntries, DirectoryEntriesPlus, DirectoryEntry};
 use crate::abi::flags::opened;
@@ -44,6 +46,7 @@ use crate::session::SessionHandle;
 
 pub use self::damage::{DamageLog, Damaged};
 pub use self::pruning::inode_mark;
+pub use self::store_failures::StoreFailures;
 
 /// Most bytes that one request copies, so that a copy can be interrupted.
 const COPY_MAX: u64 = 64 << 20;
@@ -94,6 +97,7 @@ pub struct Adapter {
     vault: Arc<Vault>,
     namespace: Arc<Namespace>,
     damage: Arc<DamageLog>,
+    store_failures: FailureLog,
     timeouts: Timeouts,
     transfer_preferred: u32,
     files: Handles<OpenFile>,
@@ -135,6 +139,7 @@ impl Adapter {
         Adapter {
             namespace,
             damage,
+            store_failures: FailureLog::default(),
             timeouts,
             // Bounded by the constant.
             transfer_preferred: block_size.min(PREFERRED_TRANSFER_MAX) as u32,
@@ -177,6 +182,12 @@ impl Adapter {
         &self.vault
     }
 
+    /// Requests that failed because the store did.
+    #[must_use]
+    pub fn store_failures(&self) -> StoreFailures {
+        self.store_failures.known()
+    }
+
     /// Open files and directories.
     #[must_use]
     pub fn open_count(&self) -> usize {
@@ -189,9 +200,10 @@ impl Adapter {
         self.is_ready.load(Ordering::Acquire)
     }
 
-    /// The number for an error that a request about `node` met. Damage is
-    /// counted and remembered.
+    /// The number for an error that a request about `node` met. Damage and
+    /// failures of the store are counted and remembered.
     fn failed(&self, node: NodeId, error: &Error) -> Errno {
+        self.store_failures.note(error);
         if matches!(error, Error::Damaged(_)) {
             self.vault.counters().damaged.fetch_add(1, Ordering::Relaxed);
             self.damage.damaged(node.0, error);

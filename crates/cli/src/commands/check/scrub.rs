@@ -30,8 +30,8 @@ pub(super) struct Scrubbed {
     /// What to remember; none when the pass is complete.
     #[serde(skip)]
     pub(super) seen: Option<SeenFiles>,
-    /// Whether it was remembered.
-    #[serde(skip)]
+    /// Whether it was remembered: otherwise the next one begins anew.
+    #[serde(rename = "remembered")]
     pub(super) is_remembered: bool,
 }
 

@@ -12,13 +12,14 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, StatxFlags, flock};
 use rustix::io::Errno;
 use serde::Serialize;
 use strongroom_store::trials::{Ability, Finding, Stopped, Trials};
+use strongroom_vault::OpenOptions;
 
 use super::{Verdict, verdicts};
 use crate::again;
 use crate::failure::{Exit, Failure, Result, hint_of};
 use crate::fit::Display;
 use crate::proc;
-use crate::report::Output;
+use crate::report::{Output, bytes, shown};
 use crate::tree::Interrupt;
 
 /// What a vault makes of an ability.
@@ -83,7 +84,7 @@ pub(crate) fn run(store: &Path, output: Output) -> Result<Exit> {
         }
         self::stopped(stopped).at(store)
     })?;
-    let items: Vec<Item> = findings.into_iter().map(judged).collect();
+    let items: Vec<Item> = findings.into_iter().map(judged).chain(room(store)).collect();
     let document = Document {
         schema: "strongroom.doctor-store/1",
         version: env!("CARGO_PKG_VERSION"),
@@ -148,6 +149,25 @@ fn judged(finding: Finding) -> Item {
         (false, Need::Indifferent(why)) => (Verdict::Good, Some(why)),
     };
     Item { name, verdict, kept, found, consequence }
+}
+
+/// Whether a mount has room for its journal; none where the store cannot say how much is free.
+fn room(store: &Path) -> Option<Item> {
+    let found = rustix::fs::statvfs(store).ok().filter(|found| found.f_blocks > 0)?;
+    Some(judged_room(found.f_bavail.saturating_mul(found.f_frsize)))
+}
+
+fn judged_room(available: u64) -> Item {
+    let kept = available >= OpenOptions::JOURNAL_LEN_MIN;
+    Item {
+        name: "room",
+        verdict: if kept { Verdict::Good } else { Verdict::Advice },
+        kept,
+        found: format!("{} can be taken", bytes(available)),
+        consequence: (!kept).then_some(
+            "Writing to a vault takes 16 MiB for the journal, 64 MiB unless --journal-size says less.",
+        ),
+    }
 }
 
 /// The stable name of an ability, and what a vault makes of it.
@@ -223,7 +243,7 @@ fn file_system(store: &Path) -> Option<String> {
 
 fn text(document: &Document, display: Display) -> String {
     let file_system = document.file_system.as_deref().unwrap_or("a file system of unknown kind");
-    let mut text = format!("{} on {file_system}\n\n", document.store);
+    let mut text = format!("{} on {file_system}\n\n", shown(document.store.as_bytes()));
     let told = document.items.iter();
     text.push_str(&verdicts(
         told.map(|item| (item.verdict, item.name, &*item.found, item.consequence)),
@@ -259,6 +279,16 @@ mod tests {
         assert_eq!(verdict(Ability::AnyBytes, false), Verdict::Good);
         assert!(judged(finding(Ability::HardLinks, true)).consequence.is_none());
         assert!(judged(finding(Ability::AnyBytes, false)).consequence.is_some());
+    }
+
+    #[test]
+    fn a_store_without_room_for_a_journal_is_told_of() {
+        assert_eq!(judged_room(16 << 20).verdict, Verdict::Good);
+        let small = judged_room((16 << 20) - 1);
+        assert!(small.verdict == Verdict::Advice && !small.kept);
+        assert!(small.consequence.is_some_and(|said| said.contains("16 MiB")));
+        assert!(room(Path::new("/")).is_some());
+        assert!(room(Path::new("/proc")).is_none(), "it has no blocks");
     }
 
     #[test]
