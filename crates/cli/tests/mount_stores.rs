@@ -136,7 +136,8 @@ fn what_is_left_out_of_a_listing_is_told_without_plain_names() {
     fs::remove_file(place.log()).expect("there");
     place.mount(&[]);
     assert_eq!(fs::read_dir(place.at("Divorce")).expect("a directory").count(), 1);
-    assert_eq!(place.status()["errors"]["damaged"][0]["path"], "Divorce");
+    let errors = &place.status()["errors"];
+    assert_eq!((&errors["damaged"][0]["path"], &errors["damaged_requests"]), (&"Divorce".into(), &1.into()));
     place.umount();
     let log = fs::read_to_string(place.log()).expect("a log");
     assert!(log.contains("damaged was met") && !log.contains("Divorce"), "{log}");
@@ -171,6 +172,26 @@ fn what_is_not_the_vaults_keeps_a_directory_until_a_repair_moves_it_aside() {
     place.mount(&[]);
     fs::remove_dir(place.at("d")).expect("empty");
     place.umount();
+}
+
+#[test]
+fn what_a_store_keeps_of_removed_files_is_no_entry() {
+    let place = Place::new();
+    place.mount(&[]);
+    fs::create_dir(place.at("d")).expect("made");
+    let directory = stored(&place).remove(0);
+    for name in [".fuse_hidden0000000100000002", ".nfs000000000012d687000000a1"] {
+        fs::write(directory.join(name), "removed").expect("written");
+    }
+    assert_eq!(fs::read_dir(place.at("d")).expect("a directory").count(), 0);
+    assert_eq!(place.status()["errors"]["damaged"].as_array().map(Vec::len), Some(0));
+    place.umount();
+    assert_eq!(on_vault(&place, &["check"]).0, Some(0));
+    place.mount(&[]);
+    fs::remove_dir(place.at("d")).expect("empty");
+    place.umount();
+    assert!(!directory.exists());
+    assert_eq!(fs::read_dir(place.vault().join(".strongroom/temporary")).expect("there").count(), 0);
 }
 
 /// The kernel shows a length that the store never took: what it would read

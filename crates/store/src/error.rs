@@ -61,6 +61,12 @@ impl Error {
         FAILURES.iter().any(|failure| failure.raw_os_error() == self.errno)
     }
 
+    /// True for what stores say of an inode whose last name was removed.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.is_not_found() || self.errno == rustix::io::Errno::STALE.raw_os_error()
+    }
+
     /// True for "exists already".
     #[must_use]
     pub fn is_exists(&self) -> bool {

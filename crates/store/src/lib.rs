@@ -27,7 +27,7 @@ mod types;
 pub use error::{Error, Result};
 pub use types::{
     Access, AllocateMode, Attributes, DirectoryEntry, InodeId, Kind, Limits, RenameMode, SetTime, Space,
-    Timestamp, XattrMode,
+    Timestamp, XattrMode, has_no_name,
 };
 
 use std::io::{IoSlice, IoSliceMut};

@@ -77,6 +77,16 @@ pub struct Attributes {
     pub changed: Timestamp,
 }
 
+/// Whether what a store says of an inode is that it has no name any more. Some do not
+/// know such an inode at all, though it is held.
+#[must_use]
+pub fn has_no_name(found: &crate::Result<Attributes>) -> bool {
+    match found {
+        Ok(attributes) => attributes.links == 0,
+        Err(error) => error.is_gone(),
+    }
+}
+
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {

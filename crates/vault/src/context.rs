@@ -50,8 +50,6 @@ pub enum Recovered {
 pub struct Counters {
     /// Errors of the store that no caller was there to be told of.
     pub background_errors: AtomicU64,
-    /// Requests that met damage.
-    pub damaged: AtomicU64,
     /// Commits, of one file or several.
     pub commits: AtomicU64,
     /// Checkpoints.

@@ -294,7 +294,7 @@ pub(crate) struct ErrorStatus {
     pub(crate) background: u64,
     /// The last of them.
     pub(crate) last: Option<String>,
-    /// Requests that met damage.
+    /// How often requests met damage, listings that left something out for it included.
     pub(crate) damaged_requests: u64,
     /// What was found damaged.
     pub(crate) damaged: Vec<DamagedStatus>,
@@ -482,7 +482,7 @@ impl Daemon {
         ErrorStatus {
             background: load(&counters.background_errors),
             last: self.vault.last_error(),
-            damaged_requests: load(&counters.damaged),
+            damaged_requests: self.damage.total(),
             damaged: damaged
                 .map(|found| DamagedStatus {
                     path: found.path.map(text),

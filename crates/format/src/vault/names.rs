@@ -38,6 +38,10 @@ const NO_OPTION: char = '~';
 const LONG_LEN: usize = 33;
 const SIDE_PREFIX: &str = ".n";
 const JOURNAL_PREFIX: &str = "journal.";
+/// What names begin with under which stores keep removed files that somebody has
+/// open: libfuse (`hide_node` in its `lib/fuse.c`) and the kernel's client for NFS
+/// (`fs/nfs/unlink.c`); and how many hexadecimal digits follow.
+const REMAINS: [(&[u8], usize); 2] = [(b".fuse_hidden", 16), (b".nfs", 24)];
 
 static BASE32HEX_LOWER_NOPAD: LazyLock<Encoding> = LazyLock::new(|| {
     let mut specification = Specification::new();
@@ -129,6 +133,9 @@ impl NameEncoding {
     pub fn parse(self, stored: &[u8]) -> Result<StoredName, FormatError> {
         let malformed = || FormatError::text("stored name", stored);
         let text = core::str::from_utf8(stored).map_err(|_| malformed())?;
+        if is_remains(stored) {
+            return Ok(StoredName::Remains);
+        }
         if let Some(long) = text.strip_prefix(SIDE_PREFIX) {
             return self.check_long(long).map(|()| StoredName::Side(long.to_owned())).ok_or_else(malformed);
         }
@@ -171,6 +178,18 @@ pub enum StoredName {
     VaultDirectory,
     /// [`DIRECTORY_RECORD`].
     DirectoryRecord,
+    /// See [`is_remains`].
+    Remains,
+}
+
+/// True for a name that a store itself gives to a removed file for as long as
+/// somebody has it open: nobody's entry.
+#[must_use]
+pub fn is_remains(stored: &[u8]) -> bool {
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    REMAINS.iter().any(|(prefix, digits)| {
+        stored.strip_prefix(*prefix).is_some_and(|rest| rest.len() == *digits && rest.iter().all(is_digit))
+    })
 }
 
 /// True for the names of entries whose sealed names stand in side files, of

@@ -205,7 +205,6 @@ impl Adapter {
     fn failed(&self, node: NodeId, error: &Error) -> Errno {
         self.store_failures.note(error);
         if matches!(error, Error::Damaged(_)) {
-            self.vault.counters().damaged.fetch_add(1, Ordering::Relaxed);
             self.damage.damaged(node.0, error);
         }
         Errno::from_raw(error.errno())

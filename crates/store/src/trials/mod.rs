@@ -330,5 +330,5 @@ fn is_unsupported(errno: Errno) -> bool {
 
 /// Says of an error whether the operation is not there or has failed.
 fn refused(step: &'static str, errno: Errno) -> Answer {
-    if is_unsupported(errno) { lost("there is none") } else { Err(at(step)(errno)) }
+    if is_unsupported(errno) { lost("not supported") } else { Err(at(step)(errno)) }
 }

@@ -88,6 +88,7 @@ pub(super) fn live(subject: &Subject, base: &Path, store: &Path, found: &Diagnos
     names(&mut tree, &top, found)?;
     tree.compare(&top).context("as changed")?;
     sync(subject, &top)?;
+    removals(subject, &top)?;
     let mut mount = mount.crash_and_mount().context("killed")?;
     tree.compare(&top).context("after a kill")?;
     tree.put(&top, Path::new("a/later"), vec![3; 50_000])?;
@@ -144,6 +145,34 @@ fn fits(ability: &str, done: rustix::io::Result<()>, refusal: Errno, found: &Dia
             Err(Failure::new(format!("{ability}: the store keeps it: {kept}, the mount: {done:?}")))
         }
     }
+}
+
+/// What was removed, synced or not, keeps nobody from anything: neither a barrier, nor whoever removes the
+/// directory that it was in.
+fn removals(subject: &Subject, top: &Path) -> Result {
+    let [tree, file] = ["passing", "passing/below/file"].map(|path| top.join(path));
+    for is_synced in [true, false] {
+        fs::create_dir_all(top.join("passing/below"))?;
+        fs::write(&file, [5; 9_000])?;
+        if is_synced {
+            sync(subject, top)?;
+        }
+        fs::remove_dir_all(&tree).context(format_args!("removing a tree, synced: {is_synced}"))?;
+        sync(subject, top).context("after a removal")?;
+    }
+    let state = status(subject, top)?;
+    ensure!(state["store"]["failed_requests"] == 0, "status takes a removal for a failure: {}", state["store"]);
+    let damaged = &state["errors"]["damaged"];
+    ensure!(damaged.as_array().is_some_and(Vec::is_empty), "status takes a removal for damage: {damaged}");
+    Ok(())
+}
+
+/// What `status` says of the mount.
+fn status(subject: &Subject, top: &Path) -> Result<Value> {
+    let Subject::Strongroom { binary, .. } = subject else { return Err(Failure::new("only strongroom has a status")) };
+    let told = command::output(Command::new(binary).args(["status", "--json"]).arg(top), MOUNT_LIMIT)?;
+    let document: Value = serde_json::from_str(&told).context("status")?;
+    Ok(document["mounts"][0].clone())
 }
 
 /// Makes everything durable.

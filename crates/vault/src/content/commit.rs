@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 
 use strongroom_format::vault::PageKind;
 use strongroom_format::vault::record::{Change, Commit, Timestamp};
-use strongroom_store::{AllocateMode, Attributes, SetTime};
+use strongroom_store::{AllocateMode, Attributes, SetTime, has_no_name};
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, PlainLen};
 
 use super::emit::Emission;
@@ -427,9 +427,8 @@ impl Content {
     /// to see for long, and there are stores that refuse to set them.
     pub(super) fn set_stored_times(&self, state: &State, accessed: SetTime, modified: SetTime) -> Result<()> {
         // The namespace may not have told yet of a removal that is under way.
-        let has_no_name = || self.file.attributes().is_ok_and(|attributes| attributes.links == 0);
         match self.file.set_times(accessed, modified) {
-            Err(_) if !state.naming.is_named() || has_no_name() => Ok(()),
+            Err(_) if !state.naming.is_named() || has_no_name(&self.file.attributes()) => Ok(()),
             set => Ok(set?),
         }
     }

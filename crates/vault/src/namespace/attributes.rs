@@ -2,7 +2,7 @@
 //! changing them by the rules that POSIX sets for `chmod`, `chown` and
 //! `truncate` and the kernel leaves to the file system.
 
-use strongroom_store::{Attributes, Kind, Node, NodeRef, SetTime};
+use strongroom_store::{Attributes, Kind, Node, NodeRef, SetTime, Timestamp};
 
 use super::inode::{Inode, lock};
 use super::shape::Shape;
@@ -178,10 +178,17 @@ impl Namespace {
             self.contents.note_attribute(inode.node.id(), Attribute::Times);
             match inode.live(&self.contents) {
                 Some(content) => content.set_times(changes.accessed, modified)?,
-                None => set_times(&*inode.node, changes.accessed, modified)?,
+                None => set_times(&inode, changes.accessed, modified)?,
             }
         }
-        self.plain_attributes(&inode)
+        match self.plain_attributes(&inode) {
+            // The kernel sets the times of what it has just removed, and takes an error for
+            // one of the mount.
+            Err(Error::Store(error)) if error.is_gone() && inode.has_lost_its_name() => {
+                Ok(without_names(&inode, changes))
+            }
+            attributes => attributes,
+        }
     }
 
     fn set_len(&self, inode: &Inode, len: u64) -> Result<()> {
@@ -241,10 +248,33 @@ impl Namespace {
 
 /// Sets the times of a stored inode. Of one without a name there are stores
 /// that refuse it.
-fn set_times(node: &dyn Node, accessed: SetTime, modified: SetTime) -> Result<()> {
-    match node.set_times(accessed, modified) {
-        Err(_) if node.attributes().is_ok_and(|attributes| attributes.links == 0) => Ok(()),
+fn set_times(inode: &Inode, accessed: SetTime, modified: SetTime) -> Result<()> {
+    match inode.node.set_times(accessed, modified) {
+        Err(error) if error.is_gone() && inode.has_lost_its_name() => Ok(()),
+        Err(_) if inode.node.attributes().is_ok_and(|attributes| attributes.links == 0) => Ok(()),
         set => Ok(set?),
+    }
+}
+
+/// What is left to tell of an inode that its store does not know any more.
+fn without_names(inode: &Inode, changes: &Changes) -> Attributes {
+    let time = |set| match set {
+        SetTime::To(time) => time,
+        SetTime::Now | SetTime::Omit => Timestamp { seconds: 0, nanoseconds: 0 },
+    };
+    Attributes {
+        id: inode.node.id(),
+        kind: inode.kind,
+        mode: changes.mode.unwrap_or(0) & 0o7777,
+        links: 0,
+        uid: changes.uid.unwrap_or(0),
+        gid: changes.gid.unwrap_or(0),
+        device: 0,
+        len: changes.len.unwrap_or(0),
+        blocks: 0,
+        accessed: time(changes.accessed),
+        modified: time(changes.modified),
+        changed: time(changes.modified),
     }
 }
 

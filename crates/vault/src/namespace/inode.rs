@@ -224,6 +224,11 @@ impl Inode {
         *lock(&self.place) = Some(place);
     }
 
+    /// True for an inode whose name, as far as it was known, has been removed.
+    pub(super) fn has_lost_its_name(&self) -> bool {
+        lock(&self.place).is_none()
+    }
+
     /// Forgets the name, if it is this one.
     pub(super) fn displaced(&self, parent: u64, name: &[u8]) {
         let mut place = lock(&self.place);

@@ -38,7 +38,7 @@ pub(super) struct SideName {
 
 /// What a stored name turned out to be.
 pub(super) enum Found {
-    /// The vault's own.
+    /// The vault's own, or the store's.
     Hidden,
     /// An entry of this plain name.
     Name(Vec<u8>),
@@ -46,9 +46,15 @@ pub(super) enum Found {
     Long { side: Vec<u8> },
 }
 
-/// True for what the vault itself keeps in a directory beside its entries.
+/// True for what the vault itself, or its store, keeps in a directory beside its
+/// entries.
 pub(super) fn is_hidden(stored: &[u8]) -> bool {
-    stored == RECORD || stored.starts_with(b".n~")
+    stored == RECORD || long_name_of(stored).is_some() || spelling::is_remains(stored)
+}
+
+/// Of a side file, the long name that it belongs to.
+pub(super) fn long_name_of(side: &[u8]) -> Option<&[u8]> {
+    side.strip_prefix(b".n").filter(|long| long.starts_with(b"~"))
 }
 
 /// Ciphers and spelling of one vault.
@@ -82,7 +88,9 @@ impl Names {
     /// What a stored name is, and its plain form where it tells.
     pub(super) fn find(&self, directory: DirectoryId, stored: &[u8]) -> Result<Found> {
         match self.encoding.parse(stored) {
-            Ok(Spelled::VaultDirectory | Spelled::DirectoryRecord | Spelled::Side(_)) => Ok(Found::Hidden),
+            Ok(
+                Spelled::VaultDirectory | Spelled::DirectoryRecord | Spelled::Side(_) | Spelled::Remains,
+            ) => Ok(Found::Hidden),
             Ok(Spelled::Short(sealed)) => self.open_name(directory, &sealed).map(Found::Name),
             Ok(Spelled::Long) => {
                 let name = String::from_utf8_lossy(stored);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use strongroom_format::freshness::Object;
-use strongroom_store::{Kind, SetTime};
+use strongroom_store::{Kind, SetTime, has_no_name};
 
 use super::access::FILE_BITS;
 use super::inode::{Inode, Using, lock, read};
@@ -119,9 +119,7 @@ impl Namespace {
 /// never have been written out.
 fn gone(inode: &Inode, error: Error) -> Error {
     match &error {
-        Error::Damaged(_) if inode.node.attributes().is_ok_and(|attributes| attributes.links == 0) => {
-            Error::Refused(errno::ESTALE)
-        }
+        Error::Damaged(_) if has_no_name(&inode.node.attributes()) => Error::Refused(errno::ESTALE),
         _ => error,
     }
 }

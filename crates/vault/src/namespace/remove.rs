@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use strongroom_store::{Kind, Node, NodeRef, RenameMode};
+use strongroom_store::{Kind, Node, NodeRef, RenameMode, has_no_name};
 
 use super::Namespace;
 use super::access::DIRECTORY_BITS;
@@ -154,7 +154,7 @@ impl Namespace {
         }
         // Asked after the removal: another name may have been given meanwhile,
         // but none is given any more to an inode that has none.
-        if node.attributes().map_or(true, |attributes| attributes.links != 0) {
+        if !has_no_name(&node.attributes()) {
             return;
         }
         if let Some(target) = target {

@@ -195,7 +195,7 @@ fn meaning(ability: Ability) -> (&'static str, Need) {
         }
         Ability::EmptyAfterRemoval => (
             "empty-after-removal",
-            Without("A directory of which a removed file is still open cannot be removed."),
+            Indifferent("A vault passes over `.fuse_hidden…` and `.nfs…`, and clears them away when it is mounted."),
         ),
         Ability::HardLinks => ("hard-links", Without("A file has one name: link(2) is EOPNOTSUPP.")),
         Ability::Exchange => {

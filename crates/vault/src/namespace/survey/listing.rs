@@ -7,7 +7,7 @@ use strongroom_store::NodeRef;
 
 use super::{Folder, Named, Sort, Survey};
 use crate::error::{Damage, Error, Result};
-use crate::namespace::names::{Found, is_hidden};
+use crate::namespace::names::{Found, is_hidden, long_name_of};
 use crate::namespace::{PRIVATE, sidefile};
 
 /// An entry that is not the vault's own.
@@ -67,8 +67,7 @@ impl Survey<'_> {
     /// What the store reports of the directory itself.
     pub fn list(&self, folder: &Folder) -> Result<Listing> {
         let entries = folder.node.entries()?;
-        let long = |name: &[u8]| is_hidden(name) && name.starts_with(b".n");
-        let are_long = entries.iter().any(|entry| long(&entry.name));
+        let are_long = entries.iter().any(|entry| long_name_of(&entry.name).is_some());
         let known: HashSet<&[u8]> = match are_long {
             true => entries.iter().map(|entry| &entry.name[..]).collect(),
             false => HashSet::new(),
@@ -79,7 +78,7 @@ impl Survey<'_> {
                 continue;
             }
             if is_hidden(&entry.name) {
-                if let Some(long) = entry.name.strip_prefix(b".n")
+                if let Some(long) = long_name_of(&entry.name)
                     && !known.contains(long)
                 {
                     listing.orphans.push(entry.name.clone());
