@@ -14,7 +14,7 @@ fn honest(file: &Path) -> std::io::Result<bool> {
 
 fn found(directory: &Path, other: &dyn Fn(&Path) -> std::io::Result<bool>) -> HashMap<Ability, Finding> {
     let trials = Trials::begin(directory).expect("it may be written");
-    let findings = trials.run(other, &|| true).expect("all are made");
+    let findings = trials.run(&|_| true, other, &|| true).expect("all are made");
     trials.end().expect("removed");
     assert_eq!(std::fs::read_dir(directory).expect("a directory").count(), 0, "nothing is left");
     let count = findings.len();
@@ -60,7 +60,7 @@ fn they_end_when_that_is_asked_and_leave_nothing() {
     let trials = Trials::begin(directory.path()).expect("it may be written");
     let left = std::cell::Cell::new(3_u32);
     let goes_on = || left.replace(left.get().saturating_sub(1)) > 0;
-    assert_eq!(trials.run(&honest, &goes_on), Err(Stopped::Asked));
+    assert_eq!(trials.run(&|_| true, &honest, &goes_on), Err(Stopped::Asked));
     trials.end().expect("removed");
     assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0);
 }

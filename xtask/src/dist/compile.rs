@@ -113,6 +113,21 @@ fn cargo_home() -> Result<PathBuf> {
     home.ok_or_else(|| Failure::new("neither CARGO_HOME nor HOME is set"))
 }
 
+/// Which compilers have made a program, as it says itself.
+///
+/// # Errors
+/// It does not say.
+pub(super) fn compilers(program: &Path) -> Result<BTreeSet<String>> {
+    let mut read = Command::new("readelf");
+    read.env("LC_ALL", "C").args(["--wide", "--string-dump=.comment"]).arg(program);
+    let said = command::output(&mut read, SEARCH_LIMIT)?;
+    // Each line is `  [   offset]  text`.
+    let told = said.lines().filter_map(|line| line.trim_start().strip_prefix('[')?.split_once(']'));
+    let compilers: BTreeSet<String> = told.map(|(_, text)| text.trim().to_owned()).collect();
+    ensure!(!compilers.is_empty(), "{} does not say what has compiled it", program.display());
+    Ok(compilers)
+}
+
 /// What a program says of who built it: the paths there, and a processor.
 fn traces(program: &Path, prefixes: &[(PathBuf, &str)]) -> Result<BTreeSet<String>> {
     let paths: Vec<&OsStr> = prefixes.iter().map(|(path, _)| path.as_os_str()).collect();

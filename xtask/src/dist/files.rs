@@ -15,7 +15,7 @@ use super::tree::Tree;
 
 pub(super) const LIMIT: Duration = Duration::from_secs(600);
 const DOCUMENTS: [&str; 2] = ["README.md", "CHANGELOG.md"];
-pub(super) const EXAMPLES: [&str; 2] = ["fstab.example", "strongroom@.service"];
+pub(super) const EXAMPLES: [&str; 3] = ["Containerfile", "fstab.example", "strongroom@.service"];
 
 /// The names that mount(8) and umount(8) look for: by the type in fstab, and by the one that the mount table
 /// shows.

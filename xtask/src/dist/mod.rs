@@ -184,7 +184,9 @@ impl Maker<'_> {
         let objcopy = platform.map_or("objcopy".to_owned(), |platform| platform.tool("objcopy"));
         files::separate(linked, &objcopy, &program, &debug)?;
         let list = self.out.join(format!("{stem}.cdx.json"));
-        fs::write(&list, sbom::make(self.tree, &crates, &sums::sum(&program)?)?).context(list.display())?;
+        let compilers = compile::compilers(linked)?;
+        let told = sbom::make(self.tree, &crates, &sums::sum(&program)?, &compilers)?;
+        fs::write(&list, told).context(list.display())?;
         let emulator = platform.map_or(Ok(vec![]), library::Platform::emulator)?;
         let mut notices = shipped::notices(&crates)?;
         for (name, licence) in &target.licences {

@@ -1,6 +1,6 @@
 //! The list of what a program consists of, in CycloneDX 1.5 as JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -10,8 +10,14 @@ use crate::shipped::{Crate, Key};
 
 use super::tree::Tree;
 
-/// Makes the list. `sum` is the SHA-256 of the program, in hexadecimal, by which the list knows it.
-pub(super) fn make(tree: &Tree, crates: &BTreeMap<Key, Crate>, sum: &str) -> Result<String> {
+/// Makes the list. `sum` is the SHA-256 of the program, in hexadecimal, by which the list knows it; `compilers` are
+/// what whoever wants to make the same program has to take.
+pub(super) fn make(
+    tree: &Tree,
+    crates: &BTreeMap<Key, Crate>,
+    sum: &str,
+    compilers: &BTreeSet<String>,
+) -> Result<String> {
     let own = |key: &Key| key.name == "strongroom";
     let (program, others): (Vec<_>, Vec<_>) = crates.iter().partition(|(key, _)| own(key));
     let mut subject = program.first().map(|(key, part)| component(key, part)).unwrap_or_default();
@@ -23,12 +29,20 @@ pub(super) fn make(tree: &Tree, crates: &BTreeMap<Key, Crate>, sum: &str) -> Res
         let needs: Vec<String> = part.needs.iter().map(reference).collect();
         dependencies.push(json!({ "ref": reference(key), "dependsOn": needs }));
     }
+    let properties: Vec<Value> = compilers
+        .iter()
+        .map(|compiler| json!({ "name": "strongroom:compiler", "value": compiler }))
+        .collect();
     let list = json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "serialNumber": serial(sum),
         "version": 1,
-        "metadata": { "timestamp": tree.date("+%Y-%m-%dT%H:%M:%SZ")?, "component": subject },
+        "metadata": {
+            "timestamp": tree.date("+%Y-%m-%dT%H:%M:%SZ")?,
+            "component": subject,
+            "properties": properties,
+        },
         "components": components,
         "dependencies": dependencies,
     });
@@ -86,7 +100,10 @@ mod tests {
         let crates = [(key("strongroom"), part(None, &[key("a")])), (key("a"), part(Some("ff"), &[]))].into();
         let tree = Tree { root: PathBuf::new(), version: "1.0.0".to_owned(), epoch: 0 };
         let sum = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-        let list: Value = serde_json::from_str(&make(&tree, &crates, sum)?)?;
+        let compilers = ["rustc version 1.95.0".to_owned()].into();
+        let list: Value = serde_json::from_str(&make(&tree, &crates, sum, &compilers)?)?;
+        let compiler = json!({ "name": "strongroom:compiler", "value": "rustc version 1.95.0" });
+        assert_eq!(list["metadata"]["properties"], json!([compiler]));
         assert_eq!(list["serialNumber"], "urn:uuid:01234567-89ab-8def-8123-456789abcdef");
         assert_eq!(list["metadata"]["timestamp"], "1970-01-01T00:00:00Z");
         assert_eq!(list["metadata"]["component"]["hashes"][0]["content"], sum);

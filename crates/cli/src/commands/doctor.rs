@@ -2,7 +2,7 @@
 //! Nothing is changed. With a store, what that keeps ([`store`]).
 
 mod idle_cpu;
-mod store;
+pub(super) mod store;
 
 use std::fmt::Write as _;
 use std::fs;

@@ -21,6 +21,7 @@ use strongroom_units::BlockSize;
 use strongroom_vault::{Guards, OpenOptions, Trust, Vault};
 
 use super::cost::{short_password, slot_options};
+use super::doctor;
 use super::slots::{self, SlotReport};
 use crate::args::InitArgs;
 use crate::args::values::RecoveryOut;
@@ -72,6 +73,9 @@ pub(crate) fn run(args: &InitArgs, output: Output) -> Result<Exit> {
     let mut undo = Undo::default();
     undo.make_directory(&args.vault)?;
     let store = LocalStore::open(&args.vault, OpenMode::Writable).map_err(|error| at(&args.vault, error))?;
+    if store.is_distant() {
+        doctor::store::check(&args.vault)?;
+    }
     let base32_names = store.probe_case_folding().map_err(|error| at(&args.vault, error))?;
     let new = NewVault { suite, block_size, base32_names, created: options.created };
     let (mut header, root) = create_header(&new, &credential, &options)?;

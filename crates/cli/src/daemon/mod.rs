@@ -470,7 +470,11 @@ pub(crate) fn explain(error: MountError) -> Failure {
             (Exit::Other, "Install fuse3, whose fusermount3 lets users mount, or mount as root.")
         }
         MountErrorKind::NoDevice => (Exit::Unsupported, "Load the module: modprobe fuse."),
-        MountErrorKind::NoProgram => (Exit::Unsupported, "Install fuse3."),
+        MountErrorKind::NoProgram => (
+            Exit::Unsupported,
+            "Install fuse3. Root does without it, with CAP_SYS_ADMIN and a /dev/fuse that it may open: \
+             a container wants --device /dev/fuse --cap-add SYS_ADMIN.",
+        ),
         MountErrorKind::Refused => (
             Exit::Other,
             "Users must be able to open /dev/fuse (mode 0666), and for --allow-other /etc/fuse.conf must have \

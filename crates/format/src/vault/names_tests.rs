@@ -38,7 +38,8 @@ fn what_a_store_keeps_of_removed_files_is_nobodys() {
     for encoding in ENCODINGS {
         for name in [".fuse_hidden0000001f0000a2c4", ".nfs00000000000a1b2c000000d4"] {
             assert_eq!(encoding.parse(name.as_bytes()), Ok(StoredName::Remains));
-            let others = [format!("{name}0"), name.to_uppercase(), name.replacen('.', "", 1), name[..15].into()];
+            let others =
+                [format!("{name}0"), name.to_uppercase(), name.replacen('.', "", 1), name[..15].into()];
             for other in others {
                 assert_ne!(encoding.parse(other.as_bytes()), Ok(StoredName::Remains), "{other}");
             }

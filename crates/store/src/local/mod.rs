@@ -134,6 +134,12 @@ impl LocalStore {
         Ok(LocalStore { shared, root, handle, limits })
     }
 
+    /// Whether a program or another machine serves the directory.
+    #[must_use]
+    pub fn is_distant(&self) -> bool {
+        self.shared.is_distant
+    }
+
     /// How long the system took so far for what this store asked of it.
     #[must_use]
     pub fn times(&self) -> StoreTimes {

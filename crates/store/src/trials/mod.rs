@@ -215,14 +215,15 @@ impl Trials {
         Ok(Trials { directory, removed: false })
     }
 
-    /// Makes every trial, one after another. `other` has another process try to
-    /// lock a file (`flock(2)`, exclusively), and tells whether it could. Before
-    /// each trial `goes_on` is asked whether there shall be more.
+    /// Makes the trials that are wanted, one after another. `other` has another
+    /// process try to lock a file (`flock(2)`, exclusively), and tells whether it
+    /// could. Before each trial `goes_on` is asked whether there shall be more.
     ///
     /// # Errors
     /// Why not all were made.
     pub fn run(
         &self,
+        is_wanted: &dyn Fn(Ability) -> bool,
         other: &dyn Fn(&Path) -> io::Result<bool>,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<Vec<Finding>, Stopped> {
@@ -240,7 +241,7 @@ impl Trials {
             };
             Ok(Finding { ability, kept, found })
         };
-        TRIALS.into_iter().enumerate().map(made).collect()
+        TRIALS.into_iter().filter(|(ability, _)| is_wanted(*ability)).enumerate().map(made).collect()
     }
 
     /// Removes what the trials have left, and their directory.

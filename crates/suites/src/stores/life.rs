@@ -99,6 +99,20 @@ pub(super) fn live(subject: &Subject, base: &Path, store: &Path, found: &Diagnos
     Ok(())
 }
 
+/// No vault is made where none can live, nothing is left there, and it is said why.
+pub(super) fn refused(subject: &Subject, base: &Path, store: &Path, lacks: &[&str]) -> Result {
+    let Subject::Strongroom { binary, .. } = subject else { return Ok(()) };
+    let (vault, password) = (store.join("vault"), base.join("password"));
+    fs::write(&password, "five random words of no use\n")?;
+    let mut init = Command::new(binary);
+    init.arg("init").arg(&vault).args(["--recovery-out", "none", "--password-file"]).arg(&password);
+    let finished = command::finish(&mut init, DOCTOR_LIMIT)?;
+    ensure!(finished.code() == 6, "init ended with {}: {}", finished.code(), finished.output());
+    let is_named = lacks.iter().any(|ability| finished.output().contains(ability));
+    ensure!(is_named && !vault.exists(), "init left something or says otherwise: {}", finished.output());
+    Ok(())
+}
+
 /// What not every store offers works, or is refused by its name.
 fn names(tree: &mut Tree, top: &Path, found: &Diagnosis) -> Result {
     let [one, other, link, named] =
@@ -161,7 +175,11 @@ fn removals(subject: &Subject, top: &Path) -> Result {
         sync(subject, top).context("after a removal")?;
     }
     let state = status(subject, top)?;
-    ensure!(state["store"]["failed_requests"] == 0, "status takes a removal for a failure: {}", state["store"]);
+    ensure!(
+        state["store"]["failed_requests"] == 0,
+        "status takes a removal for a failure: {}",
+        state["store"]
+    );
     let damaged = &state["errors"]["damaged"];
     ensure!(damaged.as_array().is_some_and(Vec::is_empty), "status takes a removal for damage: {damaged}");
     Ok(())
@@ -169,7 +187,9 @@ fn removals(subject: &Subject, top: &Path) -> Result {
 
 /// What `status` says of the mount.
 fn status(subject: &Subject, top: &Path) -> Result<Value> {
-    let Subject::Strongroom { binary, .. } = subject else { return Err(Failure::new("only strongroom has a status")) };
+    let Subject::Strongroom { binary, .. } = subject else {
+        return Err(Failure::new("only strongroom has a status"));
+    };
     let told = command::output(Command::new(binary).args(["status", "--json"]).arg(top), MOUNT_LIMIT)?;
     let document: Value = serde_json::from_str(&told).context("status")?;
     Ok(document["mounts"][0].clone())

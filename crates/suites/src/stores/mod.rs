@@ -142,6 +142,8 @@ fn tried(row: &Row, subject: &Subject, base: &Path) -> Result<String> {
     ensure!(found.suitable == row.suitable, "doctor says otherwise whether a vault can live there: {found}");
     if row.suitable {
         life::live(subject, base, store.path(), &found)?;
+    } else {
+        life::refused(subject, base, store.path(), row.lacks)?;
     }
     let version = store.version.clone();
     store.end()?;

@@ -88,9 +88,9 @@ impl Names {
     /// What a stored name is, and its plain form where it tells.
     pub(super) fn find(&self, directory: DirectoryId, stored: &[u8]) -> Result<Found> {
         match self.encoding.parse(stored) {
-            Ok(
-                Spelled::VaultDirectory | Spelled::DirectoryRecord | Spelled::Side(_) | Spelled::Remains,
-            ) => Ok(Found::Hidden),
+            Ok(Spelled::VaultDirectory | Spelled::DirectoryRecord | Spelled::Side(_) | Spelled::Remains) => {
+                Ok(Found::Hidden)
+            }
             Ok(Spelled::Short(sealed)) => self.open_name(directory, &sealed).map(Found::Name),
             Ok(Spelled::Long) => {
                 let name = String::from_utf8_lossy(stored);

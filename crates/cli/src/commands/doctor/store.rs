@@ -71,12 +71,15 @@ pub(crate) fn run(store: &Path, output: Output) -> Result<Exit> {
     let trials = Trials::begin(store).map_err(|error| {
         let failure = Failure::system(store, &error);
         let hint = match failure.exit() {
+            _ if error.raw_os_error() == Some(Errno::ROFS.raw_os_error()) => {
+                "A store is tried by making files in it, and its file system is read-only: remount it for writing."
+            }
             Exit::Store => hint_of(error.raw_os_error().unwrap_or_default()).unwrap_or(TRIED),
             _ => TRIED,
         };
         failure.hint(hint)
     })?;
-    let findings = trials.run(&other_process, &|| !interrupt.is_asked());
+    let findings = trials.run(&|_| true, &other_process, &|| !interrupt.is_asked());
     let left = trials.end().err().map(|error| error.to_string());
     let findings = findings.map_err(|stopped| {
         if let Some(left) = &left {
@@ -99,6 +102,33 @@ pub(crate) fn run(store: &Path, output: Output) -> Result<Exit> {
         output.warn(left);
     }
     Ok(if document.suitable { Exit::Done } else { Exit::Unsupported })
+}
+
+/// Tries what no vault can do without, in a store that a program or another machine serves, where a vault is to be
+/// made. The file systems of this machine keep all of it.
+///
+/// # Errors
+/// Unsupported, with what it does not keep; or as [`run`].
+pub(crate) fn check(store: &Path) -> Result<()> {
+    let trials = Trials::begin(store).map_err(|error| Failure::system(store, &error))?;
+    let is_needed = |ability| matches!(meaning(ability).1, Need::Must(_));
+    let findings = trials.run(&is_needed, &other_process, &|| true);
+    let ended = trials.end();
+    let missing: Vec<&str> = findings
+        .map_err(|stopped| self::stopped(stopped).at(store))?
+        .into_iter()
+        .filter(|finding| !finding.kept)
+        .map(|finding| meaning(finding.ability).0)
+        .collect();
+    ended.map_err(|error| Failure::system(store, &error))?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let message =
+        format!("no vault can live on this file system, which does not keep: {}", missing.join(", "));
+    Err(Failure::new(Exit::Unsupported, message)
+        .at(store)
+        .hint("`strongroom doctor STORE` says what that means. A vault that was made elsewhere can be copied there."))
 }
 
 /// How a store is tried.
@@ -195,7 +225,9 @@ fn meaning(ability: Ability) -> (&'static str, Need) {
         }
         Ability::EmptyAfterRemoval => (
             "empty-after-removal",
-            Indifferent("A vault passes over `.fuse_hidden…` and `.nfs…`, and clears them away when it is mounted."),
+            Indifferent(
+                "A vault passes over `.fuse_hidden…` and `.nfs…`, and clears them away when it is mounted.",
+            ),
         ),
         Ability::HardLinks => ("hard-links", Without("A file has one name: link(2) is EOPNOTSUPP.")),
         Ability::Exchange => {
