@@ -203,10 +203,30 @@ pub(crate) fn sockets(directory: &Path, prefix: &str) -> Vec<PathBuf> {
     found.into_iter().rev().map(|(_, path)| path).collect()
 }
 
+/// Where else sockets lie, of whoever: a daemon may have been started with another `XDG_RUNTIME_DIR` than this process.
+fn bound_directories() -> Vec<PathBuf> {
+    let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let mut directories: Vec<PathBuf> = table.lines().filter_map(bound_directory).collect();
+    directories.sort_unstable();
+    directories.dedup();
+    directories
+}
+
+/// The directory of a socket of this program's in a line of `/proc/net/unix`, behind whose seven columns the path stands.
+fn bound_directory(line: &str) -> Option<PathBuf> {
+    let path = Path::new(line.get(line.find(" /")? + 1..)?);
+    let directory = path.parent()?;
+    (directory.ends_with("strongroom") && parse_socket_name(path).is_some()).then(|| directory.to_owned())
+}
+
 /// The sockets of the user `uid` whose names begin with `prefix`.
 fn trusted_sockets(uid: u32, prefix: &str) -> Vec<PathBuf> {
-    let trusted = directories(uid).into_iter().filter(|directory| is_private(directory, uid));
-    trusted.flat_map(|directory| sockets(&directory, prefix)).collect()
+    let known = directories(uid);
+    let others = bound_directories().into_iter().filter(|directory| !known.contains(directory));
+    let all = known.iter().cloned().chain(others);
+    all.filter(|directory| is_private(directory, uid))
+        .flat_map(|directory| sockets(&directory, prefix))
+        .collect()
 }
 
 /// The mount whose device and process a socket is named by.
@@ -448,6 +468,26 @@ mod tests {
         );
         for name in ["0-39.socket", "a-b-c.socket", ".socket", "0--1-7.socket"] {
             assert_eq!(parse_socket_name(Path::new(name)), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_daemon_with_another_directory_for_sockets_is_found_if_that_is_private() {
+        let elsewhere = tempfile::tempdir().expect("a directory");
+        let directory = elsewhere.path().join("a b/strongroom");
+        std::fs::create_dir_all(&directory).expect("made");
+        let name = "0-4194303-4194307.socket";
+        let _socket = std::os::unix::net::UnixListener::bind(directory.join(name)).expect("ours");
+        let uid = rustix::process::geteuid().as_raw();
+        let found = |mode| {
+            std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(mode)).expect("ours");
+            trusted_sockets(uid, "0-4194303-")
+        };
+        assert_eq!(found(0o700), [directory.join(name)]);
+        assert!(found(0o755).is_empty());
+        let line = |path: &str| format!("0: 00000002 00000000 00010000 0001 01 44645 {path}");
+        for other in ["/run/dbus/socket", "/run/x/0-39-7.socket", "@/strongroom/0-39-7.socket", ""] {
+            assert_eq!(bound_directory(&line(other)), None, "{other}");
         }
     }
 
