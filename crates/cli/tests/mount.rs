@@ -125,6 +125,11 @@ fn unmounting_what_a_dead_daemon_left_is_no_success() {
     place.mount(&[]);
     fs::write(place.at("file"), "text").expect("written");
     place.signal(rustix::process::Signal::KILL);
+    soon("mounting there again says why not", || {
+        let refused = place.try_mount(&[]);
+        assert_fails_with(&refused, 5, "a vault is mounted here already");
+        String::from_utf8_lossy(&refused.stderr).contains("no daemon answers for it")
+    });
     let mut said = None;
     soon("the dead mount goes", || {
         let ended = place.ask(&["umount"]);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::Client;
 use crate::failure::{Exit, Failure, Result};
 use crate::proc;
 
@@ -114,7 +115,9 @@ pub(crate) fn at(path: &Path) -> Result<Mounted> {
 /// In use, with what is mounted there.
 pub(crate) fn check_free(path: &Path) -> Result<()> {
     let Some(mounted) = all().ok().and_then(|all| topmost(all, path).ok().flatten()) else { return Ok(()) };
-    let text = format!("{} is mounted here already ({})", mounted.kind.name(), mounted.source);
+    let is_dead = mounted.kind == Kind::Vault && Client::connect(&mounted).is_none();
+    let dead = if is_dead { ", and no daemon answers for it" } else { "" };
+    let text = format!("{} is mounted here already ({}){dead}", mounted.kind.name(), mounted.source);
     Err(Failure::new(Exit::InUse, text)
         .at(path)
         .hint("Use another directory, or unmount it first: strongroom umount DIR"))
