@@ -119,8 +119,14 @@ pub(super) fn file_name(path: &Path) -> Result<&str> {
 }
 
 /// Splits what was linked with `objcopy`, the one for its architecture: the program as it is shipped, and what only
-/// debuggers read, which it names.
-pub(super) fn separate(linked: &Path, objcopy: &str, program: &Path, debug: &Path) -> Result {
+/// debuggers read, which it names. The program gets a section more, by its name and the file with what stands in it.
+pub(super) fn separate(
+    linked: &Path,
+    objcopy: &str,
+    (name, content): (&str, &Path),
+    program: &Path,
+    debug: &Path,
+) -> Result {
     let objcopy = |options: &[&str], to: &Path| {
         let mut command = Command::new(objcopy);
         // Named by its file alone: the name goes into the program.
@@ -130,7 +136,8 @@ pub(super) fn separate(linked: &Path, objcopy: &str, program: &Path, debug: &Pat
     };
     objcopy(&["--only-keep-debug"], debug)?;
     let link = format!("--add-gnu-debuglink={}", file_name(debug)?);
-    objcopy(&["--strip-all", &link], program)?;
+    let section = format!("--add-section={name}={}", content.display());
+    objcopy(&["--strip-all", &section, &link], program)?;
     fs::set_permissions(debug, fs::Permissions::from_mode(0o644))?;
     Ok(fs::set_permissions(program, fs::Permissions::from_mode(0o755))?)
 }

@@ -5,6 +5,7 @@
 //! The same sources are to give the same files, in whatever folder they lie.
 
 pub(crate) mod archive;
+mod auditable;
 mod compile;
 pub(crate) mod debian;
 mod files;
@@ -182,7 +183,9 @@ impl Maker<'_> {
         let program = scratch.join("strongroom");
         let debug = self.out.join(format!("{stem}.debug"));
         let objcopy = platform.map_or("objcopy".to_owned(), |platform| platform.tool("objcopy"));
-        files::separate(linked, &objcopy, &program, &debug)?;
+        let section = scratch.join("section");
+        fs::write(&section, auditable::section(&crates)?)?;
+        files::separate(linked, &objcopy, (auditable::SECTION, &section), &program, &debug)?;
         let list = self.out.join(format!("{stem}.cdx.json"));
         let compilers = compile::compilers(linked)?;
         let told = sbom::make(self.tree, &crates, &sums::sum(&program)?, &compilers)?;
