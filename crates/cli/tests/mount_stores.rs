@@ -33,6 +33,12 @@ fn stored(place: &Place) -> Vec<PathBuf> {
     entries.filter(|path| !path.ends_with(".strongroom")).collect()
 }
 
+/// The entries of a stored directory.
+fn stored_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("listed").path());
+    entries.filter(|path| !path.ends_with(".id")).collect()
+}
+
 fn on_vault(place: &Place, words: &[&str]) -> (Option<i32>, Value) {
     let (vault, password) = (place.vault(), place.password());
     let output = run(&[words, &["--json", "--password-file", text(&password), text(&vault)]].concat());
@@ -175,23 +181,58 @@ fn what_is_not_the_vaults_keeps_a_directory_until_a_repair_moves_it_aside() {
 }
 
 #[test]
-fn what_a_store_keeps_of_removed_files_is_no_entry() {
+fn what_a_store_keeps_of_removed_files_is_no_entry_and_not_lost() {
     let place = Place::new();
     place.mount(&[]);
     fs::create_dir(place.at("d")).expect("made");
-    let directory = stored(&place).remove(0);
-    for name in [".fuse_hidden0000000100000002", ".nfs000000000012d687000000a1"] {
-        fs::write(directory.join(name), "removed").expect("written");
-    }
-    assert_eq!(fs::read_dir(place.at("d")).expect("a directory").count(), 0);
-    assert_eq!(place.status()["errors"]["damaged"].as_array().map(Vec::len), Some(0));
+    fs::write(place.at("d/file"), "the only copy").expect("written");
     place.umount();
+    let directory = stored(&place).remove(0);
+    let [entry] = stored_in(&directory).try_into().expect("one file");
+    // A store that was ended while it replaced the file.
+    fs::rename(entry, directory.join(".fuse_hidden0000000100000002")).expect("renamed");
+    place.mount(&[]);
+    fs::create_dir(place.at("other")).expect("made");
+    assert_eq!(fs::read_dir(place.at("d")).expect("a directory").count(), 0);
+    assert_eq!(place.status()["errors"]["damaged_requests"], 0);
+    place.umount();
+    let (code, found) = on_vault(&place, &["check"]);
+    assert_eq!(code, Some(4), "{found}");
+    assert!(found["damage"].to_string().contains("a removed file is left over"), "{found}");
+    let (code, repaired) = on_vault(&place, &["check", "--repair", "--yes"]);
+    assert_eq!(code, Some(8), "{repaired}");
     assert_eq!(on_vault(&place, &["check"]).0, Some(0));
     place.mount(&[]);
-    fs::remove_dir(place.at("d")).expect("empty");
+    let found = fs::read_dir(place.at("lost+found")).expect("made by the repair");
+    let found: Vec<_> = found.map(|entry| entry.expect("an entry").path()).collect();
+    assert_eq!(found.len(), 1);
+    assert_eq!(fs::read_to_string(&found[0]).expect("read"), "the only copy");
     place.umount();
-    assert!(!directory.exists());
-    assert_eq!(fs::read_dir(place.vault().join(".strongroom/temporary")).expect("there").count(), 0);
+}
+
+#[test]
+fn what_a_store_keeps_of_removed_files_hinders_no_removal_of_its_directory() {
+    let place = Place::new();
+    place.mount(&[]);
+    for name in ["d", "e"] {
+        fs::create_dir(place.at(name)).expect("made");
+    }
+    let [one, other] = stored(&place).try_into().expect("two directories");
+    let (kept, directory) = (".nfs000000000012d687000000a1", ".fuse_hidden0000000100000002");
+    fs::write(one.join(kept), "removed").expect("written");
+    // No store makes such a one.
+    fs::create_dir(other.join(directory)).expect("made");
+    let removed = ["d", "e"].map(|name| fs::remove_dir(place.at(name)).map_err(|error| error.raw_os_error()));
+    assert_eq!(removed.iter().filter(|removed| **removed == Err(Some(39))).count(), 1, "{removed:?}");
+    assert!(!one.exists() && other.join(directory).exists());
+    place.umount();
+    // Nothing of it is cleared away unseen.
+    let temporary = place.vault().join(".strongroom/temporary");
+    place.mount(&[]);
+    place.umount();
+    let left: Vec<_> =
+        fs::read_dir(temporary).expect("there").map(|entry| entry.expect("one").path()).collect();
+    assert!(left.len() == 1 && left[0].join(kept).exists(), "{left:?}");
 }
 
 /// The kernel shows a length that the store never took: what it would read

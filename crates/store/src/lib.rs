@@ -342,6 +342,10 @@ pub trait File: Send + Sync {
     /// `EOPNOTSUPP` where the store cannot, `ENOSPC`…
     fn allocate(&self, mode: AllocateMode, offset: u64, len: u64) -> Result<()>;
 
+    /// The inode has no name any more, and nobody else has it open: nothing of it
+    /// need become durable. A store that keeps it open for that closes it.
+    fn abandon(&self) {}
+
     /// Attributes of the open inode.
     ///
     /// # Errors

@@ -53,7 +53,8 @@ mod tests {
             directory: PathBuf::new(),
             needs: needs.iter().cloned().collect(),
         };
-        let crates = [(key("strongroom"), part(None, &[key("age")])), (key("age"), part(Some("ff"), &[]))].into();
+        let crates =
+            [(key("strongroom"), part(None, &[key("age")])), (key("age"), part(Some("ff"), &[]))].into();
         let text = miniz_oxide::inflate::decompress_to_vec_zlib(&section(&crates)?).expect("zlib");
         let list: Value = serde_json::from_slice(&text)?;
         let expected = json!({ "packages": [

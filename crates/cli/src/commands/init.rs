@@ -4,9 +4,9 @@
 //! has been made when something fails after all is removed again.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use serde::Serialize;
 use strongroom_engine::{Engine, Operation};
@@ -17,6 +17,7 @@ use strongroom_format::vault::slot::Label;
 use strongroom_keys::slots::{NewVault, SlotOptions, add_slot, create_header};
 use strongroom_keys::{Credential, RecoveryKey, RootKey};
 use strongroom_store::local::{LocalStore, OpenMode};
+use strongroom_store::trials;
 use strongroom_units::BlockSize;
 use strongroom_vault::{Guards, OpenOptions, Trust, Vault};
 
@@ -31,6 +32,7 @@ use crate::history::History;
 use crate::proc;
 use crate::report::{self, Output};
 use crate::secrets::RecoveryTarget;
+use crate::tree::Interrupt;
 
 /// Blocks from this size on are warned of.
 const LARGE_BLOCK: u64 = 128 << 10;
@@ -73,8 +75,10 @@ pub(crate) fn run(args: &InitArgs, output: Output) -> Result<Exit> {
     let mut undo = Undo::default();
     undo.make_directory(&args.vault)?;
     let store = LocalStore::open(&args.vault, OpenMode::Writable).map_err(|error| at(&args.vault, error))?;
+    trials::clear(&args.vault);
+    let interrupt = store.is_distant().then(Interrupt::listen).unwrap_or_default();
     if store.is_distant() {
-        doctor::store::check(&args.vault)?;
+        doctor::store::check(&args.vault, &interrupt)?;
     }
     let base32_names = store.probe_case_folding().map_err(|error| at(&args.vault, error))?;
     let new = NewVault { suite, block_size, base32_names, created: options.created };
@@ -83,6 +87,9 @@ pub(crate) fn run(args: &InitArgs, output: Output) -> Result<Exit> {
         Some(RecoveryOut::None) => None,
         _ => Some(add_recovery(&mut header, &root, &options)?),
     };
+    if interrupt.is_asked() {
+        return Err(Failure::new(Exit::Other, "interrupted: no vault was made"));
+    }
     let mut target = RecoveryTarget::open(args.recovery_out.as_ref())?;
     undo.file(target.as_ref().and_then(RecoveryTarget::path));
     create(&store, &args.vault, &mut header, &root, &mut undo)?;
@@ -154,7 +161,9 @@ fn check_place(vault: &Path) -> Result<()> {
             .at(vault)
             .hint("Mount it with `strongroom mount`."));
     }
-    if entries.next().is_some() {
+    let is_others =
+        |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| !trials::is_of_trials(&entry.file_name()));
+    if entries.any(is_others) {
         return Err(Failure::usage("the directory is not empty")
             .at(vault)
             .hint("Name a new or empty one; existing files are encrypted by copying them into the mount."));

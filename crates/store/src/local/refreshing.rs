@@ -16,12 +16,21 @@ use super::node::attributes_of;
 use super::{error, open_quietly, proc_link};
 use crate::{Error, Result, Timestamp, low};
 
-/// `f_type` of file systems that other machines may write to (`linux/magic.h`).
-const DISTANT: [u64; 4] = [
+/// `f_type` of file systems that other machines may write to (`linux/magic.h`, and what statfs(2) names besides).
+const DISTANT: [u64; 13] = [
     0x6573_5546, // FUSE
     0x6969,      // NFS
     0xfe53_4d42, // SMB 2
     0xff53_4d42, // CIFS
+    0x00c3_6400, // CephFS
+    0x0102_1997, // 9P
+    0x5346_414f, // AFS
+    0x6b41_4653, // AFS, the kernel's own client
+    0x0bd0_0bd0, // Lustre
+    0x4750_4653, // GPFS
+    0x0116_1970, // GFS2
+    0x7461_636f, // OCFS2
+    0x786f_4256, // folders of VirtualBox
 ];
 
 /// A store gives a file the time at the beginning of a write, and counts time

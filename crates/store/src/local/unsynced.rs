@@ -202,6 +202,15 @@ impl Unsynced {
         Ok(())
     }
 
+    /// Nothing of an inode need become durable: what is kept of it is closed.
+    pub(super) fn forget(&self, id: InodeId) {
+        let Some(mut changed) = self.changed() else { return };
+        let kept = (changed.files.remove(&id), changed.nodes.remove(&id));
+        // Closing may take as long as the store likes.
+        drop(changed);
+        drop(kept);
+    }
+
     /// Makes durable what was noted before; false when nothing is noted here,
     /// because `syncfs` does it.
     ///

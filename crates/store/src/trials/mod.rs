@@ -17,6 +17,7 @@ mod moves;
 mod names;
 mod syncs;
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -209,7 +210,7 @@ impl Trials {
     /// # Errors
     /// What the system reports: nobody can try what may not be written.
     pub fn begin(store: &Path) -> io::Result<Trials> {
-        remove_left_over(store);
+        remove_left_over(store, LEFT_OVER_AGE);
         let directory = store.join(format!("{DIRECTORY}{}", std::process::id()));
         fs::create_dir(&directory)?;
         Ok(Trials { directory, removed: false })
@@ -274,20 +275,35 @@ impl Drop for Trials {
     }
 }
 
-/// Removes the directories of trials that were killed, as far as that can be
-/// done.
-fn remove_left_over(store: &Path) {
+/// Removes what killed trials have left in a directory that nobody uses for
+/// anything else yet, as far as that can be done.
+pub fn clear(store: &Path) {
+    remove_left_over(store, Duration::ZERO);
+}
+
+/// Whether a directory of this name is one of trials.
+#[must_use]
+pub fn is_of_trials(name: &OsStr) -> bool {
+    process_of(name).is_some()
+}
+
+fn process_of(name: &OsStr) -> Option<u32> {
+    name.to_str()?.strip_prefix(DIRECTORY)?.parse().ok()
+}
+
+/// Removes the directories of trials that were killed so long ago, as far as
+/// that can be done.
+fn remove_left_over(store: &Path, least_age: Duration) {
     let Ok(entries) = fs::read_dir(store) else { return };
     for entry in entries.flatten() {
-        let name = entry.file_name();
-        let process = name.to_str().and_then(|name| name.strip_prefix(DIRECTORY)?.parse::<u32>().ok());
+        let process = process_of(&entry.file_name());
         // In a container each process may have the same number.
         let is_gone =
             |process| process == std::process::id() || !Path::new(&format!("/proc/{process}")).exists();
         let is_old = || {
             let changed = entry.metadata().and_then(|found| found.modified()).ok();
             let age = changed.and_then(|changed| SystemTime::now().duration_since(changed).ok());
-            age.is_some_and(|age| age > LEFT_OVER_AGE)
+            least_age.is_zero() || age.is_some_and(|age| age > least_age)
         };
         if process.is_some_and(is_gone) && is_old() {
             let _ = fs::remove_dir_all(entry.path());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -161,18 +161,36 @@ fn fits(ability: &str, done: rustix::io::Result<()>, refusal: Errno, found: &Dia
     }
 }
 
-/// What was removed, synced or not, keeps nobody from anything: neither a barrier, nor whoever removes the
-/// directory that it was in.
+/// What was removed or replaced, synced or not, open or not, keeps nobody from anything: neither a barrier, nor
+/// whoever removes the directory that it was in. Who has it open goes on using it.
 fn removals(subject: &Subject, top: &Path) -> Result {
-    let [tree, file] = ["passing", "passing/below/file"].map(|path| top.join(path));
-    for is_synced in [true, false] {
+    let [tree, file, other] =
+        ["passing", "passing/below/file", "passing/below/other"].map(|path| top.join(path));
+    for (is_synced, is_open) in [(true, false), (false, false), (true, true), (false, true)] {
+        let what = format!("a file (synced: {is_synced}, open: {is_open})");
         fs::create_dir_all(top.join("passing/below"))?;
-        fs::write(&file, [5; 9_000])?;
+        for path in [&file, &other] {
+            fs::write(path, [5; 9_000])?;
+        }
         if is_synced {
             sync(subject, top)?;
         }
-        fs::remove_dir_all(&tree).context(format_args!("removing a tree, synced: {is_synced}"))?;
-        sync(subject, top).context("after a removal")?;
+        let open = |path| File::options().read(true).write(true).open(path);
+        let opened = if is_open { vec![open(&file)?, open(&other)?] } else { vec![] };
+        fs::rename(&other, &file).context(format_args!("replacing {what}"))?;
+        fs::remove_dir_all(&tree).context(format_args!("removing {what} with its directory"))?;
+        sync(subject, top).context(format_args!("after the removal of {what}"))?;
+        for file in opened {
+            ensure!(file.metadata()?.nlink() == 0, "{what} is removed and has a name");
+            file.write_all_at(&[6; 100], 8_950)?;
+            file.sync_all().context(format_args!("fsync of {what} that is removed"))?;
+            let mut bytes = [0; 9_050];
+            file.read_exact_at(&mut bytes, 0)?;
+            ensure!(
+                bytes[..8_950] == [5; 8_950] && bytes[8_950..] == [6; 100],
+                "{what} is another one once it is removed"
+            );
+        }
     }
     let state = status(subject, top)?;
     ensure!(

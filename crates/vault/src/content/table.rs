@@ -80,6 +80,9 @@ impl Table {
             Some(version) => lock(&self.seen).insert(content.inode, version),
             None => lock(&self.seen).remove(&content.inode),
         };
+        if !is_named {
+            content.file.abandon();
+        }
         waiting.note_clean(content.inode);
         self.retired.fetch_add(1, Ordering::AcqRel);
         self.openings.note_retired(content.inode);

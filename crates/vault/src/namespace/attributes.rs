@@ -77,6 +77,15 @@ impl Namespace {
 
     /// Attributes with the plain length, of what the store told of an inode.
     pub(super) fn plain(&self, inode: &Inode, seen: Seen) -> Result<Attributes> {
+        let mut attributes = self.plain_as_counted(inode, seen)?;
+        if inode.is_unlinked() {
+            attributes.links = 0;
+        }
+        Ok(attributes)
+    }
+
+    /// The same, with as many names as the store counts.
+    fn plain_as_counted(&self, inode: &Inode, seen: Seen) -> Result<Attributes> {
         let mut attributes = seen.attributes;
         match &inode.shape {
             Shape::File => return self.file_attributes(inode, seen),
@@ -184,7 +193,7 @@ impl Namespace {
         match self.plain_attributes(&inode) {
             // The kernel sets the times of what it has just removed, and takes an error for
             // one of the mount.
-            Err(Error::Store(error)) if error.is_gone() && inode.has_lost_its_name() => {
+            Err(Error::Store(error)) if error.is_gone() && inode.is_unlinked() => {
                 Ok(without_names(&inode, changes))
             }
             attributes => attributes,
@@ -250,7 +259,7 @@ impl Namespace {
 /// that refuse it.
 fn set_times(inode: &Inode, accessed: SetTime, modified: SetTime) -> Result<()> {
     match inode.node.set_times(accessed, modified) {
-        Err(error) if error.is_gone() && inode.has_lost_its_name() => Ok(()),
+        Err(error) if error.is_gone() && inode.is_unlinked() => Ok(()),
         Err(_) if inode.node.attributes().is_ok_and(|attributes| attributes.links == 0) => Ok(()),
         set => Ok(set?),
     }

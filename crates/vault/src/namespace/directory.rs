@@ -16,7 +16,7 @@ use strongroom_store::{InodeId, Kind};
 use super::access::DIRECTORY_BITS;
 use super::decoded::DecodedNames;
 use super::inode::{Inode, Place, lock, read};
-use super::names::{Found, is_hidden};
+use super::names::{Found, is_hidden, is_remains};
 use super::shape::FOREIGN_KIND;
 use super::{Entry, Namespace};
 use crate::error::{Damage, Error, Result};
@@ -225,7 +225,7 @@ impl Namespace {
         let before = lock(&inode.decoded).clone();
         let known = |stored: &[u8]| before.as_ref().and_then(|names| names.names.get_key_value(stored));
         let mut listing = Vec::with_capacity(entries.len());
-        for entry in entries {
+        for entry in entries.into_iter().filter(|entry| !is_remains(entry)) {
             let is_foreign = entry.kind.is_some_and(|kind| !matches!(kind, Kind::File | Kind::Directory));
             if is_foreign && !is_hidden(&entry.name) {
                 let damage = Damage::Name(FOREIGN_KIND);

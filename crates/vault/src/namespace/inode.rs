@@ -94,6 +94,8 @@ pub(super) struct Inode {
     /// It was made by this mount, and has not been given a sealed extended
     /// attribute since.
     bare: AtomicBool,
+    /// Of no directory: its last name has been removed, whatever the store counts.
+    unlinked: AtomicBool,
     opens: Mutex<Opens>,
 }
 
@@ -117,6 +119,7 @@ impl Inode {
             decoded: Mutex::default(),
             file_id: OnceLock::new(),
             bare: AtomicBool::new(false),
+            unlinked: AtomicBool::new(false),
             opens: Mutex::default(),
         }
     }
@@ -222,11 +225,17 @@ impl Inode {
     /// Sets the name by which the inode is known.
     pub(super) fn placed(&self, place: Place) {
         *lock(&self.place) = Some(place);
+        self.unlinked.store(false, Ordering::Release);
     }
 
-    /// True for an inode whose name, as far as it was known, has been removed.
-    pub(super) fn has_lost_its_name(&self) -> bool {
-        lock(&self.place).is_none()
+    /// Its last name has been removed, by this mount.
+    pub(super) fn set_unlinked(&self) {
+        self.unlinked.store(true, Ordering::Release);
+    }
+
+    /// True once its last name has been removed, by this mount.
+    pub(super) fn is_unlinked(&self) -> bool {
+        self.unlinked.load(Ordering::Acquire)
     }
 
     /// Forgets the name, if it is this one.

@@ -50,6 +50,9 @@ impl Namespace {
         }
         // So that of two first names given at a time one is the second.
         let _linking = lock(&inode.linking);
+        if inode.is_unlinked() {
+            return Err(Error::Refused(errno::ENOENT));
+        }
         let _change = self.change(place.directory)?;
         let is_bound = !self.is_linked(&inode)?;
         // Last before the link itself: what was unbound stays so in the

@@ -9,6 +9,7 @@ use strongroom_format::vault::names::{self as spelling, NameEncoding, StoredName
 use strongroom_keys::names::{NotAuthentic, spell};
 use strongroom_keys::random::{EntropyError, array as random};
 use strongroom_keys::{NameCipher, RecordMac, SpecialCipher, VaultKeys, XattrCipher};
+use strongroom_store::{DirectoryEntry, Kind};
 
 use super::NAME_MAX;
 use crate::content::Home;
@@ -38,7 +39,7 @@ pub(super) struct SideName {
 
 /// What a stored name turned out to be.
 pub(super) enum Found {
-    /// The vault's own, or the store's.
+    /// The vault's own.
     Hidden,
     /// An entry of this plain name.
     Name(Vec<u8>),
@@ -46,10 +47,17 @@ pub(super) enum Found {
     Long { side: Vec<u8> },
 }
 
-/// True for what the vault itself, or its store, keeps in a directory beside its
-/// entries.
+/// True for what the vault itself keeps in a directory beside its entries.
 pub(super) fn is_hidden(stored: &[u8]) -> bool {
-    stored == RECORD || long_name_of(stored).is_some() || spelling::is_remains(stored)
+    stored == RECORD || long_name_of(stored).is_some()
+}
+
+/// True for a removed file that the store keeps for as long as somebody has it open.
+/// A mount passes over it. Once the mount is gone it is nothing that goes by itself
+/// any more, and may be all that is left of a file: a store that is ended while it
+/// replaces one has given the old one such a name, and the new one none.
+pub(super) fn is_remains(entry: &DirectoryEntry) -> bool {
+    matches!(entry.kind, None | Some(Kind::File)) && spelling::is_remains(&entry.name)
 }
 
 /// Of a side file, the long name that it belongs to.
@@ -88,9 +96,8 @@ impl Names {
     /// What a stored name is, and its plain form where it tells.
     pub(super) fn find(&self, directory: DirectoryId, stored: &[u8]) -> Result<Found> {
         match self.encoding.parse(stored) {
-            Ok(Spelled::VaultDirectory | Spelled::DirectoryRecord | Spelled::Side(_) | Spelled::Remains) => {
-                Ok(Found::Hidden)
-            }
+            Ok(Spelled::VaultDirectory | Spelled::DirectoryRecord | Spelled::Side(_)) => Ok(Found::Hidden),
+            Ok(Spelled::Remains) => Err(damaged("a removed file is left over that the store kept")),
             Ok(Spelled::Short(sealed)) => self.open_name(directory, &sealed).map(Found::Name),
             Ok(Spelled::Long) => {
                 let name = String::from_utf8_lossy(stored);
@@ -125,9 +132,10 @@ impl Names {
         self.records.root_directory()
     }
 
-    /// Whether a stored name is spelled as this vault spells names of entries.
+    /// Whether a stored name is spelled as this vault spells names of entries, or is
+    /// one that a store gives to them.
     pub(super) fn is_spelled(&self, stored: &[u8]) -> bool {
-        matches!(self.encoding.parse(stored), Ok(Spelled::Short(_) | Spelled::Long))
+        matches!(self.encoding.parse(stored), Ok(Spelled::Short(_) | Spelled::Long | Spelled::Remains))
     }
 
     /// The home that a name in a directory stands for.

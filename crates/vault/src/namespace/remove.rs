@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use strongroom_store::{Kind, Node, NodeRef, RenameMode, has_no_name};
+use strongroom_store::{Kind, Node, NodeRef, RenameMode};
 
 use super::Namespace;
 use super::access::DIRECTORY_BITS;
-use super::inode::{lock, write};
-use super::names::{Found, RECORD, is_hidden};
+use super::inode::{Inode, lock, write};
+use super::names::{Found, RECORD, is_hidden, is_remains};
 use super::record::{self, Record};
+use crate::content::Content;
 use crate::error::{Damage, Error, Result, errno};
 use crate::rules::Rule;
+use crate::sync::MutexGuard;
 
 /// True when a stored directory holds nothing but what the vault itself put
 /// there. An entry that does not open counts: it may be somebody's.
 pub(super) fn is_empty(node: &dyn Node) -> Result<bool> {
-    Ok(node.entries()?.iter().all(|entry| is_hidden(&entry.name)))
+    Ok(node.entries()?.iter().all(|entry| is_hidden(&entry.name) || is_remains(entry)))
 }
 
 /// True when a directory is one as the vault leaves them in
@@ -49,6 +51,35 @@ pub(super) fn discard(node: &NodeRef, temporary: &NodeRef, name: &[u8]) -> Resul
     Ok(temporary.remove_directory(name)?)
 }
 
+/// An inode, no directory, of which a name is being removed. Nobody gives it a further one meanwhile.
+pub(super) struct Unlinking<'a> {
+    node: &'a NodeRef,
+    inode: Option<&'a Arc<Inode>>,
+    /// It has this name alone.
+    is_last: bool,
+    _linking: Option<MutexGuard<'a, ()>>,
+}
+
+impl<'a> Unlinking<'a> {
+    /// Before the removal, with the directory's gate closed. `inode` is what is known of the node.
+    fn of(node: &'a NodeRef, inode: Option<&'a Arc<Inode>>, was_linked: bool) -> Unlinking<'a> {
+        let linking = inode.map(|inode| lock(&inode.linking));
+        let is_one = || node.attributes().is_ok_and(|attributes| attributes.links == 1);
+        let is_last = linking.is_some() && !was_linked && is_one();
+        Unlinking { node, inode, is_last, _linking: linking }
+    }
+
+    /// Whether it has no name any more. There are stores that count one of their own for as long as somebody has it
+    /// open, and such that do not know it at all any more. But these say so too of what has lost the name by which it
+    /// was found, and has another.
+    fn has_left(&self) -> bool {
+        match self.node.attributes() {
+            Ok(attributes) => attributes.links == 0 || self.is_last && attributes.links == 1,
+            Err(error) => error.is_gone() && self.is_last,
+        }
+    }
+}
+
 impl Namespace {
     /// Removes an entry that is no directory.
     ///
@@ -69,10 +100,12 @@ impl Namespace {
         if !self.contents.keeps(Rule::EntryGoneBeforeSide) {
             self.remove_side(&parent, &stored);
         }
+        let known = self.table.known(node.id());
+        let unlinking = self.unlinking(&node, known.as_ref());
         parent.node.remove(&stored.main)?;
         self.unrecord(directory, name);
         self.remove_side(&parent, &stored);
-        self.unnamed(&node, target, parent.number, name);
+        self.unnamed(&unlinking, target, parent.number, name);
         Ok(())
     }
 
@@ -145,17 +178,24 @@ impl Namespace {
         Ok(())
     }
 
-    /// An entry of `node` that is no directory has been removed. `target` is
-    /// that of [`Namespace::long_target`] before.
-    pub(super) fn unnamed(&self, node: &NodeRef, target: Option<Vec<u8>>, parent: u64, name: &[u8]) {
-        let inode = self.table.known(node.id());
-        if let Some(inode) = &inode {
+    /// A name of what was [`Unlinking`] has been removed. `target` is that of
+    /// [`Namespace::long_target`] before.
+    pub(super) fn unnamed(
+        &self,
+        unlinking: &Unlinking<'_>,
+        target: Option<Vec<u8>>,
+        parent: u64,
+        name: &[u8],
+    ) {
+        let Unlinking { node, inode, .. } = unlinking;
+        if let Some(inode) = inode {
             inode.displaced(parent, name);
         }
-        // Asked after the removal: another name may have been given meanwhile,
-        // but none is given any more to an inode that has none.
-        if !has_no_name(&node.attributes()) {
+        if !unlinking.has_left() {
             return;
+        }
+        if let Some(inode) = inode {
+            inode.set_unlinked();
         }
         if let Some(target) = target {
             self.remove_side_target(&target);
@@ -163,13 +203,25 @@ impl Namespace {
         self.contents.note_special_durable(node.id());
         if node.kind() == Kind::File {
             self.contents.removed(node.id());
-            let live = match &inode {
-                Some(inode) => inode.live(&self.contents),
-                None => self.contents.live(node.id()),
-            };
-            if let Some(content) = live {
+            if let Some(content) = self.live_of(node, *inode) {
                 content.unlinked();
             }
+        }
+    }
+
+    /// Before a name of a node is removed, with the directory's gate closed; `inode` is what is known of it.
+    pub(super) fn unlinking<'a>(&self, node: &'a NodeRef, inode: Option<&'a Arc<Inode>>) -> Unlinking<'a> {
+        // A store may count one name of each file: what is bound to none has had several.
+        let was_linked = self.live_of(node, inode).is_some_and(|content| content.is_linked());
+        Unlinking::of(node, inode, was_linked)
+    }
+
+    /// The content of a node that is live.
+    fn live_of(&self, node: &NodeRef, inode: Option<&Arc<Inode>>) -> Option<Arc<Content>> {
+        match inode {
+            _ if node.kind() != Kind::File => None,
+            Some(inode) => inode.live(&self.contents),
+            None => self.contents.live(node.id()),
         }
     }
 }

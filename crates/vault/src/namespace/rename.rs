@@ -348,8 +348,10 @@ impl Namespace {
         self.ensure_side(to)?;
         self.bind_end(source, from, to)?;
         let long = self.long_target(target);
+        let known = self.table.known(target.id());
+        let unlinking = self.unlinking(target, known.as_ref());
         self.stored_rename(from, to, RenameMode::Replace)?;
-        self.unnamed(target, long, to.parent.number, to.name);
+        self.unnamed(&unlinking, long, to.parent.number, to.name);
         self.moved(from, to, source);
         Ok(())
     }

@@ -68,17 +68,7 @@ struct Document {
 pub(crate) fn run(store: &Path, output: Output) -> Result<Exit> {
     proc::need()?;
     let interrupt = Interrupt::listen();
-    let trials = Trials::begin(store).map_err(|error| {
-        let failure = Failure::system(store, &error);
-        let hint = match failure.exit() {
-            _ if error.raw_os_error() == Some(Errno::ROFS.raw_os_error()) => {
-                "A store is tried by making files in it, and its file system is read-only: remount it for writing."
-            }
-            Exit::Store => hint_of(error.raw_os_error().unwrap_or_default()).unwrap_or(TRIED),
-            _ => TRIED,
-        };
-        failure.hint(hint)
-    })?;
+    let trials = begin(store)?;
     let findings = trials.run(&|_| true, &other_process, &|| !interrupt.is_asked());
     let left = trials.end().err().map(|error| error.to_string());
     let findings = findings.map_err(|stopped| {
@@ -109,10 +99,10 @@ pub(crate) fn run(store: &Path, output: Output) -> Result<Exit> {
 ///
 /// # Errors
 /// Unsupported, with what it does not keep; or as [`run`].
-pub(crate) fn check(store: &Path) -> Result<()> {
-    let trials = Trials::begin(store).map_err(|error| Failure::system(store, &error))?;
+pub(crate) fn check(store: &Path, interrupt: &Interrupt) -> Result<()> {
+    let trials = begin(store)?;
     let is_needed = |ability| matches!(meaning(ability).1, Need::Must(_));
-    let findings = trials.run(&is_needed, &other_process, &|| true);
+    let findings = trials.run(&is_needed, &other_process, &|| !interrupt.is_asked());
     let ended = trials.end();
     let missing: Vec<&str> = findings
         .map_err(|stopped| self::stopped(stopped).at(store))?
@@ -128,7 +118,22 @@ pub(crate) fn check(store: &Path) -> Result<()> {
         format!("no vault can live on this file system, which does not keep: {}", missing.join(", "));
     Err(Failure::new(Exit::Unsupported, message)
         .at(store)
-        .hint("`strongroom doctor STORE` says what that means. A vault that was made elsewhere can be copied there."))
+        .hint("`strongroom doctor STORE` says what that means. A vault that was made elsewhere can be copied there. \
+               Where the store uploads late, what was tried may show up once more: remove `.n~doctor-…`."))
+}
+
+fn begin(store: &Path) -> Result<Trials> {
+    Trials::begin(store).map_err(|error| {
+        let failure = Failure::system(store, &error);
+        let hint = match failure.exit() {
+            _ if error.raw_os_error() == Some(Errno::ROFS.raw_os_error()) => {
+                "A store is tried by making files in it, and its file system is read-only: remount it for writing."
+            }
+            Exit::Store => hint_of(error.raw_os_error().unwrap_or_default()).unwrap_or(TRIED),
+            _ => TRIED,
+        };
+        failure.hint(hint)
+    })
 }
 
 /// How a store is tried.
@@ -223,12 +228,9 @@ fn meaning(ability: Ability) -> (&'static str, Need) {
         Ability::RemovedFiles => {
             ("removed-files", Without("A file that is removed while it is open is lost to who has it open."))
         }
-        Ability::EmptyAfterRemoval => (
-            "empty-after-removal",
-            Indifferent(
-                "A vault passes over `.fuse_hidden…` and `.nfs…`, and clears them away when it is mounted.",
-            ),
-        ),
+        Ability::EmptyAfterRemoval => {
+            ("empty-after-removal", Indifferent("A mount passes over `.fuse_hidden…` and `.nfs…`."))
+        }
         Ability::HardLinks => ("hard-links", Without("A file has one name: link(2) is EOPNOTSUPP.")),
         Ability::Exchange => {
             ("exchange", Without("RENAME_EXCHANGE is EINVAL; an empty directory is replaced in two steps."))
