@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use strongroom_store::faulty::{Call, FaultyStore, Plan};
 use strongroom_store::memory::MemoryStore;
-use strongroom_store::{RenameMode, XattrMode};
+use strongroom_store::{RenameMode, SetTime, Store, Timestamp, XattrMode};
 use strongroom_vault::error::errno as code;
-use strongroom_vault::namespace::ROOT;
+use strongroom_vault::namespace::{Changes, ROOT};
 
 use crate::support::{Vault, creation, errno, on_store};
 
@@ -93,4 +93,37 @@ fn without_unnamed_files_and_reservations_the_rest_works() {
     let made = vault.namespace.create_unnamed(ROOT, &creation(0o600));
     assert_eq!(errno(made.map(|_| ())), code::EOPNOTSUPP);
     works(vault);
+}
+
+/// sshfs knows an inode by the name under which it was found, and no more once that is removed.
+#[test]
+fn an_inode_that_the_store_has_forgotten_is_gone_if_it_had_one_name() {
+    let times = Changes { modified: SetTime::To(Timestamp { seconds: 5, nanoseconds: 0 }), ..Changes::NONE };
+    for has_another in [false, true] {
+        let store = Arc::new(FaultyStore::injecting(MemoryStore::new()));
+        let vault = on_store(Arc::clone(&store) as Arc<dyn Store>);
+        let number = vault.file("a", 5000).number;
+        if has_another {
+            vault.link("a", "b").unwrap();
+        }
+        // What is left of it is what is asked last.
+        vault.file("other", 5000);
+        let before = store.calls(Some(Call::Attributes));
+        vault.remove("other").unwrap();
+        let asked = store.calls(Some(Call::Attributes)) - before;
+        store.fail(Plan::from(asked - 1, code::ESTALE).of(Call::Attributes));
+        vault.remove("a").unwrap();
+        store.fail(Plan::from(0, code::ESTALE).of(Call::SetTimes));
+        let set = vault.namespace.set_attributes(number, &times);
+        match has_another {
+            true => assert_eq!(errno(set), code::ESTALE),
+            false => assert_eq!(set.unwrap().links, 0),
+        }
+        assert_eq!(errno(vault.namespace.set_attributes(ROOT, &times)), code::ESTALE, "nobody removes it");
+        store.heal();
+        if has_another {
+            let vault = vault.remounted();
+            assert_eq!(vault.check_open("b"), Ok(5000), "what was not synced yet is committed");
+        }
+    }
 }
