@@ -81,14 +81,16 @@ pub(super) fn links_in(directory: &LocalNode) -> Result<bool> {
     let linked = directory.link_raw(&*node, &further);
     let found = directory.lookup_with_attributes(&further);
     drop(file);
+    // A store that fails altogether fails here too, and has told nothing.
+    directory.remove(&name)?;
+    // It was found by the name that is gone; there are stores that do not know it by the other.
+    let is_known = node.attributes().is_ok_and(|seen| seen.links > 0);
     if linked.is_ok() {
         // It has served, however it ends.
         let _ = directory.remove(&further);
     }
-    // A store that fails altogether fails here too, and has told nothing.
-    directory.remove(&name)?;
     match linked {
-        Ok(()) => Ok(found.is_ok_and(|(same, seen)| same.id() == node.id() && seen.links == 2)),
+        Ok(()) => Ok(is_known && found.is_ok_and(|(same, seen)| same.id() == node.id() && seen.links == 2)),
         Err(failed) if is_one_of(&failed, &NO_LINKS) => Ok(false),
         Err(failed) => Err(failed),
     }
