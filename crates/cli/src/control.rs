@@ -279,6 +279,16 @@ pub(crate) fn remove_dead(directory: &Path) {
     }
 }
 
+/// Removes the sockets of this user's that are named by a device number which is this process's mount's now: the mounts
+/// that had it are gone. Their daemons may still be closing vaults, and what one of them says must not be taken for the
+/// answer of this mount's, least of all once that has been killed.
+pub(crate) fn remove_former(device: DeviceNumber) {
+    let uid = rustix::process::geteuid().as_raw();
+    for socket in trusted_sockets(uid, &socket_prefix(device)) {
+        let _ = std::fs::remove_file(socket);
+    }
+}
+
 /// Whether there is a process of the number in a socket's name.
 fn is_running(socket: &Path) -> bool {
     let name = socket.file_stem().and_then(|stem| stem.to_str());
@@ -489,6 +499,17 @@ mod tests {
         for other in ["/run/dbus/socket", "/run/x/0-39-7.socket", "@/strongroom/0-39-7.socket", ""] {
             assert_eq!(bound_directory(&line(other)), None, "{other}");
         }
+    }
+
+    #[test]
+    fn who_had_a_device_before_is_not_asked_for_the_mount_that_has_it_now() {
+        let elsewhere = tempfile::tempdir().expect("a directory");
+        let directory = elsewhere.path().join("strongroom");
+        std::fs::DirBuilder::new().mode(0o700).create(&directory).expect("made");
+        let listen = |name: &str| std::os::unix::net::UnixListener::bind(directory.join(name)).expect("ours");
+        let _closing = (listen("0-4194301-4194307.socket"), listen("0-419430-4194307.socket"));
+        remove_former(DeviceNumber { major: 0, minor: 4_194_301 });
+        assert_eq!(sockets(&directory, ""), [directory.join("0-419430-4194307.socket")]);
     }
 
     #[test]

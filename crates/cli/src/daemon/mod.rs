@@ -42,7 +42,6 @@ use self::server::{News, Server};
 use crate::args::values::LogTarget;
 use crate::compose::{Composed, compose_for};
 use crate::confinement;
-use crate::control;
 use crate::control::mounts::{self, DeviceNumber};
 use crate::failure::{Exit, Failure, Result};
 use crate::freshness;
@@ -381,7 +380,7 @@ fn mounted(
         ending: Ending::default(),
     });
     daemon.applies(engines.settings());
-    let server = Server::bind(&control::socket_name(device))?;
+    let server = Server::bind_for(device)?;
     let asked = Arc::clone(&daemon);
     server.start(move |request, stream| server::converse(&asked, request, stream))?;
     unmounting::on_signals(&daemon, signals)?;

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use super::Daemon;
 use super::unmounting::{self, HELD_AFTER};
 use crate::compose;
+use crate::control::mounts::DeviceNumber;
 use crate::control::{self, Answer, OpenFile, Request};
 use crate::failure::{Failure, Result};
 use strongroom_fuse::adapter::OpenForWriting;
@@ -32,6 +33,15 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Binds the socket of the mount of this device, which this process serves.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub(crate) fn bind_for(device: DeviceNumber) -> Result<Server> {
+        control::remove_former(device);
+        Server::bind(&control::socket_name(device))
+    }
+
     /// Binds a socket of this name, which has this process's number.
     ///
     /// # Errors

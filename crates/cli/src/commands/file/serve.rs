@@ -17,7 +17,7 @@ use super::failure;
 use super::mount::{Plan, handed_on};
 use super::removal;
 use crate::confinement;
-use crate::control::{self, Answer, Request, mounts};
+use crate::control::{Answer, Request, mounts};
 use crate::daemon::ending::Ending;
 use crate::daemon::launch::{self, Ready};
 use crate::daemon::server::{Server, answer, send};
@@ -105,7 +105,7 @@ fn serve(plan: &Plan, key: &FileKey, ready: &Ready) -> Result<()> {
     let options = SessionOptions { writeback_cache: false, ..SessionOptions::default() };
     let session = Session::new(mount, file, options);
     let served = Arc::new(Served { session: session.handle(), ending: Ending::default() });
-    let server = Server::bind(&control::socket_name(device))?;
+    let server = Server::bind_for(device)?;
     let asked = Arc::clone(&served);
     server.start(move |request, stream| asked.converse(&request, stream))?;
     served.end_on_signals(signals)?;
