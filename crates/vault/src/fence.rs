@@ -24,8 +24,10 @@ pub trait Fence: Send + Sync {
 }
 
 /// Names change without a commit, and each look costs calls of the store: as
-/// long as this no change of a name makes another.
-const LATELY: Duration = Duration::from_secs(1);
+/// long as this no change of a name makes another. Whoever takes a vault over
+/// waits for longer before he opens it: what is begun before the other looks
+/// again is then what a crash has left, and no damage of what he writes.
+pub const FENCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A fence, and whether it has fallen: then it stays so.
 pub(crate) struct Fenced {
@@ -67,7 +69,7 @@ impl Fenced {
         }
         let now = self.began.elapsed().as_millis() as u64 + 1;
         let looked = self.looked_ms.load(Ordering::Relaxed);
-        let is_late = looked == 0 || now - looked.min(now) >= LATELY.as_millis() as u64;
+        let is_late = looked == 0 || now - looked.min(now) >= FENCE_INTERVAL.as_millis() as u64;
         // Of several that come at once, one looks.
         let is_mine =
             || self.looked_ms.compare_exchange(looked, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();

@@ -40,7 +40,7 @@ mod walk;
 
 pub use context::{Counters, Recovered};
 pub use error::{Damage, Error, Result, Staleness};
-pub use fence::Fence;
+pub use fence::{FENCE_INTERVAL, Fence};
 pub use freshness::{Trust, Trusted};
 pub use header_file::{HeaderWitness, read_header_copies, sync_header_copies, write_header};
 #[cfg(feature = "planted-faults")]

@@ -134,6 +134,7 @@ impl VaultLock {
         let locked = rustix::io::retry_on_intr(|| rustix::fs::flock(&file, operation));
         let left = read(&mut file).map(Box::new);
         let may_take = |left: &Holder| takeover.covers(left);
+        let is_taken_over = left.as_ref().is_some_and(|left| left.standing_unlocked() != Standing::Gone);
         let is_elsewhere = |left: &Holder| left.standing() == Standing::Elsewhere;
         match (locked, left) {
             (Ok(()), None) => {}
@@ -160,6 +161,10 @@ impl VaultLock {
         // Of two that came at once, the one that wrote last has it.
         if !record.stands() {
             return Err(LockError::Held(read(&mut file).map(Box::new)));
+        }
+        if is_taken_over {
+            // Until then whoever had it goes on to change names.
+            std::thread::sleep(2 * strongroom_vault::FENCE_INTERVAL);
         }
         Ok(Some(VaultLock { file, record: Some(Arc::new(record)) }))
     }
@@ -471,7 +476,9 @@ mod tests {
         assert_eq!(fence.holds(), Ok(false));
         drop(first);
         assert_eq!(read(&mut File::open(&path).expect("there")), Some(other), "not the first one's any more");
+        let began = std::time::Instant::now();
         let taken = acquire(&vault, Takeover::Elsewhere).expect("taken over").expect("a file");
+        assert!(began.elapsed() >= 2 * strongroom_vault::FENCE_INTERVAL, "the first one has noticed");
         assert_eq!(taken.fence().expect("a writer").holds(), Ok(true));
         drop(taken);
         assert!(acquire(&vault, Takeover::Refuse).is_ok());
