@@ -142,25 +142,21 @@ fn one_suite_is_recorded_another_predicted_and_mounted() {
     const PIECES: u64 = 64;
     let (base, other) = (Place::new().vault(), Place::new().vault_of("cascade"));
     run(&base, "tune xaes cascade --engine cpu --seconds 4").expect(0);
-    let took = {
-        let _mounted = Mounted::new(&base, "cpu");
-        work(&base, PIECES);
-        run(&base, "trace start m").expect(0);
-        let took = work(&base, PIECES);
-        run(&base, "trace stop m").expect(0);
-        took
-    };
+    let _mounted = (Mounted::new(&base, "cpu"), Mounted::new(&other, "cpu"));
+    work(&base, PIECES);
+    run(&base, "trace start m").expect(0);
+    work(&base, PIECES);
+    run(&base, "trace stop m").expect(0);
     let document = run(&base, "whatif strongroom.trace --engine cpu --json").expect(0).document();
     let rows = document["rows"].as_array().expect("a list");
     let row =
         |add: &str| rows.iter().find(|row| row["add"] == add).unwrap_or_else(|| panic!("{add}: {rows:?}"));
     let speed = |row: &Value| row["speed"].as_f64().expect("a number");
     let predicted = speed(row("suite=cascade"));
-    let measured = {
-        let _mounted = Mounted::new(&other, "cpu");
-        work(&other, PIECES);
-        took / work(&other, PIECES)
-    };
+    // In turn, and of each the shortest: other tests run beside this one.
+    let took: Vec<[f64; 2]> = (0..6).map(|_| [work(&base, PIECES), work(&other, PIECES)]).collect();
+    let shortest = |vault: usize| took.iter().map(|took| took[vault]).fold(f64::INFINITY, f64::min);
+    let measured = shortest(0) / shortest(1);
     // Three ciphers take several times one's time, whatever else the machine does.
     assert!(predicted < 0.8 && measured < 1.0, "predicted {predicted}, measured {measured}");
     assert!((predicted / measured).ln().abs() < f64::ln(3.0), "predicted {predicted}, measured {measured}");
