@@ -31,6 +31,20 @@ pub(crate) struct Crate {
     pub(crate) needs: BTreeSet<Key>,
 }
 
+/// The program and the crate `a` from elsewhere, which it needs, both of this version.
+#[cfg(test)]
+pub(crate) fn sample(version: &str) -> BTreeMap<Key, Crate> {
+    let key = |name: &str| Key { name: name.to_owned(), version: version.to_owned() };
+    let part = |checksum: Option<&str>, needs: BTreeSet<Key>| Crate {
+        licence: "MIT".to_owned(),
+        checksum: checksum.map(str::to_owned),
+        directory: PathBuf::new(),
+        needs,
+    };
+    let own = (key("strongroom"), part(None, [key("a")].into()));
+    [own, (key("a"), part(Some("ff"), BTreeSet::new()))].into()
+}
+
 /// The crates in `strongroom` as it is built for the target `triple` from the repository at `root`, without
 /// what only runs while it is compiled.
 pub(crate) fn crates(root: &Path, triple: &str) -> Result<BTreeMap<Key, Crate>> {

@@ -199,6 +199,11 @@ fn what_a_store_keeps_of_removed_files_is_no_entry_and_not_lost() {
     let (code, found) = on_vault(&place, &["check"]);
     assert_eq!(code, Some(4), "{found}");
     assert!(found["damage"].to_string().contains("a removed file is left over"), "{found}");
+    let (vault, out, password) = (place.vault(), place.at("../salvaged"), place.password());
+    run(&["salvage", "--password-file", text(&password), text(&vault), text(&out)]);
+    let salvaged = fs::read_dir(out.join("d")).expect("salvaged").map(|entry| entry.expect("one").path());
+    let salvaged: Vec<_> = salvaged.map(|path| fs::read_to_string(path).expect("read")).collect();
+    assert_eq!(salvaged, ["the only copy"]);
     let (code, repaired) = on_vault(&place, &["check", "--repair", "--yes"]);
     assert_eq!(code, Some(8), "{repaired}");
     assert_eq!(on_vault(&place, &["check"]).0, Some(0));

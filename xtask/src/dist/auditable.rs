@@ -38,27 +38,17 @@ pub(super) fn section(crates: &BTreeMap<Key, Crate>) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use serde_json::{Value, json};
 
     use super::*;
 
     #[test]
     fn a_scanner_reads_what_it_consists_of() -> Result {
-        let key = |name: &str| Key { name: name.to_owned(), version: "1.2.3".to_owned() };
-        let part = |checksum: Option<&str>, needs: &[Key]| Crate {
-            licence: "MIT".to_owned(),
-            checksum: checksum.map(str::to_owned),
-            directory: PathBuf::new(),
-            needs: needs.iter().cloned().collect(),
-        };
-        let crates =
-            [(key("strongroom"), part(None, &[key("age")])), (key("age"), part(Some("ff"), &[]))].into();
+        let crates = crate::shipped::sample("1.2.3");
         let text = miniz_oxide::inflate::decompress_to_vec_zlib(&section(&crates)?).expect("zlib");
         let list: Value = serde_json::from_slice(&text)?;
         let expected = json!({ "packages": [
-            { "name": "age", "version": "1.2.3", "source": "crates.io" },
+            { "name": "a", "version": "1.2.3", "source": "crates.io" },
             { "name": "strongroom", "version": "1.2.3", "source": "local", "dependencies": [0], "root": true },
         ] });
         assert_eq!(list, expected);

@@ -90,14 +90,7 @@ mod tests {
 
     #[test]
     fn the_list_names_the_program_and_its_crates() -> Result {
-        let key = |name: &str| Key { name: name.to_owned(), version: "1.0.0+x".to_owned() };
-        let part = |checksum: Option<&str>, needs: &[Key]| Crate {
-            licence: "MIT".to_owned(),
-            checksum: checksum.map(str::to_owned),
-            directory: PathBuf::new(),
-            needs: needs.iter().cloned().collect(),
-        };
-        let crates = [(key("strongroom"), part(None, &[key("a")])), (key("a"), part(Some("ff"), &[]))].into();
+        let crates = crate::shipped::sample("1.0.0+x");
         let tree = Tree { root: PathBuf::new(), version: "1.0.0".to_owned(), epoch: 0 };
         let sum = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
         let compilers = ["rustc version 1.95.0".to_owned()].into();

@@ -205,6 +205,13 @@ pub fn side_name(long_name: &str) -> String {
     format!("{SIDE_PREFIX}{long_name}")
 }
 
+/// The long name of which a file of this name holds the sealed one; `None` for other
+/// names. Whether it is a whole long name is not looked at.
+#[must_use]
+pub fn long_name_of(side: &[u8]) -> Option<&[u8]> {
+    side.strip_prefix(SIDE_PREFIX.as_bytes()).filter(|long| long.starts_with(b"~"))
+}
+
 /// A directory record: the name of an empty file in the directory
 /// [`DIRECTORY_RECORD`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

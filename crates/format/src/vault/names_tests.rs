@@ -26,6 +26,8 @@ fn long_names_and_their_side_files_are_told_from_short_ones() {
         assert_eq!(long.len(), 33);
         assert_eq!(encoding.parse(long.as_bytes()), Ok(StoredName::Long));
         assert_eq!(encoding.parse(side_name(&long).as_bytes()), Ok(StoredName::Side(long.clone())));
+        assert_eq!(long_name_of(side_name(&long).as_bytes()), Some(long.as_bytes()));
+        assert_eq!(long_name_of(b".nfs00000000000a1b2c000000d4"), None);
         assert_ne!(encoding.parse(&long.as_bytes()[..32]), Ok(StoredName::Long));
         assert_ne!(encoding.parse(format!("{long}0").as_bytes()), Ok(StoredName::Long));
         assert!(encoding.parse(side_name(&long[..32]).as_bytes()).is_err());

@@ -274,10 +274,10 @@ fn without_names(inode: &Inode, changes: &Changes) -> Attributes {
     Attributes {
         id: inode.node.id(),
         kind: inode.kind,
-        mode: changes.mode.unwrap_or(0) & 0o7777,
+        mode: 0,
         links: 0,
-        uid: changes.uid.unwrap_or(0),
-        gid: changes.gid.unwrap_or(0),
+        uid: 0,
+        gid: 0,
         device: 0,
         len: changes.len.unwrap_or(0),
         blocks: 0,

@@ -49,7 +49,7 @@ pub(super) enum Found {
 
 /// True for what the vault itself keeps in a directory beside its entries.
 pub(super) fn is_hidden(stored: &[u8]) -> bool {
-    stored == RECORD || long_name_of(stored).is_some()
+    stored == RECORD || spelling::long_name_of(stored).is_some()
 }
 
 /// True for a removed file that the store keeps for as long as somebody has it open.
@@ -58,11 +58,6 @@ pub(super) fn is_hidden(stored: &[u8]) -> bool {
 /// replaces one has given the old one such a name, and the new one none.
 pub(super) fn is_remains(entry: &DirectoryEntry) -> bool {
     matches!(entry.kind, None | Some(Kind::File)) && spelling::is_remains(&entry.name)
-}
-
-/// Of a side file, the long name that it belongs to.
-pub(super) fn long_name_of(side: &[u8]) -> Option<&[u8]> {
-    side.strip_prefix(b".n").filter(|long| long.starts_with(b"~"))
 }
 
 /// Ciphers and spelling of one vault.

@@ -60,15 +60,7 @@ pub(super) struct Unlinking<'a> {
     _linking: Option<MutexGuard<'a, ()>>,
 }
 
-impl<'a> Unlinking<'a> {
-    /// Before the removal, with the directory's gate closed. `inode` is what is known of the node.
-    fn of(node: &'a NodeRef, inode: Option<&'a Arc<Inode>>, was_linked: bool) -> Unlinking<'a> {
-        let linking = inode.map(|inode| lock(&inode.linking));
-        let is_one = || node.attributes().is_ok_and(|attributes| attributes.links == 1);
-        let is_last = linking.is_some() && !was_linked && is_one();
-        Unlinking { node, inode, is_last, _linking: linking }
-    }
-
+impl Unlinking<'_> {
     /// Whether it has no name any more. There are stores that count one of their own for as long as somebody has it
     /// open, and such that do not know it at all any more. But these say so too of what has lost the name by which it
     /// was found, and has another.
@@ -213,7 +205,10 @@ impl Namespace {
     pub(super) fn unlinking<'a>(&self, node: &'a NodeRef, inode: Option<&'a Arc<Inode>>) -> Unlinking<'a> {
         // A store may count one name of each file: what is bound to none has had several.
         let was_linked = self.live_of(node, inode).is_some_and(|content| content.is_linked());
-        Unlinking::of(node, inode, was_linked)
+        let linking = inode.map(|inode| lock(&inode.linking));
+        let is_one = || node.attributes().is_ok_and(|attributes| attributes.links == 1);
+        let is_last = linking.is_some() && !was_linked && is_one();
+        Unlinking { node, inode, is_last, _linking: linking }
     }
 
     /// The content of a node that is live.

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use strongroom_format::vault::DirectoryId;
+use strongroom_format::vault::names::long_name_of;
 use strongroom_store::NodeRef;
 
 use super::{Folder, Named, Sort, Survey};
 use crate::error::{Damage, Error, Result};
-use crate::namespace::names::{Found, is_hidden, long_name_of};
+use crate::namespace::names::{Found, is_hidden};
 use crate::namespace::{PRIVATE, sidefile};
 
 /// An entry that is not the vault's own.
