@@ -11,9 +11,11 @@ pub mod vault;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::command;
 use crate::failure::Result;
 use crate::packages;
 use crate::subject::peer::Peer;
@@ -146,6 +148,13 @@ impl Subject {
             Self::Strongroom { .. } => Kind::Strongroom,
             Self::Peer(peer) => peer.kind,
         }
+    }
+
+    /// `strongroom sync` of a mount, which is given `limit`: `syncfs(2)` does not reach the daemon. Nothing for other
+    /// subjects.
+    pub fn sync(&self, mount: &Path, limit: Duration) -> Result {
+        let Self::Strongroom { binary, .. } = self else { return Ok(()) };
+        command::output(Command::new(binary).arg("sync").arg(mount), limit).map(drop)
     }
 
     /// The name with the settings that differ from the defaults.

@@ -181,6 +181,11 @@ impl Mount {
         command::output(&mut command, Duration::from_secs(20)).map(drop)
     }
 
+    /// [`Subject::sync`] of this mount.
+    pub fn sync(&self, limit: Duration) -> Result {
+        self.vault.subject.sync(self.path(), limit)
+    }
+
     fn stop(&mut self) -> Result {
         let code = self.ended()?;
         ensure!(code == 0, "{}", self.wrong_end(code));

@@ -1,9 +1,11 @@
 //! A loop device over the raw file, with ext4 on it: a tree, a killed server, swap.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
 
 use super::lab::{LIMIT, Lab};
 use super::pressure;
@@ -153,8 +155,8 @@ fn killed(lab: &Lab, kills: u64) -> Result {
     for round in 0..kills {
         let mounted = Mounted::open(lab)?;
         mounted.mount()?;
-        let point = mounted.point.clone();
-        let writer = std::thread::spawn(move || write_until_it_fails(&point, round));
+        let directory = fs::File::open(&mounted.point)?;
+        let writer = std::thread::spawn(move || write_until_it_fails(&directory, round));
         std::thread::sleep(Duration::from_millis(400 + 150 * round));
         mounted.kill()?;
         let synced = writer.join().map_err(|_| Failure::new("the writer panicked"))?;
@@ -182,16 +184,19 @@ fn content(name: &str) -> Vec<u8> {
     Lab::data(40_000, name.bytes().fold(0, |sum, byte| sum * 31 + u64::from(byte)))
 }
 
-/// Names of the files that were synced.
-fn write_until_it_fails(point: &Path, round: u64) -> Vec<String> {
+/// Names of the files that were synced. Made below the open directory: its path leads elsewhere, where writing
+/// goes well, as soon as the mount is taken away.
+fn write_until_it_fails(directory: &fs::File, round: u64) -> Vec<String> {
+    let made = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
     let mut synced = Vec::new();
     for number in 0..1000 {
         let name = format!("file-{round}-{number}");
-        let written = fs::File::create(point.join(&name)).and_then(|mut file| {
+        let opened = rustix::fs::openat(directory, &name, made, Mode::from_raw_mode(0o644));
+        let written = opened.map_err(io::Error::from).map(fs::File::from).and_then(|mut file| {
             file.write_all(&content(&name))?;
             file.sync_all()?;
             // The name too.
-            fs::File::open(point)?.sync_all()
+            directory.sync_all()
         });
         match written {
             Ok(()) => synced.push(name),

@@ -87,7 +87,7 @@ pub(super) fn live(subject: &Subject, base: &Path, store: &Path, found: &Diagnos
     tree.change(&top)?;
     names(&mut tree, &top, found)?;
     tree.compare(&top).context("as changed")?;
-    sync(subject, &top)?;
+    subject.sync(&top, MOUNT_LIMIT)?;
     removals(subject, &top)?;
     let mut mount = mount.crash_and_mount().context("killed")?;
     tree.compare(&top).context("after a kill")?;
@@ -173,13 +173,13 @@ fn removals(subject: &Subject, top: &Path) -> Result {
             fs::write(path, [5; 9_000])?;
         }
         if is_synced {
-            sync(subject, top)?;
+            subject.sync(top, MOUNT_LIMIT)?;
         }
         let open = |path| File::options().read(true).write(true).open(path);
         let opened = if is_open { vec![open(&file)?, open(&other)?] } else { vec![] };
         fs::rename(&other, &file).context(format_args!("replacing {what}"))?;
         fs::remove_dir_all(&tree).context(format_args!("removing {what} with its directory"))?;
-        sync(subject, top).context(format_args!("after the removal of {what}"))?;
+        subject.sync(top, MOUNT_LIMIT).context(format_args!("after the removal of {what}"))?;
         for file in opened {
             ensure!(file.metadata()?.nlink() == 0, "{what} is removed and has a name");
             file.write_all_at(&[6; 100], 8_950)?;
@@ -211,10 +211,4 @@ fn status(subject: &Subject, top: &Path) -> Result<Value> {
     let told = command::output(Command::new(binary).args(["status", "--json"]).arg(top), MOUNT_LIMIT)?;
     let document: Value = serde_json::from_str(&told).context("status")?;
     Ok(document["mounts"][0].clone())
-}
-
-/// Makes everything durable.
-fn sync(subject: &Subject, top: &Path) -> Result {
-    let Subject::Strongroom { binary, .. } = subject else { return Ok(()) };
-    command::output(Command::new(binary).arg("sync").arg(top), MOUNT_LIMIT).map(drop)
 }
