@@ -131,9 +131,12 @@ impl Context {
     pub(crate) fn sync_store(&self) -> Result<()> {
         let moment = self.freshness.as_ref().map(Freshness::now);
         let number = self.barriers.begin();
-        self.barriers.alone(|| Ok(self.store.sync_all()?)).inspect_err(|error| {
-            self.barriers.failed(number);
-            self.note_losses(error);
+        self.barriers.alone(|| {
+            self.store.sync_all().map_err(Error::from).inspect_err(|error| {
+                // What one before has covered is not lost to this one.
+                self.note_losses(error);
+                self.barriers.failed(number);
+            })
         })?;
         self.barriers.succeeded(number);
         self.waiting.forget_moved(&self.barriers);
@@ -146,8 +149,11 @@ impl Context {
     /// A barrier of the store has failed: what has been released since the last one
     /// may be lost, and the store tells of it once.
     fn note_losses(&self, error: &Error) {
-        for inode in self.waiting.note_lost_releases(error) {
+        for inode in self.waiting.note_lost_releases(error, &self.barriers) {
             self.untold.note(inode, error);
+        }
+        if let Some(freshness) = &self.freshness {
+            freshness.barrier_failed();
         }
     }
 

@@ -28,8 +28,8 @@ pub enum Damage {
     },
     /// The file stands under a name that is not its home.
     Home,
-    /// The file was never durable, and a crash has left it as it is: whoever
-    /// opens the vault for writing removes it.
+    /// The file was never durable, and a crash or a barrier that failed has left it as
+    /// it is: whoever has opened the vault for writing removes it.
     Unfinished,
     /// The stored file is newer than the journal that speaks of it.
     Journaled,
@@ -96,17 +96,20 @@ pub enum Error {
 }
 
 impl Error {
-    /// The number that a caller of the mount sees: damage is `EIO`.
+    /// The number that a caller of the mount sees: damage is `EIO`. `ESTALE` makes the
+    /// kernel look a file up once more, which then is not there.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             Error::Store(error) | Error::Freshness(error) => error.errno(),
             Error::Refused(errno) => *errno,
+            Error::Damaged(Damage::Unfinished) => errno::ESTALE,
             Error::Damaged(_) | Error::Entropy | Error::Engine(_) | Error::TakenOver => errno::EIO,
         }
     }
 
-    /// True of a file that a crash has left and that was never durable.
+    /// True of a file that was never durable, and that a crash or a barrier that failed
+    /// has left as it is.
     #[must_use]
     pub fn is_unfinished(&self) -> bool {
         matches!(self, Error::Damaged(Damage::Unfinished))
@@ -158,7 +161,7 @@ impl std::fmt::Display for Damage {
                 write!(f, "{blocks} block(s) from byte {offset} on do not open")
             }
             Damage::Home => f.write_str("the file does not belong under this name"),
-            Damage::Unfinished => f.write_str("the file was never made durable before a crash"),
+            Damage::Unfinished => f.write_str("the file was never made durable, and was lost"),
             Damage::Journaled => f.write_str(
                 "the file is newer than the journal: the journal or the vault header is an old one",
             ),

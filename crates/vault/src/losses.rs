@@ -79,6 +79,11 @@ impl Untold {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&inode);
     }
 
+    /// Whether nobody was told of this one yet.
+    pub(crate) fn has(&self, inode: InodeId) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&inode)
+    }
+
     /// Tells of one, and of the others not any more.
     pub(crate) fn tell(&self) -> Result<()> {
         let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));

@@ -20,6 +20,7 @@ use support::{Rng, options, read_all, write};
 const BLOCK: u64 = 4096;
 const EIO: i32 = 5;
 const ENOENT: i32 = 2;
+const ESTALE: i32 = 116;
 
 /// A block: what it may hold.
 type Allowed = Vec<u8>;
@@ -419,4 +420,145 @@ fn a_loss_ends_with_the_file_alone() {
     vault.namespace().forget(number, 1);
     vault.namespace().remove(ROOT, b"file").unwrap();
     vault.close().expect("removed");
+}
+
+/// What a barrier of the store loses of a file that was never durable, and that nobody has open, is lost whole, as in
+/// a crash: its name is free.
+#[test]
+fn a_closed_file_that_is_lost_is_not_there_and_may_be_made_again() {
+    for is_listed in [false, true] {
+        let (store, vault, number) = released(&[7, 8]);
+        lose_once(&store, Call::SyncStore);
+        vault.sync().unwrap_err();
+        vault.sync().unwrap();
+        let names = vault.namespace();
+        // The kernel looks it up again, since it knows the name.
+        let opening = Opening { write: true, truncate: true, ..Opening::default() };
+        assert_eq!(names.open(number, opening).err().map(|error| error.errno()), Some(ESTALE));
+        if is_listed {
+            assert!(listed(&vault).is_empty());
+        } else {
+            assert_eq!(names.lookup(ROOT, b"file").err().map(|error| error.errno()), Some(ENOENT));
+        }
+        let content = support::create_file(names, "file").1;
+        write(&content, 0, &[9; BLOCK as usize]).unwrap();
+        content.sync().unwrap();
+        for image in [NOTHING, EVERYTHING, 3, 8] {
+            is_there_after_a_power_cut(&store, image, &[9; BLOCK as usize]);
+        }
+        assert_eq!(listed(&vault), ["file"]);
+    }
+}
+
+/// Whatever a power cut keeps: the file is there.
+fn is_there_after_a_power_cut(store: &FaultyStore, image: u64, expected: &[u8]) {
+    let vault = open(Arc::new(store.image(store.position(), image)));
+    let entry = vault.namespace().lookup(ROOT, b"file").unwrap();
+    let found = read_all(&vault.namespace().open(entry.number, Opening::default()).unwrap()).unwrap();
+    assert!(found == expected, "image {image}");
+}
+
+fn listed(vault: &Vault) -> Vec<String> {
+    let names = vault.namespace();
+    let directory = names.open_directory(ROOT).unwrap();
+    let mut found = Vec::new();
+    names
+        .read_directory(&directory, 0, &mut |item| {
+            found.push(String::from_utf8(item.name.to_vec()).unwrap());
+            true
+        })
+        .unwrap();
+    found.retain(|name| name != "." && name != "..");
+    found
+}
+
+/// A barrier that fails need not lose anything.
+#[test]
+fn a_closed_file_that_is_not_lost_stays() {
+    let (store, vault, number) = released(&[7, 8]);
+    store.fail(Plan::once(0, EIO).of(Call::SyncStore));
+    vault.sync().unwrap_err();
+    assert_eq!(listed(&vault), ["file"]);
+    let content = reopened(&vault, number);
+    let expected = [[7; BLOCK as usize], [8; BLOCK as usize]].concat();
+    assert!(read_all(&content).unwrap() == expected);
+    assert!(is_io_error(content.sync()), "told of the barrier");
+    content.sync().unwrap();
+    for image in [NOTHING, EVERYTHING, 3, 8] {
+        is_there_after_a_power_cut(&store, image, &expected);
+    }
+}
+
+/// Only what was never durable is taken for lost: what was synced and is spoilt is an error.
+#[test]
+fn what_was_durable_is_not_taken_for_lost() {
+    for by_sync_of_all in [false, true] {
+        let (store, vault, number) = released(&[7, 8]);
+        if by_sync_of_all {
+            vault.sync().unwrap();
+        } else {
+            let content = reopened(&vault, number);
+            content.sync().unwrap();
+            drop(content);
+            vault.namespace().release(number);
+        }
+        let content = support::create_file(vault.namespace(), "other").1;
+        write(&content, 0, &[1; BLOCK as usize]).unwrap();
+        drop(content);
+        lose_once(&store, Call::SyncStore);
+        vault.sync().unwrap_err();
+        store.heal();
+        let node = stored_file(&*store, 3 * BLOCK);
+        node.open(strongroom_store::Access::ReadWrite).unwrap().set_len(0).unwrap();
+        assert_eq!(vault.namespace().open(number, Opening::default()).err().map(|e| e.errno()), Some(EIO));
+        assert!(listed(&vault).contains(&"file".to_owned()));
+    }
+}
+
+/// The stored file with at least so many bytes.
+fn stored_file(store: &dyn Store, least: u64) -> strongroom_store::NodeRef {
+    let root = store.root();
+    let mut entries = root.entries().unwrap().into_iter().map(|entry| root.lookup(&entry.name).unwrap());
+    let is_it = |node: &strongroom_store::NodeRef| {
+        node.kind() == strongroom_store::Kind::File && node.attributes().unwrap().len >= least
+    };
+    entries.find(is_it).expect("stored")
+}
+
+/// A symlink is a record in a stored file of its own.
+#[test]
+fn a_symlink_that_is_lost_is_not_there_and_may_be_made_again() {
+    let (store, vault, _) = released(&[7]);
+    vault.sync().unwrap();
+    let link = || vault.namespace().make_symlink(ROOT, b"link", b"target", &support::CREATION);
+    let made = link().unwrap();
+    lose_once(&store, Call::SyncStore);
+    vault.sync().unwrap_err();
+    vault.sync().unwrap();
+    vault.namespace().forget(made.number, 1);
+    assert_eq!(listed(&vault), ["file"]);
+    let made = link().unwrap();
+    vault.sync().unwrap();
+    assert_eq!(vault.namespace().read_link(made.number).unwrap(), b"target");
+}
+
+/// Whoever ends the mount is told of what was taken out of the tree, unless somebody who synced everything was.
+#[test]
+fn what_is_found_lost_is_told() {
+    for is_told in [false, true] {
+        let (store, vault, number) = released(&[7, 8]);
+        lose_once(&store, Call::SyncStore);
+        if is_told {
+            vault.sync().unwrap_err();
+        } else {
+            // Another's commit waits for the same barrier.
+            let content = support::create_file(vault.namespace(), "other").1;
+            drop(content);
+            assert!(is_io_error(vault.namespace().sync_directory(ROOT)));
+        }
+        store.heal();
+        assert!(vault.namespace().open(number, Opening::default()).is_err());
+        assert!(!listed(&vault).contains(&"file".to_owned()));
+        assert_eq!(is_io_error(vault.close()), !is_told);
+    }
 }

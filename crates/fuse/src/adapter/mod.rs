@@ -204,7 +204,7 @@ impl Adapter {
     /// failures of the store are counted and remembered.
     fn failed(&self, node: NodeId, error: &Error) -> Errno {
         self.store_failures.note(error);
-        if matches!(error, Error::Damaged(_)) {
+        if matches!(error, Error::Damaged(_)) && !error.is_unfinished() {
             self.damage.damaged(node.0, error);
         }
         Errno::from_raw(error.errno())

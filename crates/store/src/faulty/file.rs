@@ -46,10 +46,13 @@ impl FaultyFile {
                 self.file.lose_unsynced();
                 Err(error)
             }
-            _ => match self.shared.owed().remove(&self.file.inode()) {
-                Some(error) => Err(error),
-                None => sync(),
-            },
+            _ => {
+                let mut owed = self.shared.owed();
+                match owed.remove(&self.file.inode()) {
+                    Some(error) => Err(error),
+                    None => sync(),
+                }
+            }
         }
     }
 }

@@ -315,10 +315,12 @@ impl Store for FaultyStore {
     fn sync_all(&self) -> Result<()> {
         match self.shared.enter(Call::SyncStore, "syncfs")? {
             Verdict::Lose(error) => {
+                // No file's barrier comes between what is lost and what it is to be told.
+                let mut owed = self.shared.owed();
                 let lost =
                     self.recorder.as_ref().map(|recorder| recorder.lock().unwritten()).unwrap_or_default();
                 self.memory.lose_unsynced(&lost);
-                self.shared.owed().extend(lost.into_iter().map(|inode| (inode, error)));
+                owed.extend(lost.into_iter().map(|inode| (inode, error)));
                 Err(error)
             }
             _ => self.memory.sync_all(),

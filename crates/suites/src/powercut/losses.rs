@@ -2,15 +2,14 @@
 //! callers get errors, the mount goes on by itself, and what was synced before and afterwards is there, also when
 //! the power fails in the end.
 
-use std::path::Path;
-use std::process::Command;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Store;
 use crate::scale::promises::{self, Promises};
-use strongroom_harness::command;
 use strongroom_harness::failure::{Context, Result, ensure};
 use strongroom_harness::random::Random;
 use strongroom_harness::subject::Subject;
@@ -18,6 +17,8 @@ use strongroom_harness::subject::mount::MountOptions;
 use strongroom_harness::subject::vault::Vault;
 use strongroom_ledger::rounds::ROUND_LIMIT;
 
+/// Files of each writer: with many some are being made whenever something is lost, and many lose something.
+const FILES_OF_EACH: usize = 300;
 /// How long a mount may take to go on by itself.
 const BACK_LIMIT: Duration = Duration::from_secs(60);
 /// Syncs after the last loss.
@@ -42,21 +43,21 @@ pub(super) fn run(
     let directory = promises::directory(mount.path())?;
     let promises = Arc::new(Promises::default());
     let mut random = Random::new(seed);
-    let writers = promises.work(&directory, seed)?;
+    let writers = promises.work_on_many(&directory, seed, FILES_OF_EACH)?;
     let mut longest = Duration::ZERO;
     for loss in 0..losses {
         writers.wait_for(random.below(40), BACK_LIMIT)?;
         thread::sleep(Duration::from_millis(random.below(50)));
         store.lose()?;
         let back = promises.wait_for_more(BACK_LIMIT).context(format_args!("loss {loss}"));
+        in_the_end(|| readable(&directory)).context(format_args!("loss {loss}"))?;
         longest = longest.max(back.inspect_err(|_| println!("{}", vault.log_tail()))?);
     }
     // Who has failed last goes on, too.
     writers.wait_for(SETTLED, BACK_LIMIT)?;
     writers.end()?;
-    // What was lost of an overwrite reads as damaged until a commit; the first may tell of what failed before.
-    let sync = || command::output(Command::new("sync").arg("--file-system").arg(&directory), CHECK_LIMIT);
-    sync().or_else(|_| sync())?;
+    // What was lost of an overwrite reads as damaged until a commit.
+    in_the_end(|| mount.sync(CHECK_LIMIT))?;
     ensure!(promises.failed() > 0, "nobody was told that anything was lost");
     promises.verify(&directory).context("as found")?;
     mount.crash()?;
@@ -72,4 +73,25 @@ pub(super) fn run(
         promises.kept(),
         longest.as_secs_f64()
     ))
+}
+
+/// Tries until it works: some fail first, to tell of what was lost.
+fn in_the_end(attempt: impl Fn() -> Result) -> Result {
+    let until = Instant::now() + BACK_LIMIT;
+    loop {
+        match attempt() {
+            Err(_) if Instant::now() < until => thread::sleep(Duration::from_millis(20)),
+            done => return done,
+        }
+    }
+}
+
+/// Reads every file that is there: what is lost is what it was before, or is not there.
+fn readable(directory: &Path) -> Result {
+    let read = |path: PathBuf| match std::fs::read(&path) {
+        // It was listed before it was found to be lost.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        read => read.map(drop).context(path.display()),
+    };
+    std::fs::read_dir(directory)?.try_for_each(|entry| read(entry?.path()))
 }

@@ -26,7 +26,7 @@ use strongroom_harness::random::Random;
 
 const BLOCK: usize = 4096;
 const WRITERS: u64 = 3;
-/// Files that a writer makes at most.
+/// Files that a writer makes at most, as a rule.
 const FILES_MAX: usize = 10;
 /// Blocks of a file as a rule, and of one in eight.
 const SMALL_MAX: u64 = 40;
@@ -52,6 +52,9 @@ pub struct WriterArgs {
     /// What each waits between two changes, in milliseconds
     #[arg(long, default_value_t = 0)]
     pause: u64,
+    /// How many files each makes at most
+    #[arg(long, default_value_t = FILES_MAX)]
+    files: usize,
 }
 
 /// A line of what a writer does.
@@ -121,6 +124,7 @@ pub fn write(arguments: &WriterArgs) -> Result {
             let mut writer = Writer {
                 random: Random::new(arguments.seed * 1000 + writer),
                 directory: arguments.directory.clone(),
+                files_max: arguments.files,
                 next: arguments.first + writer,
                 files: Vec::new(),
                 unmade: None,
@@ -147,6 +151,7 @@ struct Writer {
     directory: PathBuf,
     random: Random,
     next: u64,
+    files_max: usize,
     /// Files that were made, and their blocks.
     files: Vec<(u64, u64)>,
     /// One that could not be made.
@@ -158,7 +163,7 @@ impl Writer {
     /// Makes a file or overwrites one; after an error no new one, until it works again.
     fn step(&mut self, has_failed: bool) -> io::Result<()> {
         let is_few = self.files.len() < 2 || self.unmade.is_some();
-        let is_full = self.files.len() >= FILES_MAX;
+        let is_full = self.files.len() >= self.files_max;
         match is_few || (!has_failed && !is_full && self.random.below(4) == 0) {
             true => self.make(),
             false => self.overwrite(),
@@ -239,7 +244,7 @@ impl Promises {
 
     /// Lets writers work below `directory`.
     pub(crate) fn work(self: &Arc<Self>, directory: &Path, seed: u64) -> Result<Writers> {
-        self.work_slowly(directory, seed, Duration::ZERO)
+        self.begin(directory, seed, &[])
     }
 
     /// The same, with a pause between two changes.
@@ -249,11 +254,25 @@ impl Promises {
         seed: u64,
         pause: Duration,
     ) -> Result<Writers> {
+        self.begin(directory, seed, &["--pause", &pause.as_millis().to_string()])
+    }
+
+    /// The same, without a pause and with so many files of each.
+    pub(crate) fn work_on_many(
+        self: &Arc<Self>,
+        directory: &Path,
+        seed: u64,
+        files: usize,
+    ) -> Result<Writers> {
+        self.begin(directory, seed, &["--files", &files.to_string()])
+    }
+
+    fn begin(self: &Arc<Self>, directory: &Path, seed: u64, options: &[&str]) -> Result<Writers> {
         let first = self.processes.fetch_add(1, Ordering::Relaxed) * NUMBERS + 1;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("scale-writer").arg("--directory").arg(directory);
         command.args(["--first", &first.to_string(), "--seed", &seed.to_string()]);
-        command.args(["--pause", &pause.as_millis().to_string()]);
+        command.args(options);
         let mut child = command::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
         let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         let promises = Arc::clone(self);

@@ -29,13 +29,18 @@ pub(crate) struct Landing {
 /// Brings everything committed of these files home, durably as `rule` says.
 ///
 /// # Errors
-/// What the store reported; the journal still holds everything then.
+/// What the store reported; the journal still holds everything then of the files
+/// that it concerns. What is to be had of the others has come home: a store that
+/// has failed tells each file of its own.
 pub(crate) fn checkpoint_all(context: &Context, contents: &[Arc<Content>], rule: Rule) -> Result<()> {
     context.fenced.check()?;
     let mut landings = Vec::new();
+    let mut copied_all = Ok(());
     for content in contents {
-        content.rehome_unlinked()?;
-        landings.extend(content.copy_home()?);
+        match content.rehome_unlinked().and_then(|()| content.copy_home()) {
+            Ok(landing) => landings.extend(landing),
+            Err(error) => copied_all = Err(error),
+        }
     }
     if context.rules.keeps(rule) {
         let homes: Vec<&Content> = landings.iter().map(|landing| &*landing.content).collect();
@@ -54,7 +59,7 @@ pub(crate) fn checkpoint_all(context: &Context, contents: &[Arc<Content>], rule:
     for landing in landings {
         landing.content.write_state().journaled.land(&landing.copied);
     }
-    Ok(())
+    copied_all
 }
 
 impl Content {

@@ -334,7 +334,8 @@ fn needs_barrier(context: &Context, one: &Committing<'_>) -> bool {
 }
 
 /// Makes the homes of these files durable, with as few barriers as possible. Once
-/// a barrier of the store has failed each file is asked, which tells of its own.
+/// a barrier of the store has failed each file is asked, which tells of its own, and
+/// all of them: what is told is over.
 pub(crate) fn sync_homes(context: &Context, homes: &[&Content], extent: Extent) -> Result<()> {
     if homes.len() > BARRIERS_EACH && !context.barriers.has_failed() {
         context.sync_store()?;
@@ -342,10 +343,7 @@ pub(crate) fn sync_homes(context: &Context, homes: &[&Content], extent: Extent) 
             return Ok(());
         }
     }
-    for content in homes {
-        content.sync_home(extent)?;
-    }
-    Ok(())
+    homes.iter().map(|content| content.sync_home(extent)).fold(Ok(()), Result::and)
 }
 
 impl Content {

@@ -1,5 +1,7 @@
 //! How far a file has come into being, and how far it has gone again.
 
+use crate::barriers::Barriers;
+
 /// What a crash would leave of a file that has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Birth {
@@ -33,6 +35,11 @@ impl Birth {
         if !self.is_written() {
             *self = Birth::Written { since: Some(barriers_begun) };
         }
+    }
+
+    /// Whether it is durable, or a barrier of the store has covered it since.
+    pub(crate) fn was_covered(self, barriers: &Barriers) -> bool {
+        self.is_durable() || self.written_since().is_some_and(|since| barriers.covers_surely(since))
     }
 
     /// Since when a file that was never durable has been written in place.

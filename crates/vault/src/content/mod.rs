@@ -62,6 +62,7 @@ use crate::sealer::Purpose;
 pub(crate) use checkpoint::checkpoint_all;
 pub(crate) use commit::{Extent, commit_all};
 pub use examine::{BATCH, Examination, Examined, Loss};
+pub(crate) use life::Birth;
 use state::State;
 pub use table::Contents;
 use table::Table;

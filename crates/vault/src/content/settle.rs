@@ -109,6 +109,10 @@ impl Content {
         // file, or one that renewed that: what names another was not torn.
         let sealed_in = aside::sealed_in(&page[..read]);
         let torn = sealed_in.is_none_or(|session| context.may_have_torn(session));
+        let doubted = context.waiting.is_doubted(opened.node.id());
+        if doubted && is_torn(&page[..read]) {
+            return Err(UNFINISHED);
+        }
         if context.has_crashed() && torn && is_torn(&page[..read]) {
             return match context.has_writer() {
                 true => Ok(Self::uncommitted(contents, opened, home)?),
@@ -122,7 +126,9 @@ impl Content {
             Some(replayed) => Self::open_replayed(contents, opened, &replayed)?,
             None => {
                 let page = match context.pages().open(page, PageAddress::HEADER, None) {
-                    Err(Error::Damaged(_)) if sealed_in.is_some() && torn && context.has_crashed() => {
+                    Err(Error::Damaged(_))
+                        if doubted || (sealed_in.is_some() && torn && context.has_crashed()) =>
+                    {
                         return Err(UNFINISHED);
                     }
                     page => page?,
@@ -162,7 +168,9 @@ impl Content {
         // Whoever is told takes it; this content may be one of two, and go.
         let lost = context.waiting.lost(opened.node.id());
         let was_unsynced = lost.as_ref().is_some_and(|lost| lost.was_unsynced);
-        let unsynced = context.waiting.unsynced_since(opened.node.id()).or(was_unsynced.then_some(None));
+        let is_doubted = context.waiting.is_doubted(opened.node.id());
+        let unsynced = context.waiting.unsynced_since(opened.node.id());
+        let unsynced = unsynced.or((was_unsynced || is_doubted).then_some(None));
         if let Some(lost) = lost {
             state.losses.note(&lost.error);
         }
@@ -247,13 +255,14 @@ impl Content {
     /// Holds the stored length against the header. What a crash may have torn
     /// is whole, or was never durable.
     fn settle(&self) -> Result<()> {
+        let doubted = self.context.waiting.is_doubted(self.inode);
         let (expected, stored, unsettled) = {
             let state = self.read_state();
             let expected = self.geometry().stored_len(state.plain_len()).0;
-            let torn = self.context.may_be_torn(state.header.birth);
+            let torn = doubted || self.context.may_be_torn(state.header.birth);
             (expected, state.home_len, torn && !state.header.settled)
         };
-        if stored > expected && self.context.has_crashed() {
+        if stored > expected && (doubted || self.context.has_crashed()) {
             // It was extended, and the commit that says so never came.
             if self.context.writable {
                 self.file.set_len(expected)?;

@@ -20,6 +20,7 @@ impl Contents {
     /// name any more.
     pub(crate) fn note_special_durable(&self, inode: InodeId) {
         self.context.waiting.specials().note_durable(inode);
+        self.context.waiting.trust(inode);
     }
 
     /// A special record has been renamed.
@@ -53,7 +54,7 @@ impl Contents {
         Ok(())
     }
 
-    /// A special record was never durable, and a crash has left it as it is.
+    /// A special record was never durable, and has been lost.
     pub(crate) fn note_unfinished(&self, inode: InodeId) {
         self.context.note_recovered(inode, Recovered::Removed);
     }
@@ -64,11 +65,13 @@ impl Contents {
     }
 
     /// Whether a special record that does not open is explained: by a crash of
-    /// the session that made it, or by a writer beside us that is making it.
+    /// the session that made it, by a barrier that failed, or by a writer beside us that
+    /// is making it.
     /// `birth` is what its head says, none where that was never written.
-    pub(crate) fn may_be_unfinished(&self, birth: Option<WriteSession>) -> bool {
+    pub(crate) fn may_be_unfinished(&self, inode: InodeId, birth: Option<WriteSession>) -> bool {
         let context = &self.context;
         context.has_writer()
+            || context.waiting.is_doubted(inode)
             || (context.has_crashed() && birth.is_none_or(|session| context.may_be_torn(session)))
     }
 }

@@ -515,7 +515,7 @@ impl State {
     /// a replay knows the file that a record is of. One that another barrier has
     /// covered is durable, and its header page is to say so.
     pub(crate) fn begin_anew(&mut self, barriers: &Barriers) {
-        if self.birth.written_since().is_some_and(|since| barriers.covers_surely(since)) {
+        if !self.birth.is_durable() && self.birth.was_covered(barriers) {
             (self.birth, self.is_unsettled) = (Birth::Durable, true);
         }
         if self.birth.is_durable() {

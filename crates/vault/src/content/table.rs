@@ -67,7 +67,7 @@ impl Table {
             return;
         }
         if state.unsynced && is_named {
-            waiting.note_released(content.inode, state.birth.written_since());
+            waiting.note_released(content.inode, state.birth);
         }
         if let Some(error) = state.losses.untold().filter(|_| is_named) {
             waiting.note_lost(content.inode, error.clone());
@@ -99,9 +99,13 @@ impl Table {
     fn check_seen(&self, content: &Content) -> Result<()> {
         let seen = lock(&self.seen).get(&content.inode).copied();
         match seen {
-            Some(seen) if content.read_state().version() != Some(seen) => {
-                Err(Error::Damaged(Damage::Page("a file is another state than this mount has last seen")))
-            }
+            Some(seen) if content.read_state().version() != Some(seen) => Err(match content.is_doubted() {
+                // An older one may be all that is left of what nobody was promised.
+                true => Error::Damaged(Damage::Unfinished),
+                false => {
+                    Error::Damaged(Damage::Page("a file is another state than this mount has last seen"))
+                }
+            }),
             _ => Ok(()),
         }
     }
@@ -201,6 +205,7 @@ impl Contents {
             let content = Content::open(self, opened, home)?;
             if opening.retirements() == retirements {
                 table.check_seen(&content)?;
+                self.context.waiting.trust(node.id());
             }
             if let Some(content) = table.insert_opened(content, &opening, retirements) {
                 break content;
@@ -218,6 +223,7 @@ impl Contents {
     /// The last name of a stored file has been removed: what is lost of it is no
     /// loss to be told of.
     pub(crate) fn removed(&self, inode: InodeId) {
+        self.context.waiting.trust(inode);
         self.context.waiting.take_lost(inode);
         self.context.untold.told(inode);
     }
@@ -318,6 +324,28 @@ impl Contents {
         self.context.has_crashed()
     }
 
+    /// Whether a barrier that failed may explain that this file or special record is
+    /// not whole.
+    pub(crate) fn is_doubted(&self, inode: InodeId) -> bool {
+        self.context.waiting.is_doubted(inode)
+    }
+
+    /// What a barrier that failed has taken is out of the tree. If whoever syncs everything
+    /// was not told of that barrier, whoever ends the mount is.
+    pub(crate) fn note_lost_file(&self, inode: InodeId) {
+        self.trust(inode);
+        if !self.context.untold.has(inode) {
+            self.context.waiting.take_lost(inode);
+        }
+        let error = Error::Damaged(Damage::Unfinished);
+        self.context.note_error("taken out of the tree", &error);
+    }
+
+    /// A special record has been found whole.
+    pub(crate) fn trust(&self, inode: InodeId) {
+        self.context.waiting.trust(inode);
+    }
+
     /// The plain length of a regular file that is not live, from its stored length.
     ///
     /// # Errors
@@ -332,6 +360,11 @@ impl Contents {
 }
 
 impl Content {
+    /// Whether it was never durable, and a barrier that failed may have taken parts of it.
+    fn is_doubted(&self) -> bool {
+        self.context.waiting.is_doubted(self.inode) && !self.read_state().birth.is_durable()
+    }
+
     /// The last handle was closed: what is pending is written out, and the content
     /// is dropped when nothing more is pending.
     pub fn released(self: &Arc<Self>) {

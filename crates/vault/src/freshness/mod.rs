@@ -380,6 +380,12 @@ impl Freshness {
         lock(&self.table).now()
     }
 
+    /// A barrier of the store has failed: versions that waited for one may be lost,
+    /// and become durable with their file's next commit at the earliest.
+    pub(crate) fn barrier_failed(&self) {
+        lock(&self.table).barrier_failed();
+    }
+
     /// The barrier that began after `moment` has succeeded.
     pub(crate) fn barrier_passed(&self, moment: Moment) {
         lock(&self.table).barrier_passed(moment);

@@ -218,6 +218,11 @@ impl Table {
         Moment(self.clock)
     }
 
+    /// A barrier of the whole store has failed.
+    pub(super) fn barrier_failed(&mut self) {
+        self.awaiting.clear();
+    }
+
     /// A barrier of the whole store that began after `moment` has succeeded.
     pub(super) fn barrier_passed(&mut self, moment: Moment) {
         let (durable, awaiting): (Vec<_>, Vec<_>) =
@@ -313,6 +318,10 @@ mod tests {
         table.note_version(F, version(2));
         table.barrier_passed(after);
         assert_eq!(table.version(F), Some(version(2)), "an older one comes late");
+        table.await_version(F, version(3));
+        table.barrier_failed();
+        table.barrier_passed(table.now());
+        assert_eq!(table.version(F), Some(version(2)), "the third may be lost");
         table.accept_version(F, version(1));
         assert_eq!(table.version(F), Some(version(1)));
     }

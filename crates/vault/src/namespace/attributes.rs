@@ -128,7 +128,10 @@ impl Namespace {
                         return Ok(attributes);
                     }
                     Err(error) if damage == Some(stored) => {
-                        self.observer.damaged(inode.number, &error);
+                        // Whoever opens what is doubted hears whether it is lost.
+                        if !self.contents.is_doubted(inode.node.id()) {
+                            self.observer.damaged(inode.number, &error);
+                        }
                         return Ok(attributes);
                     }
                     // Somebody may be opening it, and settle it.

@@ -192,15 +192,20 @@ impl Namespace {
             Some(snapshot) if offset != 0 => Ok(Arc::clone(snapshot)),
             _ => {
                 let mut listing = self.listing(&directory.inode)?;
-                if self.contents.is_recovering() {
-                    // What a crash has taken is not listed.
-                    listing.retain(|listed| self.is_there(&directory.inode, listed));
-                }
+                // What has been lost is not listed.
+                listing.retain(|listed| self.is_whole(&directory.inode, listed));
                 let snapshot = Arc::new(listing);
                 *kept = Some(Arc::clone(&snapshot));
                 Ok(snapshot)
             }
         }
+    }
+
+    /// Whether an entry is not one that a crash or a barrier which failed has taken.
+    fn is_whole(&self, parent: &Inode, listed: &Listed) -> bool {
+        let id = InodeId { device: parent.node.id().device, inode: listed.inode };
+        let may_be_lost = self.contents.is_recovering() || self.contents.is_doubted(id);
+        !may_be_lost || self.is_there(parent, listed)
     }
 
     fn is_there(&self, parent: &Inode, listed: &Listed) -> bool {

@@ -1,6 +1,6 @@
-//! What a crash has left unfinished: files that were never durable are taken
-//! out of the tree when somebody comes by, and by the sweep. Everything else is
-//! as it was.
+//! What a crash has left unfinished, or a barrier of the store that failed: files
+//! that were never durable are taken out of the tree when somebody comes by, and by
+//! the sweep after a crash. Everything else is as it was.
 
 use strongroom_format::vault::special::is_special_len;
 use strongroom_store::{Kind, NodeRef};
@@ -16,10 +16,14 @@ impl Namespace {
     /// before anybody hears of its length. The caller holds no gate.
     ///
     /// # Errors
-    /// `ENOENT` when the file was never durable, and a crash has taken it.
+    /// `ENOENT` when the file was never durable, and has been lost.
     pub(super) fn finished(&self, parent: &Inode, stored: &[u8], mut entry: Entry) -> Result<Entry> {
         let is_file = entry.attributes.kind == Kind::File;
-        if !is_file || self.contents.follows() || !self.contents.is_recovering() {
+        let may_be_lost = || {
+            let known = self.table.inode(entry.number);
+            known.is_ok_and(|inode| self.contents.is_doubted(inode.node.id()))
+        };
+        if !is_file || self.contents.follows() || !(self.contents.is_recovering() || may_be_lost()) {
             return Ok(entry);
         }
         match self.open(entry.number, Opening::default()) {
@@ -67,12 +71,14 @@ impl Namespace {
         let _change = self.change(place.directory)?;
         self.contents.put_aside(&*parent.node, stored, &node)?;
         self.unrecord(place.directory, &place.name);
+        if self.contents.is_doubted(node.id()) {
+            self.contents.note_lost_file(node.id());
+        }
         inode.displaced(parent.number, &place.name);
         Ok(())
     }
 
-    /// Whether a crash has left a stored file, which stands under `home`, and
-    /// it was never durable.
+    /// Whether a stored file, which stands under `home`, was never durable and is lost.
     fn is_unfinished(&self, node: &NodeRef, home: Option<Home>) -> Result<bool> {
         if is_special_len(node.attributes()?.len)
             && let Shape::Broken(damage) = self.special_shape(node, home)?

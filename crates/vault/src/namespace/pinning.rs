@@ -65,10 +65,16 @@ impl Namespace {
         }
         match self.names.open_special(&stored) {
             Ok(record) if home.is_some_and(|home| !record.belongs(home)) => Ok(Shape::Broken(Damage::Home)),
-            Ok(record) => self.completed(node, record),
+            Ok(record) => {
+                let shape = self.completed(node, record)?;
+                if matches!(shape, Shape::Special(_)) {
+                    self.contents.trust(node.id());
+                }
+                Ok(shape)
+            }
             Err(NoRecord { damage, birth }) => {
                 let explained = birth.is_some() || is_unwritten(&stored);
-                let unfinished = explained && self.contents.may_be_unfinished(birth);
+                let unfinished = explained && self.contents.may_be_unfinished(node.id(), birth);
                 if unfinished {
                     self.contents.note_unfinished(node.id());
                     return Ok(Shape::Broken(Damage::Unfinished));
@@ -81,7 +87,8 @@ impl Namespace {
     /// After a crash a record may be there whose target, in a file of its own,
     /// is not.
     fn completed(&self, node: &NodeRef, record: Record) -> Result<Shape> {
-        let may_lack = record.side().is_some() && self.contents.may_be_unfinished(Some(record.birth()));
+        let may_lack =
+            record.side().is_some() && self.contents.may_be_unfinished(node.id(), Some(record.birth()));
         if !may_lack {
             return Ok(Shape::Special(record));
         }

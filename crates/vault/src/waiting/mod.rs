@@ -17,6 +17,7 @@ use std::sync::PoisonError;
 use strongroom_store::InodeId;
 
 use crate::barriers::Barriers;
+use crate::content::Birth;
 use crate::error::Error;
 pub(crate) use attributed::{Attribute, Attributed};
 pub(crate) use specials::Specials;
@@ -41,6 +42,9 @@ pub(crate) struct Waiting {
     /// Released files of which something may be lost, and nobody who synced the
     /// file was told.
     lost: Mutex<HashMap<InodeId, Lost>>,
+    /// Released files and special records that were never durable, and which a
+    /// barrier should have covered that has failed.
+    doubted: Mutex<HashSet<InodeId>>,
 }
 
 /// What a barrier has lost of a released file.
@@ -56,21 +60,14 @@ pub(crate) struct Lost {
 #[derive(Default)]
 struct Unsynced {
     releases: u64,
-    files: HashMap<InodeId, u64>,
-    /// Of those that were never durable: how many barriers of the store had
-    /// begun when they were written in place.
-    since: HashMap<InodeId, u64>,
+    files: HashMap<InodeId, Released>,
 }
 
-impl Unsynced {
-    fn insert(&mut self, inode: InodeId, since: Option<u64>) {
-        self.releases += 1;
-        self.files.insert(inode, self.releases);
-        match since {
-            Some(since) => self.since.insert(inode, since),
-            None => self.since.remove(&inode),
-        };
-    }
+/// How a file was released.
+#[derive(Clone, Copy)]
+struct Released {
+    number: u64,
+    birth: Birth,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -101,23 +98,23 @@ impl Waiting {
             + self.stale_homes().count()
     }
 
-    /// A file has been released that no barrier has covered. `since` says how
-    /// many barriers of the store had begun when it was written in place, if it
-    /// was never durable and that is known.
-    pub(crate) fn note_released(&self, inode: InodeId, since: Option<u64>) {
-        lock(&self.unsynced).insert(inode, since);
+    /// A file has been released that no barrier has covered.
+    pub(crate) fn note_released(&self, inode: InodeId, birth: Birth) {
+        let mut unsynced = lock(&self.unsynced);
+        unsynced.releases += 1;
+        let number = unsynced.releases;
+        unsynced.files.insert(inode, Released { number, birth });
     }
 
     /// Of a released file that no barrier has covered: since when it was
     /// written in place, if it was never durable.
     pub(crate) fn unsynced_since(&self, inode: InodeId) -> Option<Option<u64>> {
-        let unsynced = lock(&self.unsynced);
-        unsynced.files.contains_key(&inode).then(|| unsynced.since.get(&inode).copied())
+        lock(&self.unsynced).files.get(&inode).map(|released| released.birth.written_since())
     }
 
     /// The number of the last release of a file that no barrier has covered.
     pub(crate) fn release_of(&self, inode: InodeId) -> Option<u64> {
-        lock(&self.unsynced).files.get(&inode).copied()
+        lock(&self.unsynced).files.get(&inode).map(|released| released.number)
     }
 
     /// A file that is not live was renamed when so many barriers of the store
@@ -155,26 +152,37 @@ impl Waiting {
     /// The released files that wait for a barrier, which go on waiting until
     /// it has succeeded: meanwhile a rename has to wait for its own.
     pub(crate) fn unsynced(&self) -> HashMap<InodeId, u64> {
-        lock(&self.unsynced).files.clone()
+        lock(&self.unsynced).files.iter().map(|(&inode, released)| (inode, released.number)).collect()
     }
 
     /// A barrier that began after `unsynced` was asked for has succeeded.
     pub(crate) fn synced(&self, covered: &HashMap<InodeId, u64>) {
-        let mut unsynced = lock(&self.unsynced);
-        let Unsynced { files, since, .. } = &mut *unsynced;
-        files.retain(|inode, release| covered.get(inode) != Some(release));
-        since.retain(|inode, _| files.contains_key(inode));
+        let is_covered = |inode: &InodeId, released: &Released| covered.get(inode) == Some(&released.number);
+        lock(&self.unsynced).files.retain(|inode, released| !is_covered(inode, released));
     }
 
     /// A barrier of the store has failed. Gives the files of which something may be
     /// lost: the released ones, and special records just made.
-    pub(crate) fn note_lost_releases(&self, error: &Error) -> Vec<InodeId> {
-        let mut lost: Vec<InodeId> = lock(&self.unsynced).files.keys().copied().collect();
-        for &inode in &lost {
-            lock(&self.lost).insert(inode, Lost { error: error.clone(), was_unsynced: true });
-        }
-        lost.extend(self.specials().made());
-        lost
+    pub(crate) fn note_lost_releases(&self, error: &Error, barriers: &Barriers) -> Vec<InodeId> {
+        let specials = self.specials().made(barriers);
+        let released = lock(&self.unsynced).files.clone();
+        let newborn = released.iter().filter(|(_, released)| !released.birth.was_covered(barriers));
+        let doubted = newborn.map(|(&inode, _)| inode).chain(specials.iter().copied());
+        lock(&self.doubted).extend(doubted);
+        let lost = released.keys().map(|&inode| (inode, Lost { error: error.clone(), was_unsynced: true }));
+        lock(&self.lost).extend(lost);
+        released.into_keys().chain(specials).collect()
+    }
+
+    /// Whether something that nobody has open was never durable, and may be lost
+    /// to a barrier that failed: whoever opens it treats it as after a crash.
+    pub(crate) fn is_doubted(&self, inode: InodeId) -> bool {
+        lock(&self.doubted).contains(&inode)
+    }
+
+    /// It is durable, or was found whole, or has no name any more.
+    pub(crate) fn trust(&self, inode: InodeId) {
+        lock(&self.doubted).remove(&inode);
     }
 
     /// A file is released of which something is lost that nobody was told.
@@ -202,10 +210,8 @@ impl Waiting {
     /// and none has come since. Or it is another file than the one that was
     /// released, and has its inode number.
     pub(crate) fn synced_alone(&self, inode: InodeId) {
-        let mut unsynced = lock(&self.unsynced);
-        unsynced.files.remove(&inode);
-        unsynced.since.remove(&inode);
-        drop(unsynced);
+        lock(&self.unsynced).files.remove(&inode);
+        self.trust(inode);
         if let Some(lost) = lock(&self.lost).get_mut(&inode) {
             lost.was_unsynced = false;
         }

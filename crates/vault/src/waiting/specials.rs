@@ -40,13 +40,18 @@ impl Specials {
 
     /// Whether any of a directory waits, or of all of them.
     pub(crate) fn any_made(&mut self, directory: Option<DirectoryId>, barriers: &Barriers) -> bool {
-        self.made.retain(|_, (begun, _)| !barriers.covers(*begun));
-        self.moved.retain(|_, begun| !barriers.covers(*begun));
+        self.forget_covered(barriers);
         self.made.values().any(|(_, of)| directory.is_none_or(|directory| *of == directory))
     }
 
-    /// Those that were made, as of the last look.
-    pub(super) fn made(&self) -> Vec<InodeId> {
+    fn forget_covered(&mut self, barriers: &Barriers) {
+        self.made.retain(|_, (begun, _)| !barriers.covers(*begun));
+        self.moved.retain(|_, begun| !barriers.covers(*begun));
+    }
+
+    /// Those that were made.
+    pub(super) fn made(&mut self, barriers: &Barriers) -> Vec<InodeId> {
+        self.forget_covered(barriers);
         self.made.keys().copied().collect()
     }
 

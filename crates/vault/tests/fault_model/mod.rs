@@ -380,19 +380,21 @@ impl Trial {
     }
 
     /// Files that no sync had ever promised may be lost whole by a barrier
-    /// that fails: they can be removed.
+    /// that fails: they are gone then, or can be removed.
     fn remove_lost(&mut self) {
         for (name, number) in self.names.clone() {
             let file = &self.files[number];
             if self.loses
                 && file.promised().next().is_none()
                 && !file.is_whole()
-                && matches!(read_file(self.vault(), &name), Err(Error::Damaged(_)))
+                && let Err(error) = read_file(self.vault(), &name)
+                && (error.is_not_found() || matches!(error, Error::Damaged(_)))
             {
                 self.close(&name);
                 self.names_in_doubt.remove(&name);
                 self.names.remove(&name);
-                self.vault().namespace().remove(ROOT, name.as_bytes()).unwrap();
+                let removed = self.vault().namespace().remove(ROOT, name.as_bytes());
+                assert_eq!(removed.is_err_and(|error| error.is_not_found()), error.is_not_found());
             }
         }
     }
