@@ -346,6 +346,10 @@ pub trait File: Send + Sync {
     /// need become durable. A store that keeps it open for that closes it.
     fn abandon(&self) {}
 
+    /// What was read or written before, and is kept in memory, is let go as far as the
+    /// system lets it: what is read next is what is stored.
+    fn drop_cached(&self) {}
+
     /// Attributes of the open inode.
     ///
     /// # Errors

@@ -130,19 +130,15 @@ impl Context {
     /// What the store reports; nothing may be assumed durable then.
     pub(crate) fn sync_store(&self) -> Result<()> {
         let moment = self.freshness.as_ref().map(Freshness::now);
-        let number = self.barriers.begin();
-        self.barriers.alone(|| {
-            self.store.sync_all().map_err(Error::from).inspect_err(|error| {
-                // What one before has covered is not lost to this one.
-                self.note_losses(error);
-                self.barriers.failed(number);
-            })
-        })?;
-        self.barriers.succeeded(number);
+        let passed = || {
+            self.store.sync_all()?;
+            if let (Some(freshness), Some(moment)) = (&self.freshness, moment) {
+                freshness.barrier_passed(moment);
+            }
+            Ok(())
+        };
+        self.barriers.make(passed, |error| self.note_losses(error))?;
         self.waiting.forget_moved(&self.barriers);
-        if let (Some(freshness), Some(moment)) = (&self.freshness, moment) {
-            freshness.barrier_passed(moment);
-        }
         Ok(())
     }
 

@@ -21,6 +21,7 @@ mod follow;
 mod freshness;
 mod header_file;
 mod journal;
+mod life;
 mod losses;
 mod masks;
 #[cfg(all(test, strongroom_model))]

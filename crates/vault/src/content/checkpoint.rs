@@ -11,10 +11,10 @@ use super::Content;
 use super::commit::{Extent, sync_homes};
 use super::images::Images;
 use super::journaled::Committed;
-use super::life::Naming;
 use crate::context::Context;
 use crate::error::Result;
 use crate::journal::{Segments, after, slots_of};
+use crate::life::Naming;
 use crate::page::PageAddress;
 use crate::rules::Rule;
 

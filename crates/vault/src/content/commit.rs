@@ -9,12 +9,12 @@ use strongroom_store::{AllocateMode, Attributes, SetTime, has_no_name};
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, PlainLen};
 
 use super::emit::Emission;
-use super::life::Birth;
 use super::pending::Taken;
 use super::state::{Source, State};
 use super::{Content, Promise};
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::life::Birth;
 use crate::page::PageAddress;
 use crate::rules::Rule;
 use crate::waiting::Attribute;
@@ -143,7 +143,7 @@ impl Content {
     fn is_pending_or_committing(&self) -> bool {
         let is_pending = || {
             let state = self.read_state();
-            state.is_dirty() || state.unsynced
+            state.is_dirty() || state.unsynced.is_some()
         };
         if is_pending() {
             return true;
@@ -185,12 +185,13 @@ impl Content {
     }
 
     /// Writes out a new file, without a barrier. What is pending of another
-    /// waits for its commit. With a barrier where a change has failed: if that
-    /// fails too, more may be lost than is pending.
+    /// waits for its commit. With a barrier where a change has failed, or a barrier of
+    /// the store: if this one fails too, more may be lost than is pending.
     pub(super) fn write_out(&self) -> Result<()> {
         let (has_failed, is_written) = {
             let state = self.read_state();
-            (state.has_failed, state.birth.is_written())
+            let has_failed = state.has_failed || state.may_have_lost(&self.context.barriers);
+            (has_failed, state.birth.is_written())
         };
         if has_failed {
             return self.commit(Extent::Data).map(drop);
@@ -281,7 +282,7 @@ fn await_moves(context: &Context, contents: &[&Content]) -> Result<()> {
 
 fn begin<'a>(context: &'a Context, content: &'a Content, durable: bool) -> Result<Option<Committing<'a>>> {
     let mut state = content.write_state();
-    let pending = state.is_dirty() || state.unsynced;
+    let pending = state.is_dirty() || state.unsynced.is_some();
     if !pending || !state.naming.is_named() || (!durable && state.birth.is_written()) {
         return Ok(None);
     }
@@ -330,7 +331,7 @@ fn needs_barrier(context: &Context, one: &Committing<'_>) -> bool {
         Some(_) => Rule::DataBeforeRecord,
         None => Rule::NewFileBeforeReply,
     };
-    one.emission.barrier && context.rules.keeps(rule)
+    one.emission.unsynced.is_some() && context.rules.keeps(rule)
 }
 
 /// Makes the homes of these files durable, with as few barriers as possible. Once
@@ -387,8 +388,8 @@ impl Content {
             state.birth = Birth::Durable;
             state.home_is_lost = false;
         }
-        state.has_failed &= !emission.barrier;
-        if state.birth.is_durable() && emission.barrier {
+        state.has_failed &= emission.unsynced.is_none();
+        if state.birth.is_durable() && emission.unsynced.is_some() {
             self.context.waiting.synced_alone(self.inode);
         }
         self.void_images(state, &emission.taken);
@@ -437,17 +438,17 @@ impl Content {
         if let (Some(freshness), Some(version)) = (&self.context.freshness, emission.version) {
             freshness.await_version(self.id, version);
         }
-        state.unsynced |= emission.barrier;
+        state.unsynced = emission.unsynced.or(state.unsynced);
     }
 
     fn abandon(&self, state: &mut State, emission: &Emission) {
-        state.unsynced |= emission.barrier;
-        state.has_failed &= !emission.barrier;
+        state.unsynced = emission.unsynced.or(state.unsynced);
+        state.has_failed &= emission.unsynced.is_none();
         state.pending.put_back(&emission.taken);
         if !emission.pages.is_empty() {
             state.retake(&emission.pages);
         }
-        if emission.barrier && state.birth.is_written() {
+        if emission.unsynced.is_some() && state.birth.is_written() {
             // What the barrier should have covered may be lost, the header
             // page and the length with it.
             state.begin_anew(&self.context.barriers);

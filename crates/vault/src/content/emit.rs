@@ -30,8 +30,8 @@ const BATCHES_TOGETHER: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Emission {
     /// Something was written home that must be durable before the record, or
-    /// before the reply.
-    pub(crate) barrier: bool,
+    /// before the reply, as [`State::unsynced`] says.
+    pub(crate) unsynced: Option<u64>,
     /// What the record names; `None` when the file is new and needs none.
     pub(crate) record: Option<Images>,
     /// Pages that are in flight.
@@ -96,7 +96,7 @@ impl Content {
             emission.record = was_written.then_some(images);
         }
         emission.version = state.version();
-        emission.barrier = std::mem::take(&mut state.unsynced);
+        emission.unsynced = state.unsynced.take();
         state.habit.fresh_bytes = 0;
         Ok(emission)
     }
@@ -227,9 +227,9 @@ impl Content {
         }
         if !is_journaled || (is_header && state.home_is_lost) {
             let offset = state.geometry.page_offset(address.kind, address.number).0;
+            state.note_home_write(self.context.barriers.begun());
             self.file.write_at(bytes, offset)?;
             state.home_len = state.home_len.max(offset + PAGE_LEN as u64);
-            state.unsynced = true;
         }
         Ok(())
     }

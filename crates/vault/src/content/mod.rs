@@ -21,7 +21,6 @@ mod filled;
 mod follow;
 mod images;
 mod journaled;
-mod life;
 mod load;
 mod masked;
 mod openings;
@@ -62,7 +61,6 @@ use crate::sealer::Purpose;
 pub(crate) use checkpoint::checkpoint_all;
 pub(crate) use commit::{Extent, commit_all};
 pub use examine::{BATCH, Examination, Examined, Loss};
-pub(crate) use life::Birth;
 use state::State;
 pub use table::Contents;
 use table::Table;
@@ -320,7 +318,7 @@ impl Content {
     /// The header page that is durable, if nothing newer is on its way.
     pub(crate) fn durable_version(&self) -> Option<Version> {
         let state = self.read_state();
-        let waits = state.is_dirty() || state.pending.is_under_way() || state.unsynced;
+        let waits = state.is_dirty() || state.pending.is_under_way() || state.unsynced.is_some();
         state.version().filter(|_| state.birth.is_written() && !waits)
     }
 

@@ -16,12 +16,12 @@ use strongroom_store::File;
 use strongroom_units::{BlockIndex, GROUP_BLOCKS, GroupIndex, PAGE_LEN, PlainLen};
 
 use super::filled::Filled;
-use super::life::Naming;
 use super::load::{Job, Load, Run, first_of};
 use super::state::{Source, State};
 use super::{Content, Promise};
 use crate::error::Result;
 use crate::journal::slots_of;
+use crate::life::Naming;
 use crate::page::PageAddress;
 use crate::rules::Rule;
 
@@ -47,6 +47,7 @@ impl Content {
         new_len: PlainLen,
         promise: &mut Promise<'_>,
     ) -> Result<()> {
+        let begun = self.context.barriers.begun();
         let runs = self.runs(state, loads);
         let filled = self.seal_filled(state, loads, &runs, new_len)?;
         let home_len = state.home_len;
@@ -58,6 +59,9 @@ impl Content {
                 return Err(error);
             }
         };
+        if placed.iter().any(|placed| !matches!(placed.source, Source::Journal(_))) {
+            state.note_home_write(begun);
+        }
         self.apply(state, loads, &placed, new_len, promise);
         state.note_filled(filled);
         Ok(())

@@ -149,8 +149,15 @@ impl Contents {
     /// was.
     ///
     /// # Errors
-    /// What the store reported.
+    /// What the store reported, or what it has reported to another of a file or special
+    /// record that was never durable.
     pub(crate) fn finish_files_of(&self, directory: DirectoryId) -> Result<()> {
+        let finished = self.finish_new_files_of(directory);
+        let lost = self.context.waiting.take_lost_entries(directory);
+        finished.and(lost.map_or(Ok(()), Err))
+    }
+
+    fn finish_new_files_of(&self, directory: DirectoryId) -> Result<()> {
         self.finish_specials_of(directory)?;
         if !self.context.waiting.unsynced().is_empty() {
             return self.commit_pending();

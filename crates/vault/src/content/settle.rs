@@ -17,12 +17,12 @@ use strongroom_units::{BlockIndex, PAGE_LEN};
 use super::aside;
 use super::images::Images;
 use super::journaled::{Committed, Journaled};
-use super::life::Birth;
 use super::state::{NodeSlot, Slot, State};
 use super::{Content, Contents, Home, Opened, Promise};
 use crate::context::{Context, Recovered};
 use crate::error::{Damage, Error, Result};
 use crate::journal::replay::Replayed;
+use crate::life::Birth;
 use crate::page::{Image, OpenedPage, PageAddress, malformed};
 use crate::reader_rules::ReaderRule;
 use crate::reading::read_at;
@@ -102,6 +102,10 @@ impl Content {
 
     fn open_whole(contents: &Contents, opened: Opened, home: Option<Home>) -> Result<Content> {
         let context = &contents.context;
+        let doubted = context.waiting.is_doubted(opened.node.id());
+        if doubted {
+            opened.file.drop_cached();
+        }
         let mut page = Buffer::new(PAGE_LEN);
         let read = read_at(&*opened.file, &mut page, 0)?;
         let stored = opened.file.len()?;
@@ -109,7 +113,6 @@ impl Content {
         // file, or one that renewed that: what names another was not torn.
         let sealed_in = aside::sealed_in(&page[..read]);
         let torn = sealed_in.is_none_or(|session| context.may_have_torn(session));
-        let doubted = context.waiting.is_doubted(opened.node.id());
         if doubted && is_torn(&page[..read]) {
             return Err(UNFINISHED);
         }
@@ -174,10 +177,11 @@ impl Content {
         if let Some(lost) = lost {
             state.losses.note(&lost.error);
         }
-        state.unsynced = unsynced.is_some();
+        // What barriers have lost before is told by what waits.
+        state.unsynced = unsynced.map(|_| context.barriers.begun());
         // What no barrier may have covered yet was released in this session.
         let is_durable =
-            header.settled || (context.writable && !state.unsynced && !context.may_be_torn(header.birth));
+            header.settled || (context.writable && unsynced.is_none() && !context.may_be_torn(header.birth));
         state.birth = match is_durable {
             true => Birth::Durable,
             false => Birth::Written { since: unsynced.flatten() },
@@ -287,7 +291,7 @@ impl Content {
                 self.file.set_len(len)?;
                 state.home_len = len;
             }
-            state.unsynced = true;
+            state.note_home_write(self.context.barriers.begun());
             self.note_pending();
         }
         Ok(())
@@ -327,7 +331,9 @@ impl Content {
             }
             return Ok(());
         }
-        if self.context.may_be_torn(header.birth) && !header.settled {
+        let may_be_lost =
+            self.context.may_be_torn(header.birth) || self.context.waiting.is_doubted(self.inode);
+        if may_be_lost && !header.settled {
             return Err(UNFINISHED);
         }
         Err(Error::Damaged(Damage::Home))

@@ -11,6 +11,7 @@ use crate::rules::Rule;
 impl Contents {
     /// A special record has been made in a directory.
     pub(crate) fn note_special(&self, inode: InodeId, directory: DirectoryId) {
+        self.context.waiting.trust(inode);
         let begun = self.context.barriers.begun();
         self.context.waiting.specials().note_made(inode, directory, begun);
         self.context.wake_if_many();

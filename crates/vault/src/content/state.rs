@@ -16,11 +16,11 @@ use strongroom_units::{BlockIndex, GroupIndex, PlainLen};
 use super::follow::Following;
 use super::images;
 use super::journaled::Journaled;
-use super::life::{Birth, Naming};
 use super::pending::Pending;
 use crate::barriers::Barriers;
 use crate::freshness::Version;
 use crate::journal::Place;
+use crate::life::{Birth, Naming};
 use crate::losses::Losses;
 use crate::page::{Image, PageAddress};
 
@@ -152,8 +152,9 @@ pub(crate) struct State {
     /// How far the file has come into being.
     pub(crate) birth: Birth,
     pub(crate) naming: Naming,
-    /// Something has been written home since the file's last barrier.
-    pub(crate) unsynced: bool,
+    /// Something has been written home since the file's last barrier: how many barriers
+    /// of the store had begun before the first of that.
+    pub(crate) unsynced: Option<u64>,
     pub(crate) losses: Losses,
     /// A change of the stored file has failed since its last barrier: what was
     /// written before may be lost, which a barrier has to say.
@@ -285,7 +286,7 @@ impl State {
             maps: HashMap::new(),
             birth: Birth::Unwritten,
             naming: Naming::Named,
-            unsynced: false,
+            unsynced: None,
             losses: Losses::default(),
             has_failed: false,
             home_is_lost: false,
@@ -310,6 +311,17 @@ impl State {
     /// whatever is written in place.
     pub(crate) fn was_never_durable(&self, barriers_begun: u64) -> bool {
         self.birth.written_since() == Some(barriers_begun) && self.stands_in_place()
+    }
+
+    /// Something is written home; so many barriers of the store had begun before.
+    pub(crate) fn note_home_write(&mut self, barriers_begun: u64) {
+        self.unsynced.get_or_insert(barriers_begun);
+    }
+
+    /// What was written home may be lost to a barrier of the store that failed, and
+    /// nobody has asked for the file's own since.
+    pub(crate) fn may_have_lost(&self, barriers: &Barriers) -> bool {
+        self.unsynced.is_some_and(|since| barriers.failed_since(since))
     }
 
     /// Something is to be written by the next commit.

@@ -63,11 +63,19 @@ impl Table {
         let mut state = content.write_state();
         let waiting = &content.context.waiting;
         let is_named = state.naming.is_named();
+        if is_named && state.may_have_lost(&content.context.barriers) {
+            // A barrier has failed since the content was written out: the next commit asks
+            // for the file's own.
+            state.has_failed = true;
+            state.pending.note_change();
+            waiting.note_pending(content.inode);
+        }
         if is_named && (state.is_dirty() || state.is_journaled()) {
             return;
         }
-        if state.unsynced && is_named {
-            waiting.note_released(content.inode, state.birth);
+        if state.unsynced.is_some() && is_named {
+            let directory = (!state.header.linked).then_some(state.header.directory);
+            waiting.note_released(content.inode, state.birth, directory);
         }
         if let Some(error) = state.losses.untold().filter(|_| is_named) {
             waiting.note_lost(content.inode, error.clone());
@@ -205,7 +213,7 @@ impl Contents {
             let content = Content::open(self, opened, home)?;
             if opening.retirements() == retirements {
                 table.check_seen(&content)?;
-                self.context.waiting.trust(node.id());
+                content.found_whole();
             }
             if let Some(content) = table.insert_opened(content, &opening, retirements) {
                 break content;
@@ -333,7 +341,6 @@ impl Contents {
     /// What a barrier that failed has taken is out of the tree. If whoever syncs everything
     /// was not told of that barrier, whoever ends the mount is.
     pub(crate) fn note_lost_file(&self, inode: InodeId) {
-        self.trust(inode);
         if !self.context.untold.has(inode) {
             self.context.waiting.take_lost(inode);
         }
@@ -360,6 +367,18 @@ impl Contents {
 }
 
 impl Content {
+    /// What was doubted is there as it was seen last.
+    fn found_whole(&self) {
+        let waiting = &self.context.waiting;
+        if !waiting.is_doubted(self.inode) {
+            return;
+        }
+        waiting.trust(self.inode);
+        if let (Some(freshness), Some(version)) = (&self.context.freshness, self.read_state().version()) {
+            freshness.await_version(self.id, version);
+        }
+    }
+
     /// Whether it was never durable, and a barrier that failed may have taken parts of it.
     fn is_doubted(&self) -> bool {
         self.context.waiting.is_doubted(self.inode) && !self.read_state().birth.is_durable()
@@ -518,5 +537,34 @@ mod tests {
         let rename = || vault.namespace().rename(ROOT, b"other", ROOT, b"file", RenameMode::Replace);
         is_told(rename());
         rename().unwrap();
+    }
+
+    /// A barrier of another kind may cover a released file without taking it from the list.
+    #[test]
+    fn what_a_barrier_has_covered_is_not_doubted_when_a_later_one_fails() {
+        let store = Arc::new(FaultyStore::new(MemoryStore::new()));
+        support::create(&*store, Suite::Xaes256Gcm, BlockSize::MIN);
+        let vault = support::open(Arc::clone(&store) as Arc<dyn Store>);
+        let (entry, content) = support::create_file(vault.namespace(), "file");
+        support::write(&content, 0, b"text").unwrap();
+        let (context, inode) = (Arc::clone(&content.context), content.inode);
+        drop(content);
+        vault.namespace().release(entry.number);
+        context.sync_store().unwrap();
+        for _ in 0..2 {
+            assert!(context.waiting.release_of(inode).is_some());
+            store.heal();
+            store.fail(Plan::once(0, 5).of(Call::SyncStore));
+            context.sync_store().unwrap_err();
+            assert!(!context.waiting.is_doubted(inode));
+        }
+        let (entry, content) = support::create_file(vault.namespace(), "other");
+        let inode = content.inode;
+        drop(content);
+        vault.namespace().release(entry.number);
+        store.heal();
+        store.fail(Plan::once(0, 5).of(Call::SyncStore));
+        context.sync_store().unwrap_err();
+        assert!(context.waiting.is_doubted(inode));
     }
 }

@@ -324,7 +324,6 @@ impl Content {
         }
         state.habit.fresh_bytes += home;
         state.writes += 1;
-        state.unsynced |= home > 0;
         if home == 0 && !placed.is_empty() {
             self.touch(state);
         }

@@ -204,6 +204,8 @@ impl Namespace {
                 moved: Cell::new(false),
                 tried: Cell::new(false),
             }),
+            // It never was durable, and is lost: the kernel looks it up again.
+            Err(error) if error.is_unfinished() => return Err(error),
             // It was removed, and its entry leads elsewhere by now.
             Err(error) if error.errno() == errno::ESTALE => None,
             // A damaged file is moved as it is.

@@ -3,7 +3,7 @@
 //! attributes, special records, and homes that directories have left. One
 //! barrier of the store covers all of them.
 //!
-//! All locks here are leaves.
+//! All locks here are leaves; of several the order is unsynced, doubted, lost.
 
 mod attributed;
 mod specials;
@@ -14,11 +14,12 @@ use crate::sync::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::sync::PoisonError;
 
+use strongroom_format::vault::DirectoryId;
 use strongroom_store::InodeId;
 
 use crate::barriers::Barriers;
-use crate::content::Birth;
 use crate::error::Error;
+use crate::life::Birth;
 pub(crate) use attributed::{Attribute, Attributed};
 pub(crate) use specials::Specials;
 pub(crate) use stale_homes::{StaleHome, StaleHomes};
@@ -45,6 +46,9 @@ pub(crate) struct Waiting {
     /// Released files and special records that were never durable, and which a
     /// barrier should have covered that has failed.
     doubted: Mutex<HashSet<InodeId>>,
+    /// Directories, or `None` for any, of which entries may be lost, and nobody who
+    /// synced the directory was told.
+    lost_entries: Mutex<HashMap<Option<DirectoryId>, Error>>,
 }
 
 /// What a barrier has lost of a released file.
@@ -68,6 +72,8 @@ struct Unsynced {
 struct Released {
     number: u64,
     birth: Birth,
+    /// That it stands in; `None` for one with several names.
+    directory: Option<DirectoryId>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -99,11 +105,11 @@ impl Waiting {
     }
 
     /// A file has been released that no barrier has covered.
-    pub(crate) fn note_released(&self, inode: InodeId, birth: Birth) {
+    pub(crate) fn note_released(&self, inode: InodeId, birth: Birth, directory: Option<DirectoryId>) {
         let mut unsynced = lock(&self.unsynced);
         unsynced.releases += 1;
         let number = unsynced.releases;
-        unsynced.files.insert(inode, Released { number, birth });
+        unsynced.files.insert(inode, Released { number, birth, directory });
     }
 
     /// Of a released file that no barrier has covered: since when it was
@@ -164,14 +170,29 @@ impl Waiting {
     /// A barrier of the store has failed. Gives the files of which something may be
     /// lost: the released ones, and special records just made.
     pub(crate) fn note_lost_releases(&self, error: &Error, barriers: &Barriers) -> Vec<InodeId> {
-        let specials = self.specials().made(barriers);
-        let released = lock(&self.unsynced).files.clone();
-        let newborn = released.iter().filter(|(_, released)| !released.birth.was_covered(barriers));
-        let doubted = newborn.map(|(&inode, _)| inode).chain(specials.iter().copied());
-        lock(&self.doubted).extend(doubted);
-        let lost = released.keys().map(|&inode| (inode, Lost { error: error.clone(), was_unsynced: true }));
+        let made = self.specials().made(barriers);
+        let specials = || made.iter().map(|(inode, _)| *inode);
+        // Held all the while: who makes one of them durable meanwhile comes before or after.
+        let unsynced = lock(&self.unsynced);
+        let newborn = unsynced.files.iter().filter(|(_, released)| !released.birth.was_covered(barriers));
+        let newborn: Vec<_> = newborn.collect();
+        lock(&self.doubted).extend(newborn.iter().map(|(inode, _)| **inode).chain(specials()));
+        let directories = newborn.iter().map(|(_, released)| released.directory);
+        let directories = directories.chain(made.iter().map(|(_, directory)| Some(*directory)));
+        lock(&self.lost_entries).extend(directories.map(|directory| (directory, error.clone())));
+        let may_be_lost = |birth: Birth| birth.is_durable() || !birth.was_covered(barriers);
+        let released = unsynced.files.iter().filter(|(_, released)| may_be_lost(released.birth));
+        let released: Vec<InodeId> = released.map(|(&inode, _)| inode).collect();
+        let lost = released.iter().map(|&inode| (inode, Lost { error: error.clone(), was_unsynced: true }));
         lock(&self.lost).extend(lost);
-        released.into_keys().chain(specials).collect()
+        released.into_iter().chain(specials()).collect()
+    }
+
+    /// Why entries of a directory may be lost, for whoever syncs it.
+    pub(crate) fn take_lost_entries(&self, directory: DirectoryId) -> Option<Error> {
+        let mut lost = lock(&self.lost_entries);
+        let of_any = lost.remove(&None);
+        lost.remove(&Some(directory)).or(of_any)
     }
 
     /// Whether something that nobody has open was never durable, and may be lost
@@ -210,7 +231,8 @@ impl Waiting {
     /// and none has come since. Or it is another file than the one that was
     /// released, and has its inode number.
     pub(crate) fn synced_alone(&self, inode: InodeId) {
-        lock(&self.unsynced).files.remove(&inode);
+        let mut unsynced = lock(&self.unsynced);
+        unsynced.files.remove(&inode);
         self.trust(inode);
         if let Some(lost) = lock(&self.lost).get_mut(&inode) {
             lost.was_unsynced = false;

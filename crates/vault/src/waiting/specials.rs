@@ -49,10 +49,10 @@ impl Specials {
         self.moved.retain(|_, begun| !barriers.covers(*begun));
     }
 
-    /// Those that were made.
-    pub(super) fn made(&mut self, barriers: &Barriers) -> Vec<InodeId> {
+    /// Those that were made, and in which directories.
+    pub(super) fn made(&mut self, barriers: &Barriers) -> Vec<(InodeId, DirectoryId)> {
         self.forget_covered(barriers);
-        self.made.keys().copied().collect()
+        self.made.iter().map(|(&inode, &(_, directory))| (inode, directory)).collect()
     }
 
     /// How many were made.
