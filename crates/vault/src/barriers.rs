@@ -10,6 +10,8 @@ use std::sync::PoisonError;
 #[derive(Debug, Default)]
 pub(crate) struct Barriers {
     begun: AtomicU64,
+    /// How many have ended, as they began.
+    ended: AtomicU64,
     /// Held to write for the moment in which one begins.
     beginning: RwLock<()>,
     /// The latest that has succeeded.
@@ -26,6 +28,30 @@ struct Failures {
     last: u64,
     /// The latest before them that had succeeded, 0 for none.
     done_before: u64,
+}
+
+/// A moment among barriers, before something is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// How many had ended: one that is under way may lose what is written now.
+    pub(crate) ended: u64,
+    /// How many had begun.
+    pub(crate) begun: u64,
+}
+
+/// When something was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    before: Moment,
+    /// How many barriers had begun at its end: one of those need not have covered it.
+    begun_after: u64,
+}
+
+impl Written {
+    /// Whether no more than `begun` barriers had begun when it was, and none since.
+    pub(crate) fn is_after(self, begun: u64) -> bool {
+        self.before.begun == begun
+    }
 }
 
 /// No barrier of the store begins.
@@ -49,21 +75,32 @@ impl Barriers {
         self.done.load(Ordering::Acquire) > begun
     }
 
-    /// The same, and none has failed before it since then. What it has made durable a
-    /// later one that fails does not take.
-    pub(crate) fn covers_surely(&self, begun: u64) -> bool {
+    /// To be asked before something is written.
+    pub(crate) fn moment(&self) -> Moment {
+        let ended = self.ended.load(Ordering::Acquire);
+        Moment { ended, begun: self.begun() }
+    }
+
+    /// Something has been written since `before`.
+    pub(crate) fn written(&self, before: Moment) -> Written {
+        Written { before, begun_after: self.begun() }
+    }
+
+    /// Whether a barrier has made durable what was written then, and none before it has
+    /// failed. What it has made durable a later one that fails does not take.
+    pub(crate) fn covers_surely(&self, written: Written) -> bool {
         let failed = self.failed.read().unwrap_or_else(PoisonError::into_inner);
-        match failed.get(failed.partition_point(|failures| failures.last <= begun)) {
-            Some(failures) => failures.done_before > begun,
-            None => self.covers(begun),
+        match failed.get(failed.partition_point(|failures| failures.last <= written.before.ended)) {
+            Some(failures) => failures.done_before > written.begun_after,
+            None => self.covers(written.begun_after),
         }
     }
 
-    /// Whether one has failed that began when `begun` had begun already: what was written
-    /// then and later may be lost to it.
-    pub(crate) fn failed_since(&self, begun: u64) -> bool {
+    /// Whether one has failed when only `ended` had ended before something was written: that
+    /// may be lost to it.
+    pub(crate) fn failed_since(&self, ended: u64) -> bool {
         let failed = self.failed.read().unwrap_or_else(PoisonError::into_inner);
-        failed.last().is_some_and(|failures| failures.last > begun)
+        failed.last().is_some_and(|failures| failures.last > ended)
     }
 
     /// Keeps barriers from beginning for as long as the guard lives. Who holds
@@ -82,15 +119,16 @@ impl Barriers {
             let _beginning = self.beginning.write().unwrap_or_else(PoisonError::into_inner);
             self.begun.fetch_add(1, Ordering::AcqRel) + 1
         };
-        match barrier() {
+        let outcome = barrier();
+        match &outcome {
             Ok(()) => self.done.store(number, Ordering::Release),
             Err(error) => {
                 self.note_failed(number);
-                lost(&error);
-                return Err(error);
+                lost(error);
             }
         }
-        Ok(())
+        self.ended.store(number, Ordering::Release);
+        outcome
     }
 
     fn note_failed(&self, number: u64) {
@@ -115,19 +153,70 @@ mod tests {
     use super::*;
     use crate::error::errno;
 
+    fn succeeds(barriers: &Barriers) {
+        barriers.make(|| Ok(()), |_| ()).expect("it does");
+    }
+
+    fn fails(barriers: &Barriers) {
+        barriers.make(|| Err(Error::Refused(errno::EIO)), |_| ()).expect_err("it does not");
+    }
+
+    /// Something that is written now, and whether it is surely covered after each of what
+    /// follows.
+    fn is_covered(history: &[fn(&Barriers)], then: &[fn(&Barriers)]) -> Vec<bool> {
+        let barriers = Barriers::default();
+        history.iter().for_each(|barrier| barrier(&barriers));
+        let written = barriers.written(barriers.moment());
+        let covered = then.iter().map(|barrier| {
+            barrier(&barriers);
+            barriers.covers_surely(written)
+        });
+        covered.collect()
+    }
+
     #[test]
     fn what_a_barrier_has_covered_a_later_one_does_not_lose() {
+        let histories: [&[fn(&Barriers)]; 4] = [&[], &[succeeds], &[fails, fails], &[fails, succeeds, fails]];
+        for history in histories {
+            assert_eq!(is_covered(history, &[succeeds, fails, fails, succeeds]), [true; 4]);
+            assert_eq!(is_covered(history, &[fails, succeeds, fails, succeeds]), [false; 4]);
+            assert_eq!(is_covered(history, &[fails, fails, succeeds]), [false; 3]);
+        }
+    }
+
+    #[test]
+    fn a_barrier_under_way_may_lose_what_is_written_and_does_not_cover_it() {
         let barriers = Barriers::default();
-        let succeeds = || barriers.make(|| Ok(()), |_| ()).is_ok();
-        let fails = || barriers.make(|| Err(Error::Refused(errno::EIO)), |_| ()).is_err();
-        let sure = |since: u64| barriers.covers_surely(since);
-        assert!(!sure(0) && succeeds() && sure(0) && !sure(1));
-        assert!(fails() && sure(0) && !sure(1) && !sure(2));
-        assert!(barriers.failed_since(1) && !barriers.failed_since(2));
-        assert!(fails() && !sure(1) && !sure(2) && !sure(3));
-        assert!(succeeds() && sure(0) && !sure(1) && !sure(2) && sure(3) && !sure(4));
-        assert!(fails() && fails() && sure(0) && !sure(2) && sure(3) && !sure(4));
-        assert!(succeeds() && sure(0) && !sure(2) && sure(3) && !sure(4) && !sure(5) && sure(6));
-        assert!(barriers.covers(2), "of names");
+        let mut during = None;
+        let mut write = |outcome: Result<()>| {
+            let barrier = || {
+                during = Some(barriers.written(barriers.moment()));
+                outcome
+            };
+            let _ = barriers.make(barrier, |_| ());
+            during.expect("written")
+        };
+        let beside_success = write(Ok(()));
+        assert!(
+            !barriers.covers_surely(beside_success) && !barriers.failed_since(beside_success.before.ended)
+        );
+        let beside_failure = write(Err(Error::Refused(errno::EIO)));
+        assert!(barriers.failed_since(beside_failure.before.ended));
+        let after = barriers.written(barriers.moment());
+        assert!(!barriers.failed_since(after.before.ended));
+        succeeds(&barriers);
+        assert!(!barriers.covers_surely(beside_failure) && !barriers.covers_surely(beside_success));
+        assert!(barriers.covers_surely(after));
+    }
+
+    #[test]
+    fn what_began_before_a_barrier_and_ended_behind_its_beginning_is_not_covered() {
+        let barriers = Barriers::default();
+        let before = barriers.moment();
+        succeeds(&barriers);
+        let written = barriers.written(before);
+        assert!(!barriers.covers_surely(written) && written.is_after(0) && !written.is_after(1));
+        succeeds(&barriers);
+        assert!(barriers.covers_surely(written));
     }
 }

@@ -1,6 +1,6 @@
 //! How far a file has come into being, and how far it has gone again.
 
-use crate::barriers::Barriers;
+use crate::barriers::{Barriers, Written};
 
 /// What a crash would leave of a file that has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,9 +10,8 @@ pub(crate) enum Birth {
     /// All of it, or nothing: no barrier is known to have covered the header
     /// page.
     Written {
-        /// How many barriers of the store had begun when the page was written;
-        /// `None` where that is not known.
-        since: Option<u64>,
+        /// When the page was written; `None` where that is not known.
+        since: Option<Written>,
     },
     /// What was committed: that image of the header page, or a later one, is
     /// durable.
@@ -29,11 +28,10 @@ impl Birth {
         self == Birth::Durable
     }
 
-    /// The header page has been written, in place if it is the first one, when
-    /// so many barriers of the store had begun.
-    pub(crate) fn note_written(&mut self, barriers_begun: u64) {
+    /// The header page has been written, in place if it is the first one.
+    pub(crate) fn note_written(&mut self, written: Written) {
         if !self.is_written() {
-            *self = Birth::Written { since: Some(barriers_begun) };
+            *self = Birth::Written { since: Some(written) };
         }
     }
 
@@ -43,7 +41,7 @@ impl Birth {
     }
 
     /// Since when a file that was never durable has been written in place.
-    pub(crate) fn written_since(self) -> Option<u64> {
+    pub(crate) fn written_since(self) -> Option<Written> {
         match self {
             Birth::Written { since } => since,
             Birth::Unwritten | Birth::Durable => None,

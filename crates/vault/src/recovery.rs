@@ -35,7 +35,7 @@ pub(crate) fn replay(context: &Arc<Context>, replayed: HashMap<FileId, Arc<Repla
     let mut contents = Vec::with_capacity(files.len());
     for (id, (node, file)) in files {
         let inode = node.id();
-        let opened = Opened { node, file };
+        let opened = Opened { node, file, doubted: false };
         match Content::open_replayed(&all, opened, &replayed[&id]) {
             Ok(content) => {
                 context.note_recovered(inode, Recovered::Replayed);

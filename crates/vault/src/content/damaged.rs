@@ -36,7 +36,7 @@ impl Contents {
             return Err(Error::Refused(errno::EINVAL));
         }
         let file = node.open(Access::Read)?;
-        let opened = Opened { node: Arc::clone(node), file };
+        let opened = Opened { node: Arc::clone(node), file, doubted: false };
         Content::open_damaged(self, opened).map(Arc::new)
     }
 }

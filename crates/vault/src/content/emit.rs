@@ -169,9 +169,9 @@ impl Content {
         header.settled = state.birth.is_durable();
         let slot = &mut state.nodes.get_mut(&0).expect("node 0 stays in memory").slot;
         slot.page.set_header(&header);
-        let barriers_begun = self.context.barriers.begun();
+        let before = self.context.barriers.moment();
         self.emit_pages(state, &[PageAddress::HEADER], promise, images)?;
-        state.birth.note_written(barriers_begun);
+        state.birth.note_written(self.context.barriers.written(before));
         Ok(())
     }
 
@@ -227,7 +227,7 @@ impl Content {
         }
         if !is_journaled || (is_header && state.home_is_lost) {
             let offset = state.geometry.page_offset(address.kind, address.number).0;
-            state.note_home_write(self.context.barriers.begun());
+            state.note_home_write(self.context.barriers.moment());
             self.file.write_at(bytes, offset)?;
             state.home_len = state.home_len.max(offset + PAGE_LEN as u64);
         }

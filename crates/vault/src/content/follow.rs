@@ -55,7 +55,7 @@ impl Content {
         if file.attributes()?.links == 0 {
             return Err(Error::Refused(errno::ESTALE));
         }
-        let opened = Opened { node: NodeRef::clone(node), file: FileRef::clone(file) };
+        let opened = Opened { node: NodeRef::clone(node), file: FileRef::clone(file), doubted: false };
         Content::open(contents, opened, home)
     }
 

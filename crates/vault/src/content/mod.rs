@@ -402,4 +402,6 @@ impl std::fmt::Debug for Content {
 pub(crate) struct Opened {
     pub(crate) node: NodeRef,
     pub(crate) file: FileRef,
+    /// It was never durable, and a barrier that failed may have taken parts of it.
+    pub(crate) doubted: bool,
 }

@@ -47,7 +47,7 @@ impl Content {
         new_len: PlainLen,
         promise: &mut Promise<'_>,
     ) -> Result<()> {
-        let begun = self.context.barriers.begun();
+        let before = self.context.barriers.moment();
         let runs = self.runs(state, loads);
         let filled = self.seal_filled(state, loads, &runs, new_len)?;
         let home_len = state.home_len;
@@ -60,7 +60,7 @@ impl Content {
             }
         };
         if placed.iter().any(|placed| !matches!(placed.source, Source::Journal(_))) {
-            state.note_home_write(begun);
+            state.note_home_write(before);
         }
         self.apply(state, loads, &placed, new_len, promise);
         state.note_filled(filled);

@@ -105,7 +105,7 @@ impl Content {
         match self.file.len() {
             Ok(found) if found <= state.home_len => state.home_len = found,
             _ => {
-                state.note_home_write(self.context.barriers.begun());
+                state.note_home_write(self.context.barriers.moment());
                 self.undo_growth(state, state.home_len);
             }
         }

@@ -102,7 +102,7 @@ impl Content {
 
     fn open_whole(contents: &Contents, opened: Opened, home: Option<Home>) -> Result<Content> {
         let context = &contents.context;
-        let doubted = context.waiting.is_doubted(opened.node.id());
+        let doubted = opened.doubted;
         if doubted {
             opened.file.drop_cached();
         }
@@ -137,11 +137,14 @@ impl Content {
                     page => page?,
                 };
                 let content = Self::from_header(contents, opened, &page, stored)?;
-                content.settle()?;
+                content.settle(doubted)?;
                 content
             }
         };
-        content.check_home(home)?;
+        content.check_home(home).map_err(|error| match error {
+            Error::Damaged(Damage::Home) if doubted && !content.read_state().header.settled => UNFINISHED,
+            error => error,
+        })?;
         content.stands_since(home, context.waiting.moved_since(content.inode));
         Ok(content)
     }
@@ -171,14 +174,17 @@ impl Content {
         // Whoever is told takes it; this content may be one of two, and go.
         let lost = context.waiting.lost(opened.node.id());
         let was_unsynced = lost.as_ref().is_some_and(|lost| lost.was_unsynced);
-        let is_doubted = context.waiting.is_doubted(opened.node.id());
-        let unsynced = context.waiting.unsynced_since(opened.node.id());
-        let unsynced = unsynced.or((was_unsynced || is_doubted).then_some(None));
+        let now = || context.barriers.written(context.barriers.moment());
+        let unsynced = match context.waiting.unsynced_since(opened.node.id()) {
+            Some(since) if !opened.doubted => Some(since),
+            // As it is found it may be covered by the next.
+            released => (released.is_some() || was_unsynced || opened.doubted).then(|| Some(now())),
+        };
         if let Some(lost) = lost {
             state.losses.note(&lost.error);
         }
         // What barriers have lost before is told by what waits.
-        state.unsynced = unsynced.map(|_| context.barriers.begun());
+        state.unsynced = unsynced.map(|_| context.barriers.moment().ended);
         // What no barrier may have covered yet was released in this session.
         let is_durable =
             header.settled || (context.writable && unsynced.is_none() && !context.may_be_torn(header.birth));
@@ -258,8 +264,7 @@ impl Content {
 
     /// Holds the stored length against the header. What a crash may have torn
     /// is whole, or was never durable.
-    fn settle(&self) -> Result<()> {
-        let doubted = self.context.waiting.is_doubted(self.inode);
+    fn settle(&self, doubted: bool) -> Result<()> {
         let (expected, stored, unsettled) = {
             let state = self.read_state();
             let expected = self.geometry().stored_len(state.plain_len()).0;
@@ -291,7 +296,7 @@ impl Content {
                 self.file.set_len(len)?;
                 state.home_len = len;
             }
-            state.note_home_write(self.context.barriers.begun());
+            state.note_home_write(self.context.barriers.moment());
             self.note_pending();
         }
         Ok(())
@@ -331,9 +336,7 @@ impl Content {
             }
             return Ok(());
         }
-        let may_be_lost =
-            self.context.may_be_torn(header.birth) || self.context.waiting.is_doubted(self.inode);
-        if may_be_lost && !header.settled {
+        if self.context.may_be_torn(header.birth) && !header.settled {
             return Err(UNFINISHED);
         }
         Err(Error::Damaged(Damage::Home))

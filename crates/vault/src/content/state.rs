@@ -17,7 +17,7 @@ use super::follow::Following;
 use super::images;
 use super::journaled::Journaled;
 use super::pending::Pending;
-use crate::barriers::Barriers;
+use crate::barriers::{Barriers, Moment};
 use crate::freshness::Version;
 use crate::journal::Place;
 use crate::life::{Birth, Naming};
@@ -153,7 +153,7 @@ pub(crate) struct State {
     pub(crate) birth: Birth,
     pub(crate) naming: Naming,
     /// Something has been written home since the file's last barrier: how many barriers
-    /// of the store had begun before the first of that.
+    /// of the store had ended before the first of that.
     pub(crate) unsynced: Option<u64>,
     pub(crate) losses: Losses,
     /// A change of the stored file has failed since its last barrier: what was
@@ -310,12 +310,13 @@ impl State {
     /// place, and nothing of it is in the journal: a crash takes it away,
     /// whatever is written in place.
     pub(crate) fn was_never_durable(&self, barriers_begun: u64) -> bool {
-        self.birth.written_since() == Some(barriers_begun) && self.stands_in_place()
+        self.birth.written_since().is_some_and(|written| written.is_after(barriers_begun))
+            && self.stands_in_place()
     }
 
-    /// Something is written home; so many barriers of the store had begun before.
-    pub(crate) fn note_home_write(&mut self, barriers_begun: u64) {
-        self.unsynced.get_or_insert(barriers_begun);
+    /// Something is written home, or was since `before`.
+    pub(crate) fn note_home_write(&mut self, before: Moment) {
+        self.unsynced.get_or_insert(before.ended);
     }
 
     /// What was written home may be lost to a barrier of the store that failed, and

@@ -63,19 +63,20 @@ impl Table {
         let mut state = content.write_state();
         let waiting = &content.context.waiting;
         let is_named = state.naming.is_named();
-        if is_named && state.may_have_lost(&content.context.barriers) {
-            // A barrier has failed since the content was written out: the next commit asks
-            // for the file's own.
-            state.has_failed = true;
-            state.pending.note_change();
-            waiting.note_pending(content.inode);
-        }
         if is_named && (state.is_dirty() || state.is_journaled()) {
             return;
         }
         if state.unsynced.is_some() && is_named {
             let directory = (!state.header.linked).then_some(state.header.directory);
             waiting.note_released(content.inode, state.birth, directory);
+        }
+        // Behind that: a barrier that fails from now on finds it there. One that has failed since
+        // it was written out makes the next commit ask for the file's own.
+        if is_named && state.may_have_lost(&content.context.barriers) {
+            state.has_failed = true;
+            state.pending.note_change();
+            waiting.note_pending(content.inode);
+            return;
         }
         if let Some(error) = state.losses.untold().filter(|_| is_named) {
             waiting.note_lost(content.inode, error.clone());
@@ -104,10 +105,10 @@ impl Table {
 
     /// Whether what was opened is what was last seen of the stored file. Nobody
     /// but this mount may write to it: another state was put there.
-    fn check_seen(&self, content: &Content) -> Result<()> {
+    fn check_seen(&self, content: &Content, doubted: bool) -> Result<()> {
         let seen = lock(&self.seen).get(&content.inode).copied();
         match seen {
-            Some(seen) if content.read_state().version() != Some(seen) => Err(match content.is_doubted() {
+            Some(seen) if content.read_state().version() != Some(seen) => Err(match doubted {
                 // An older one may be all that is left of what nobody was promised.
                 true => Error::Damaged(Damage::Unfinished),
                 false => {
@@ -185,7 +186,7 @@ impl Contents {
         self.context.waiting.synced_alone(node.id());
         self.context.waiting.take_lost(node.id());
         self.table.forget(node.id());
-        let content = Content::newborn(self, Opened { node, file }, FileId(id), home);
+        let content = Content::newborn(self, Opened { node, file, doubted: false }, FileId(id), home);
         content.note_created();
         Ok(self.table.insert(Arc::new(content)))
     }
@@ -197,7 +198,8 @@ impl Contents {
     /// [`Error::Damaged`], or what the store reported.
     pub fn open(&self, node: &NodeRef, home: Option<Home>) -> Result<Arc<Content>> {
         if let Some(follower) = &self.context.follower {
-            let opened = Opened { node: Arc::clone(node), file: node.open(Access::Read)? };
+            let file = node.open(Access::Read)?;
+            let opened = Opened { node: Arc::clone(node), file, doubted: false };
             let content = Content::open_following(self, follower, &opened, home)?;
             return Ok(self.table.replace(Arc::new(content)));
         }
@@ -209,11 +211,14 @@ impl Contents {
                 break content;
             }
             let access = if self.context.writable { Access::ReadWrite } else { Access::Read };
-            let opened = Opened { node: Arc::clone(node), file: node.open(access)? };
+            let doubted = self.context.waiting.is_doubted(node.id());
+            let opened = Opened { node: Arc::clone(node), file: node.open(access)?, doubted };
             let content = Content::open(self, opened, home)?;
             if opening.retirements() == retirements {
-                table.check_seen(&content)?;
-                content.found_whole();
+                table.check_seen(&content, doubted)?;
+                if doubted {
+                    content.found_whole();
+                }
             }
             if let Some(content) = table.insert_opened(content, &opening, retirements) {
                 break content;
@@ -369,19 +374,10 @@ impl Contents {
 impl Content {
     /// What was doubted is there as it was seen last.
     fn found_whole(&self) {
-        let waiting = &self.context.waiting;
-        if !waiting.is_doubted(self.inode) {
-            return;
-        }
-        waiting.trust(self.inode);
+        self.context.waiting.trust(self.inode);
         if let (Some(freshness), Some(version)) = (&self.context.freshness, self.read_state().version()) {
             freshness.await_version(self.id, version);
         }
-    }
-
-    /// Whether it was never durable, and a barrier that failed may have taken parts of it.
-    fn is_doubted(&self) -> bool {
-        self.context.waiting.is_doubted(self.inode) && !self.read_state().birth.is_durable()
     }
 
     /// The last handle was closed: what is pending is written out, and the content

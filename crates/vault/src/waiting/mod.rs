@@ -3,7 +3,7 @@
 //! attributes, special records, and homes that directories have left. One
 //! barrier of the store covers all of them.
 //!
-//! All locks here are leaves; of several the order is unsynced, doubted, lost.
+//! All locks here are leaves; of several, unsynced comes first.
 
 mod attributed;
 mod specials;
@@ -17,7 +17,7 @@ use std::sync::PoisonError;
 use strongroom_format::vault::DirectoryId;
 use strongroom_store::InodeId;
 
-use crate::barriers::Barriers;
+use crate::barriers::{Barriers, Written};
 use crate::error::Error;
 use crate::life::Birth;
 pub(crate) use attributed::{Attribute, Attributed};
@@ -46,9 +46,9 @@ pub(crate) struct Waiting {
     /// Released files and special records that were never durable, and which a
     /// barrier should have covered that has failed.
     doubted: Mutex<HashSet<InodeId>>,
-    /// Directories, or `None` for any, of which entries may be lost, and nobody who
-    /// synced the directory was told.
-    lost_entries: Mutex<HashMap<Option<DirectoryId>, Error>>,
+    /// Entries that may be lost, and nobody who synced their directory was told: that, or
+    /// `None` for any.
+    lost_entries: Mutex<HashMap<InodeId, (Option<DirectoryId>, Error)>>,
 }
 
 /// What a barrier has lost of a released file.
@@ -114,7 +114,7 @@ impl Waiting {
 
     /// Of a released file that no barrier has covered: since when it was
     /// written in place, if it was never durable.
-    pub(crate) fn unsynced_since(&self, inode: InodeId) -> Option<Option<u64>> {
+    pub(crate) fn unsynced_since(&self, inode: InodeId) -> Option<Option<Written>> {
         lock(&self.unsynced).files.get(&inode).map(|released| released.birth.written_since())
     }
 
@@ -163,8 +163,14 @@ impl Waiting {
 
     /// A barrier that began after `unsynced` was asked for has succeeded.
     pub(crate) fn synced(&self, covered: &HashMap<InodeId, u64>) {
-        let is_covered = |inode: &InodeId, released: &Released| covered.get(inode) == Some(&released.number);
-        lock(&self.unsynced).files.retain(|inode, released| !is_covered(inode, released));
+        let mut unsynced = lock(&self.unsynced);
+        for (inode, _) in
+            unsynced.files.extract_if(|inode, released| covered.get(inode) == Some(&released.number))
+        {
+            if let Some(lost) = lock(&self.lost).get_mut(&inode) {
+                lost.was_unsynced = false;
+            }
+        }
     }
 
     /// A barrier of the store has failed. Gives the files of which something may be
@@ -177,9 +183,9 @@ impl Waiting {
         let newborn = unsynced.files.iter().filter(|(_, released)| !released.birth.was_covered(barriers));
         let newborn: Vec<_> = newborn.collect();
         lock(&self.doubted).extend(newborn.iter().map(|(inode, _)| **inode).chain(specials()));
-        let directories = newborn.iter().map(|(_, released)| released.directory);
-        let directories = directories.chain(made.iter().map(|(_, directory)| Some(*directory)));
-        lock(&self.lost_entries).extend(directories.map(|directory| (directory, error.clone())));
+        let entries = newborn.iter().map(|(inode, released)| (**inode, released.directory));
+        let entries = entries.chain(made.iter().map(|(inode, directory)| (*inode, Some(*directory))));
+        lock(&self.lost_entries).extend(entries.map(|(inode, of)| (inode, (of, error.clone()))));
         let may_be_lost = |birth: Birth| birth.is_durable() || !birth.was_covered(barriers);
         let released = unsynced.files.iter().filter(|(_, released)| may_be_lost(released.birth));
         let released: Vec<InodeId> = released.map(|(&inode, _)| inode).collect();
@@ -190,9 +196,10 @@ impl Waiting {
 
     /// Why entries of a directory may be lost, for whoever syncs it.
     pub(crate) fn take_lost_entries(&self, directory: DirectoryId) -> Option<Error> {
-        let mut lost = lock(&self.lost_entries);
-        let of_any = lost.remove(&None);
-        lost.remove(&Some(directory)).or(of_any)
+        let is_of = |of: Option<DirectoryId>| of.is_none_or(|of| of == directory);
+        let mut all = lock(&self.lost_entries);
+        let found = all.extract_if(|_, (of, _)| is_of(*of)).map(|(_, (_, error))| error);
+        found.last()
     }
 
     /// Whether something that nobody has open was never durable, and may be lost
@@ -204,6 +211,7 @@ impl Waiting {
     /// It is durable, or was found whole, or has no name any more.
     pub(crate) fn trust(&self, inode: InodeId) {
         lock(&self.doubted).remove(&inode);
+        lock(&self.lost_entries).remove(&inode);
     }
 
     /// A file is released of which something is lost that nobody was told.
