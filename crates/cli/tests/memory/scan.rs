@@ -106,12 +106,17 @@ pub(crate) fn scan(process: u32, patterns: &[Pattern]) -> Vec<Found> {
 
 fn search(bytes: &[u8], patterns: &[Pattern]) -> Vec<(String, usize)> {
     let mut found = Vec::new();
-    // Two bytes decide most places.
-    let mut begins = vec![false; 1 << 16];
+    // Two pairs of bytes decide most places. One would not: patterns are random, and one that
+    // begins with zeros would have to be held against all memory that was never used.
     let pair = |bytes: &[u8]| usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
-    patterns.iter().for_each(|pattern| begins[pair(&pattern.bytes)] = true);
+    let of_all = |from: usize| {
+        let mut pairs = vec![false; 1 << 16];
+        patterns.iter().for_each(|pattern| pairs[pair(&pattern.bytes[from..])] = true);
+        pairs
+    };
+    let (first, second) = (of_all(0), of_all(2));
     for at in 0..bytes.len().saturating_sub(15) {
-        if begins[pair(&bytes[at..])] {
+        if first[pair(&bytes[at..])] && second[pair(&bytes[at + 2..])] {
             let here = patterns.iter().filter(|pattern| bytes[at..].starts_with(&pattern.bytes));
             found.extend(here.map(|pattern| (pattern.name.clone(), at)));
         }
